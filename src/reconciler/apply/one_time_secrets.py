@@ -12,6 +12,7 @@ import orjson
 from reconciler.files import check_writable, read_private, write_private
 from reconciler.plan import Action, Plan, Refusal
 from reconciler.plan.model import Op
+from reconciler.plan.operations import spec_of
 
 MAX_NAME_BYTES = 240  # file systems take 255
 
@@ -101,7 +102,7 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
         if action is None:
             failed.append(f"operation {index}: the plan does not say what it creates")
             continue
-        identifier = plan.operations[index].get("spec", {}).get("identifier")
+        identifier = spec_of(plan.operations[index]).get("identifier")
         content = {
             **shown,
             "identifier": identifier,

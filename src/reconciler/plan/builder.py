@@ -185,7 +185,7 @@ class _Builder:
                 continue
             cleared = unlink(match.found, match.manifest.kind, self._gone_first)
             if cleared:
-                self.operations.first.append(unlinking_update(match.found, cleared))
+                self.operations.first.append(unlinking_update(match.found, record, cleared))
                 self._unlinked[match.found.id] = cleared
         for entity in going:
             self.operations.delete(entity, first=True)

@@ -1,15 +1,22 @@
 """Builds the changeset: its operations in an order in which nothing is referred to before it exists."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from reconciler.kinds import Entity, Kind, MemberSchema
 
 from .matching import Match
 from .model import CHANGING, FieldChange
+from .operations import (
+    CreateOperation,
+    DeleteOperation,
+    Operation,
+    Pointer,
+    ReleaseOperation,
+    RenameOperation,
+    WriteOperation,
+)
 from .three_way_diff import PROTECT, leaves, normalized, value_at
-
-Operation = dict[str, Any]
 
 
 class ChangesetBuilder:
@@ -30,90 +37,100 @@ class ChangesetBuilder:
         """All operations, in the order they happen."""
         return (*self.first, *self.main, *self.late, *self.last)
 
-    def create(self, match: Match, zone: Mapping[str, str] | None) -> None:
-        """Create the entity of a manifest."""
+    def create(self, match: Match, zone: Pointer | None) -> None:
+        """Create the entity of a manifest; what cannot be written yet follows in an update."""
         now, later = self._split(match.wanted)
         secrets = {path: {"secret": each} for path, each in match.secrets.items() if "keep" not in each}
+        versions = {path: match.secrets[path]["version"] for path in sorted(secrets)}
         protect = bool(match.manifest.lifecycle.get("protect", False))
-        operation = {
-            "op": "create",
-            "kind": match.manifest.kind.name,
-            "local_id": match.local_id,
-            **({"zone": dict(zone)} if zone else {}),
-            "name": match.manifest.name,
+        operation = CreateOperation(
+            op="create",
+            kind=match.manifest.kind.name,
+            local_id=match.local_id,
+            name=match.manifest.name,
             # Null means the default, which is what a new entity has.
-            "spec": nest({path: value for path, value in {**now, **secrets}.items() if value is not None}),
-            "fields": sorted(path for path in {*now, *secrets} if not match.ignores(path)),
-            "secret_versions": {path: match.secrets[path]["version"] for path in sorted(secrets)},
-            "protect": protect,
-        }
-        self.main.append(operation)
+            spec=nest({path: value for path, value in {**now, **secrets}.items() if value is not None}),
+            fields=_managed(match, {*now, *secrets}),
+            secret_versions=versions,
+            protect=protect,
+        )
+        self.main.append(_in_zone(operation, zone))
         self._created.add(match.local_id)
         if later:
-            self.late.append(
-                {
-                    **{name: operation[name] for name in operation if name not in ("op", "spec", "fields")},
-                    "op": "update",
-                    "spec": nest(later),
-                    "fields": sorted(path for path in {*match.wanted, *secrets} if not match.ignores(path)),
-                }
+            update = WriteOperation(
+                op="update",
+                kind=match.manifest.kind.name,
+                local_id=match.local_id,
+                name=match.manifest.name,
+                spec=nest(later),
+                fields=_managed(match, {*match.wanted, *secrets}),
+                secret_versions=versions,
+                protect=protect,
             )
+            self.late.append(_in_zone(update, zone))
 
     def change(
-        self, op: str, match: Match, zone: Mapping[str, str] | None, changes: Iterable[FieldChange]
+        self,
+        op: Literal["update", "adopt"],
+        match: Match,
+        zone: Pointer | None,
+        changes: Iterable[FieldChange],
     ) -> None:
         """Update or adopt the entity of a manifest."""
-        found = match.found
+        found, kind = match.found, match.manifest.kind
         assert found is not None  # noqa: S101 - only existing entities change
         values = {
             each.path: each.after for each in changes if each.state in CHANGING and each.path != PROTECT
         }
         # What would follow the member that it has its value from is said again, so that it stays.
-        kind = match.manifest.kind
         values |= {
             path: value for path, value in match.wanted.items() if kind.leaf(path).default_from in values
         }
         now, later = self._split(values)
-        operation = {
-            "op": op,
-            "kind": match.manifest.kind.name,
-            "id": found.id,
-            **({"zone": dict(zone)} if zone else {}),
-            "name": match.manifest.name,
-            "spec": patch(match.manifest.kind, found, now, match.wanted),
-            **self._record(match),
-        }
-        self.main.append(operation)
+        self.main.append(self._write(op, match, found, zone, now))
         if later:
-            self.late.append(
-                {**operation, "op": "update", "spec": patch(match.manifest.kind, found, later, match.wanted)}
-            )
+            self.late.append(self._write("update", match, found, zone, later))
+
+    def _write(
+        self,
+        op: Literal["update", "adopt"],
+        match: Match,
+        found: Entity,
+        zone: Pointer | None,
+        values: Mapping[str, Any],
+    ) -> Operation:
+        kind, versions, fields = match.manifest.kind, *self._record(match)
+        operation = WriteOperation(
+            op=op,
+            kind=kind.name,
+            id=found.id,
+            name=match.manifest.name,
+            spec=patch(kind, found, values, match.wanted),
+            fields=fields,
+            secret_versions=versions,
+            protect=bool(match.manifest.lifecycle.get("protect", False)),
+        )
+        return _in_zone(operation, zone)
 
     def rename(self, match: Match) -> None:
         """Give the record of an entity its manifest's new name."""
         found = match.found
         assert found is not None  # noqa: S101 - only existing entities are renamed
-        self.main.append(
-            {"op": "rename", "kind": found.kind, "id": found.id, "name": match.manifest.name}
-            | ({"zone": {"id": found.zone_id}} if found.zone_id else {})
-        )
+        renamed = RenameOperation(op="rename", kind=found.kind, id=found.id, name=match.manifest.name)
+        self.main.append(_in_zone(renamed, zone_pointer_of(found)))
 
     def release(self, entity: Entity) -> None:
-        """Leave an entity to whoever takes it up."""
-        self.main.append(
-            {"op": "release", "kind": entity.kind, "id": entity.id}
-            | ({"zone": {"id": entity.zone_id}} if entity.zone_id else {})
-        )
+        """End the management of an entity."""
+        released = ReleaseOperation(op="release", kind=entity.kind, id=entity.id)
+        self.main.append(_in_zone(released, zone_pointer_of(entity)))
 
     def delete(self, entity: Entity, *, first: bool = False) -> None:
         """Delete an entity; *first* when a replacement takes its place."""
-        operation: Operation = {"op": "delete", "kind": entity.kind, "id": entity.id}
-        if entity.zone_id:
-            operation["zone"] = {"id": entity.zone_id}
-        (self.first if first else self.last).append(operation)
+        deleted = DeleteOperation(op="delete", kind=entity.kind, id=entity.id)
+        (self.first if first else self.last).append(_in_zone(deleted, zone_pointer_of(entity)))
 
-    def _record(self, match: Match) -> dict[str, Any]:
-        """What the ownership record holds afterwards."""
+    def _record(self, match: Match) -> tuple[dict[str, str], list[str]]:
+        """The secret versions and the fields of the ownership record afterwards."""
         record = match.found.ownership if match.found else None
         kept = {
             path
@@ -125,11 +142,7 @@ class ChangesetBuilder:
             written.update(
                 {path: record.secret_versions[path] for path in kept if path in record.secret_versions}
             )
-        return {
-            "fields": sorted({*match.wanted, *written, *kept}),
-            "secret_versions": dict(sorted(written.items())),
-            "protect": bool(match.manifest.lifecycle.get("protect", False)),
-        }
+        return dict(sorted(written.items())), sorted({*match.wanted, *written, *kept})
 
     def _split(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Values that can be written now, and those that refer to what is not there yet."""
@@ -141,6 +154,22 @@ class ChangesetBuilder:
 
     def _known(self, value: Any) -> bool:
         return self._created.issuperset(local_ids(value))
+
+
+def zone_pointer_of(entity: Entity) -> Pointer | None:
+    """The pointer to the zone of an entity; None where it is in none."""
+    return {"id": entity.zone_id} if entity.zone_id else None
+
+
+def _in_zone(operation: Operation, zone: Pointer | None) -> Operation:
+    if zone:
+        operation["zone"] = dict(zone)
+    return operation
+
+
+def _managed(match: Match, paths: Iterable[str]) -> list[str]:
+    """The paths that git owns: without those that the manifest ignores."""
+    return sorted(path for path in paths if not match.ignores(path))
 
 
 def local_ids(value: Any) -> Iterator[str]:

@@ -18,6 +18,7 @@ from reconciler.output_documents import (
 )
 
 from .canonical_json import canonical_pieces
+from .operations import Operation
 from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
 
 # Members that the digest leaves out: they do not change what the plan does. A merge gives equal manifests
@@ -291,7 +292,7 @@ class Plan:
     base_revision: int
     source: Mapping[str, str]
     actions: tuple[Action, ...]
-    operations: tuple[Mapping[str, Any], ...]
+    operations: tuple[Operation, ...]
     owned: Mapping[str, int]
     wanted: int
     refused: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from reconciler.kinds import Entity, Kind, MemberSchema, Snapshot, load_kinds
 
 from .display_names import display_name
 from .model import CHANGING, Action, ChangeState, FieldChange, Op, Plan
+from .operations import Operation, spec_of, zone_id_of
 from .three_way_diff import PROTECT, leaves
 
 PLAN_AGAIN = "; plan again"
@@ -24,7 +25,6 @@ _BY_ID: Mapping[str, tuple[Op, ...]] = {
     "rename": (Op.RENAME,),
     "release": (Op.RELEASE,),
 }
-Operation = Mapping[str, Any]
 
 
 def inconsistencies(plan: Plan) -> Iterator[str]:
@@ -117,9 +117,9 @@ class ActionOperations:
             kind = load_kinds().by_name[each["kind"]]
             done = doing.setdefault(id(action), ActionEffect(action, kind))
             done.ops.append(each["op"])
-            if zone_id := (each.get("zone") or {}).get("id"):
+            if zone_id := zone_id_of(each):
                 done.zones.add(zone_id)
-            for path, _, value in leaves(kind.wire, each.get("spec") or {}):
+            for path, _, value in leaves(kind.wire, spec_of(each) or {}):
                 done.values[path] = value
             if each["op"] in ("create", "update", "adopt"):
                 done.protect = each.get("protect")
@@ -230,7 +230,7 @@ def is_secret(value: Any) -> bool:
 
 def zone_ids_of(plan: Plan) -> set[str]:
     """The ids of the zones that the operations are in."""
-    return {zone_id for each in plan.operations if (zone_id := (each.get("zone") or {}).get("id"))}
+    return {zone_id for each in plan.operations if (zone_id := zone_id_of(each))}
 
 
 def misidentified_objects(plan: Plan, snapshot: Snapshot) -> Iterator[str]:

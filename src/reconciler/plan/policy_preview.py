@@ -12,9 +12,10 @@ from functools import cached_property
 from reconciler.cedar import EntityMention, ParsedPolicies, Rule, Vocabulary, is_covered, parse_policies
 from reconciler.kinds import Entity, Kinds
 
+from .operations import CreateOperation, Operation, WriteOperation, zone_id_of
 from .policy_impact import PolicyImpact, PolicySetChange, PrefixExemption, WidenedAccess
 from .resource_prefixes import RESOURCE, exempt_from_prefix, reached_by_prefix
-from .zone_state import ASSIGNMENT, Item, Operation, ZoneState, key_of, zone_before_and_after
+from .zone_state import ASSIGNMENT, Item, ZoneState, key_of, zone_before_and_after
 
 POLICY, TEXT = "Policy", "cedar"
 POLICY_SET, ACTIVE = "PolicySet", "active"
@@ -53,7 +54,7 @@ class PolicyPreview:
         by_zone: dict[str, list[Operation]] = defaultdict(list)
         gone = {each["id"] for each in operations if each["op"] == "delete"}
         for each in operations:
-            zone_id = (each.get("zone") or {}).get("id")
+            zone_id = zone_id_of(each)
             if zone_id is not None and zone_id not in gone:
                 by_zone[zone_id].append(each)
         deciding: list[PolicySetChange] = []
@@ -114,7 +115,7 @@ class _Zone:
         found = (each for each in self.entities if each.kind == POLICY_SET and each.owner_type == "platform")
         return next((each.id for each in found), None)
 
-    def _written(self, kind: str) -> Iterator[Operation]:
+    def _written(self, kind: str) -> Iterator[CreateOperation | WriteOperation]:
         there = (each for each in self.operations if each["kind"] == kind and "spec" in each)
         return (each for each in there if self._key(each) in self.after.things)
 

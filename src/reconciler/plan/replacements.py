@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.kinds import Entity, Kind
+from reconciler.kinds import Entity, Kind, Ownership
 
+from .operations import WriteOperation
 from .three_way_diff import identity
 
 
@@ -18,17 +19,18 @@ def exclusive_place(
     return (kind.name, zone_id, handle) if isinstance(handle, str) else None
 
 
-def unlinking_update(found: Entity, cleared: Mapping[str, Any]) -> dict[str, Any]:
-    """The operation that clears references of an entity to what is replaced."""
-    record = found.ownership
-    return {
-        "op": "update",
-        "kind": found.kind,
-        "id": found.id,
-        **({"zone": {"id": found.zone_id}} if found.zone_id else {}),
-        "name": record.name if record else "",
-        "spec": dict(cleared),
-        "fields": sorted(record.fields) if record else [],
-        "secret_versions": dict(record.secret_versions) if record else {},
-        "protect": bool(record and record.protect),
-    }
+def unlinking_update(found: Entity, record: Ownership, cleared: Mapping[str, Any]) -> WriteOperation:
+    """The operation that clears references of an entity to what is replaced; its record stays."""
+    operation = WriteOperation(
+        op="update",
+        kind=found.kind,
+        id=found.id,
+        name=record.name,
+        spec=dict(cleared),
+        fields=sorted(record.fields),
+        secret_versions=dict(record.secret_versions),
+        protect=record.protect,
+    )
+    if found.zone_id:
+        operation["zone"] = {"id": found.zone_id}
+    return operation

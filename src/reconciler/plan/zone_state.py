@@ -8,10 +8,10 @@ from typing import Any
 
 from reconciler.kinds import Entity, Kinds
 
+from .operations import Operation, spec_of
 from .three_way_diff import value_at
 
 GROUP, ROLE, ASSIGNMENT = "Group", "Role", "RoleAssignment"
-Operation = Mapping[str, Any]
 Item = tuple[str, str]
 """Somebody or something that belongs to a name: a kind and a key, or nothing and an address."""
 
@@ -91,7 +91,7 @@ def zone_before_and_after(
         if each["op"] == "delete":
             things.pop(key, None)
             continue
-        spec = _known(each.get("spec", {}), same)
+        spec = _known(spec_of(each), same)
         there = things.get(key, ZoneObject(kind.name, None, {}))
         there = replace(there, spec=merged(there.spec, spec))
         if kind.handle is not None and isinstance(spec.get(kind.handle), str):
@@ -102,9 +102,10 @@ def zone_before_and_after(
 
 def key_of(operation: Operation, same: Mapping[str, str]) -> str:
     """The key of what an operation is about."""
+    if "id" in operation:
+        return operation["id"]
     local_id = operation.get("local_id", "")
-    key: str = operation["id"] if "id" in operation else same.get(local_id, local_id)
-    return key
+    return same.get(local_id, local_id)
 
 
 def _known(value: Any, same: Mapping[str, str]) -> Any:
