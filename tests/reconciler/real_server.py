@@ -62,7 +62,7 @@ class RealWorld:
 
     def another(self, *, tries: bool = True) -> "RealWorld":
         """A new organization of the same server, with nothing in it."""
-        company = self.run(found_company(self.company.parts, f"Example {new_id()}"))
+        company = self.run(found_company(self.company.services, f"Example {new_id()}"))
         return RealWorld(self.kinds, company, self.run, tries)
 
     def snapshot(self) -> Snapshot:
@@ -73,7 +73,7 @@ class RealWorld:
     async def _snapshot(self) -> Snapshot:
         body, company = bytearray(), self.company
         async with open_snapshot(
-            company.parts, company.caller, company.organization_id, SnapshotFilter(), "test"
+            company.services, company.caller, company.organization_id, SnapshotFilter(), "test"
         ) as opened:
             if (kept := self._kept.get(opened.etag)) is not None:
                 return kept
@@ -113,7 +113,7 @@ class RealWorld:
         if self.tries:
             return await Git(company).send(changeset)
         return await pipeline.apply_changeset(
-            company.parts, company.caller, company.organization_id, packed(changeset), request_id="test"
+            company.services, company.caller, company.organization_id, packed(changeset), request_id="test"
         )
 
     def write(self, kind: str, zone_id: str | None, entity_id: str, **patch: Any) -> None:

@@ -39,7 +39,7 @@ def crashing(world: RealWorld, after: int | None) -> Iterator[None]:
             raise Crash
         left[0] = None if left[0] is None else left[0] - 1
 
-    engine = world.company.parts.database.engine.sync_engine
+    engine = world.company.services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", count)
     try:
         yield
