@@ -203,14 +203,14 @@ def test_a_directory_that_cannot_be_read_is_an_error(closed: str) -> None:
     """What is not seen would be deleted. Asked as a user whom permissions stop."""
     code = (
         "import os, sys\n"
-        "from reconciler.manifests.source_files import SourceError, find_source\n"
+        "from reconciler.manifests.source_files import SourceError, find_source_files\n"
         "given, closed = sys.argv[1:]\n"
-        "assert len(find_source([given]).files) == 1\n"
+        "assert len(find_source_files([given]).files) == 1\n"
         "os.chmod(closed, 0)\n"
         "if os.geteuid() == 0:\n"
         "    os.setresuid(65534, 65534, 0)\n"
         "try:\n"
-        "    find_source([given])\n"
+        "    find_source_files([given])\n"
         "except SourceError as error:\n"
         "    print(error)\n"
     )
