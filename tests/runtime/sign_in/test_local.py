@@ -14,6 +14,7 @@ from tests.support.server import serve
 from runtime.domain.errors import TooManyTries
 from runtime.domain.kinds import USER, Verb
 from runtime.services import rate_limits
+from runtime.services.login import rate_limits as login_limits
 
 STORAGE = ("embedded", "servers")
 
@@ -139,7 +140,7 @@ class TestSignIn:
         async def tries(addresses: list[str]) -> int:
             for number, address in enumerate(addresses):
                 try:
-                    await rate_limits.admit(site.services, zone.id, "ada@acme.example", address)
+                    await login_limits.admit(site.services, zone.id, "ada@acme.example", address)
                 except TooManyTries:
                     return number
             return len(addresses)

@@ -14,7 +14,6 @@ from tests.support.mail import delivered
 
 from runtime.services import rate_limits
 from runtime.services.container import Services
-from runtime.services.management.members import invitations
 
 
 def test_an_invitation_goes_by_mail(api: Api) -> None:
@@ -190,7 +189,7 @@ def test_mail_to_strangers_is_counted(api: Api, monkeypatch: pytest.MonkeyPatch)
     told = api.refused(429, "POST", path(api), {"email": email.upper(), "role": "org_viewer"})
     assert told["code"] == "rate_limit_exceeded"
     api.invite()
-    monkeypatch.setattr(invitations, "INVITATIONS", replace(invitations.INVITATIONS, most=1))
+    monkeypatch.setattr(rate_limits, "INVITATIONS", replace(rate_limits.INVITATIONS, amount=1))
     api.refused(429, "POST", path(api), {"email": address(), "role": "org_viewer"})
 
 
