@@ -118,9 +118,11 @@ PASSED_ON = {"sqlalchemy.ext.asyncio", "sqlalchemy.ColumnElement", "sqlalchemy.e
 
 # Inside the use cases: what a room of `services/` may import of the others, from the ground up. A room of
 # `management/` is a room by itself. No two rooms stand on each other: the table has an order.
-_GROUND = frozenset(
-    {"epochs", "bounded_cache", "rate_limiter", "rate_limits", "client_types", "container", "zones"}
-)
+_GROUND = frozenset({"epochs", "bounded_cache", "rate_limiter", "rate_limits", "cache_sizes"}) | {
+    "client_types",
+    "container",
+    "zones",
+}
 _ANY_KIND = frozenset(
     {
         "management.access",
@@ -136,8 +138,9 @@ ROOMS: dict[str, frozenset[str]] = {
     "epochs": frozenset({"clock"}),
     "client_types": frozenset(),
     "bounded_cache": frozenset(),
+    "cache_sizes": frozenset(),
     "rate_limits": frozenset(),
-    "rate_limiter": frozenset({"bounded_cache", "rate_limits"}),
+    "rate_limiter": frozenset({"bounded_cache", "cache_sizes", "rate_limits"}),
     "refusals": frozenset({"rate_limiter", "rate_limits"}),
     "retention": frozenset({"container"}),
     "decisions": frozenset({"client_types", "rate_limiter", "rate_limits", "refusals"}),
@@ -146,8 +149,8 @@ ROOMS: dict[str, frozenset[str]] = {
     "keys": frozenset({"clock"}),
     "stored_secrets": frozenset(),
     "outbox": frozenset({"job_notifier"}),
-    "zones": frozenset({"epochs", "bounded_cache", "keys", "client_types"}),
-    "revocation_list": frozenset({"clock", "bounded_cache", "zones"}),
+    "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "keys", "client_types"}),
+    "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
     "container": frozenset(
         {"decisions", "epochs", "job_notifier", "outbox", "rate_limiter", "revocation_list", "zones"}
     ),

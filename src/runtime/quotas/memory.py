@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from runtime import logs
 from runtime.adapters import shared_fetch
-from runtime.services import bounded_cache, decisions, epochs, rate_limiter, revocation_list
+from runtime.services import cache_sizes as sizes
+from runtime.services import decisions, epochs
 from runtime.services.management.authentication import callers
-from runtime.services.zones import cache, cached_zone, policies
 
 _REQUESTS = "as many as are worked on"
-_ZONES = cache.KEPT_ZONES
-_ZONE, _VIEW = "runtime.services.zones.cache.Zones", "runtime.services.zones.cached_zone.CachedZone"
+_ZONES = sizes.ZONES
+_ZONE = "runtime.services.zones.cache.Zones"
 _OF_ZONE = "of a zone"
 
 
@@ -30,18 +30,20 @@ class Memory:
     whose: str = "of a process"
 
 
-def _of_zone(name: str, what: str, most: int | str = bounded_cache.LIMIT) -> Memory:
-    return Memory(f"{_VIEW}.{name}", what, most, _OF_ZONE)
+def _of_zone(place: str, what: str, most: int | str) -> Memory:
+    return Memory(f"runtime.services.{place}", what, most, _OF_ZONE)
 
 
 MEMORY: tuple[Memory, ...] = (
     Memory(
-        "runtime.services.clients.guessing.SecretGuessing._blocked", "clients that wait", bounded_cache.LIMIT
+        "runtime.services.clients.guessing.SecretGuessing._blocked",
+        "clients that wait",
+        sizes.BLOCKED_CLIENTS,
     ),
     Memory("runtime.logs.ThrottledWarnings._told", "warnings of a moment ago", logs.MOST_TROUBLES),
     Memory("runtime.services.rate_limiter.RateLimiter._local", "limits counted here", "the limits there are"),
     Memory(
-        "runtime.services.rate_limiter._LocalCounts._counted", "counts of one limit", rate_limiter.MAX_COUNTED
+        "runtime.services.rate_limiter._LocalCounts._counted", "counts of one limit", sizes.RATE_LIMIT_COUNTS
     ),
     Memory(
         "runtime.services.decisions.Decisions._queued",
@@ -66,7 +68,7 @@ MEMORY: tuple[Memory, ...] = (
     Memory("runtime.services.epochs._Moved._newer", "epochs that have moved lately", epochs.MOST_MOVED),
     Memory("runtime.services.epochs._Moved._older", "the same, of before", epochs.MOST_MOVED),
     Memory(
-        "runtime.services.revocation_list.Revocations._logs", "zones' revocations", revocation_list.KEPT_LOGS
+        "runtime.services.revocation_list.Revocations._logs", "zones' revocations", sizes.REVOCATION_LISTS
     ),
     Memory(
         "runtime.services.management.authentication.callers._noted",
@@ -106,37 +108,75 @@ MEMORY: tuple[Memory, ...] = (
     Memory(f"{_ZONE}._views", "zones, as they stand", _ZONES),
     Memory(f"{_ZONE}._loading", "zones that are being read", _ZONES),
     Memory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
-    Memory(
-        "runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", policies.KEPT_SETS
-    ),
+    Memory("runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", sizes.POLICY_SETS),
     Memory(
         "runtime.services.zones.policies.PolicyCache._by_set_version",
         "users' policy sets, parsed",
-        policies.KEPT_SETS,
+        sizes.POLICY_SETS,
     ),
     Memory(f"{_ZONE}._ids_by_slug", "ids of zones by slug", _ZONES),
-    _of_zone("memo", "documents about the zone", 2),
-    _of_zone("keys", "its keys", "those there are"),
-    _of_zone("_signing", "its signing keys", "those there are"),
-    _of_zone("verified", "access tokens that were verified"),
-    _of_zone("decisions", "policy decisions"),
-    _of_zone("looked_at", "what policies look at", cached_zone.KEPT_SMALL),
-    _of_zone("parties", "what policies know of applications and resources", cached_zone.KEPT_SMALL),
-    _of_zone("consents", "consents"),
-    _of_zone("agreed", "what users agreed to"),
-    _of_zone("signed_in", "browsers' sessions"),
-    _of_zone("_clients", "clients by client id", cached_zone.KEPT_SMALL),
-    _of_zone("_workloads", "workloads by subject", cached_zone.KEPT_SMALL),
-    _of_zone("_applications", "applications by id", cached_zone.KEPT_SMALL),
-    _of_zone("_named_applications", "applications by name", cached_zone.KEPT_SMALL),
-    _of_zone("_withdrawn", "names whose earlier tokens are worth nothing", cached_zone.KEPT_SMALL),
-    _of_zone("_application_facts", "what policies know of applications", cached_zone.KEPT_SMALL),
-    _of_zone("_provided", "resources by who provides them", cached_zone.KEPT_SMALL),
-    _of_zone("_resources", "resources by identifier"),
-    _of_zone("_resources_by_id", "resources by id"),
-    _of_zone("_providers", "providers", cached_zone.KEPT_SMALL),
-    _of_zone("_principals", "applications whose name is their own", cached_zone.KEPT_SMALL),
-    _of_zone("_dependencies", "what applications may ask for", cached_zone.KEPT_SMALL),
-    _of_zone("_roots", "sessions"),
-    _of_zone("_users", "users"),
+    _of_zone("zones.cached_zone.CachedZone.keys", "its keys", "those there are"),
+    _of_zone("zones.cached_zone.CachedZone._signing", "its signing keys", "those there are"),
+    _of_zone("zones.cached_zone.CachedZone._caches", "the caches below", "those there are"),
+    _of_zone("zones.clients.ClientCache._by_id", "clients by client id", sizes.CLIENTS),
+    _of_zone("zones.clients.ClientCache._by_subject", "workloads by subject", sizes.WORKLOADS),
+    _of_zone("zones.applications.ApplicationCache._by_id", "applications by id", sizes.APPLICATIONS),
+    _of_zone(
+        "zones.applications.ApplicationCache._by_identifier", "applications by name", sizes.APPLICATIONS
+    ),
+    _of_zone(
+        "zones.applications.ApplicationCache._policy_facts",
+        "what policies know of applications",
+        sizes.APPLICATIONS,
+    ),
+    _of_zone(
+        "zones.applications.ApplicationCache._principals",
+        "applications whose name is their own",
+        sizes.APPLICATIONS,
+    ),
+    _of_zone(
+        "zones.applications.ApplicationCache._dependencies",
+        "what applications may ask for",
+        sizes.APPLICATIONS,
+    ),
+    _of_zone("zones.resources.ResourceCache._by_identifier", "resources by identifier", sizes.RESOURCES),
+    _of_zone("zones.resources.ResourceCache._by_id", "resources by id", sizes.RESOURCES),
+    _of_zone(
+        "zones.resources.ResourceCache._by_application",
+        "resources by who provides them",
+        sizes.RESOURCES_BY_APPLICATION,
+    ),
+    _of_zone("zones.providers.ProviderCache._by_id", "providers", sizes.PROVIDERS),
+    _of_zone(
+        "zones.withdrawals.WithdrawalCache._instants",
+        "names whose earlier tokens are worth nothing",
+        sizes.WITHDRAWALS,
+    ),
+    _of_zone("zones.session_roots.SessionRootCache._roots", "sessions", sizes.SESSIONS),
+    _of_zone("zones.session_roots.SessionRootCache._principals", "users", sizes.USERS),
+    _of_zone(
+        "authority.subject_tokens.VerifiedTokenCache.tokens",
+        "access tokens that were verified",
+        sizes.VERIFIED_TOKENS,
+    ),
+    _of_zone("authority.consents.ConsentCache.scopes", "consents", sizes.CONSENTS),
+    _of_zone("authority.consents.ConsentCache.agreed", "what users agreed to", sizes.CONSENTS),
+    _of_zone("authority.browser_sessions.BrowserSessionCache.sessions", "browsers' sessions", sizes.SESSIONS),
+    _of_zone(
+        "issuing.policy_decision.PolicyDecisionCache.decisions", "policy decisions", sizes.POLICY_DECISIONS
+    ),
+    _of_zone(
+        "issuing.policy_decision.PolicyDecisionCache.reads", "what policies look at", sizes.POLICY_READS
+    ),
+    _of_zone(
+        "issuing.policy_decision.PolicyDecisionCache.parties",
+        "what policies know of applications and resources",
+        sizes.POLICY_PARTIES,
+    ),
+    Memory(
+        "runtime.api.oauth.discovery.DiscoveryDocumentCache.documents",
+        "documents about the zone",
+        2,
+        _OF_ZONE,
+    ),
 )

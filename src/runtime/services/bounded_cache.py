@@ -1,11 +1,10 @@
-"""A memory with a bound, for what can be read again."""
+"""A bounded cache, for what can be read again."""
 
 from hashlib import sha256
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-LIMIT = 20_000
 _MAX_NAME_CHARS = 200
 
 
@@ -14,7 +13,7 @@ class BoundedCache(Generic[T]):
 
     __slots__ = ("_items", "_limit")
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int) -> None:
         self._items: dict[str, T] = {}
         self._limit = limit
 

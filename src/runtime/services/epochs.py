@@ -200,6 +200,22 @@ class Epochs:
         self._seen, self._seen_at, self._read_at = noted.seen, noted.at, began_at
 
 
+class ReadUnderEpochs:
+    """When something was read, and so how long epochs tell whether it is out of date."""
+
+    def __init__(self, epochs: Epochs, era: int) -> None:
+        """Args:
+        era: of the epochs, from before it was read.
+        """
+        self._epochs = epochs
+        self._era = era
+        self._read_at = monotonic()
+
+    def is_followed(self) -> bool:
+        """Tell whether epochs still say what of it is out of date: for so long nobody else asks."""
+        return self._era == self._epochs.era and monotonic() - self._read_at < HELD_SECONDS
+
+
 class _Moved:
     """Epochs that have moved lately, each remembered for as long as anybody may hold what was before."""
 

@@ -9,14 +9,13 @@ import ipaddress
 from collections.abc import Callable
 from datetime import datetime
 
-from runtime.services import rate_limits
+from runtime.services import cache_sizes, rate_limits
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.rate_limits import RateLimit
 from runtime.settings import Settings
 from runtime.storage.state import StateStore
 
 _HOME_BITS = 64  # of an IPv6 address: whoever has one has all that begin alike
-MAX_COUNTED = 20_000
 
 
 class RateLimiter:
@@ -76,7 +75,7 @@ class _LocalCounts:
     """The counts of one limit in this process."""
 
     def __init__(self) -> None:
-        self._counted: BoundedCache[tuple[int, int]] = BoundedCache(MAX_COUNTED)
+        self._counted: BoundedCache[tuple[int, int]] = BoundedCache(cache_sizes.RATE_LIMIT_COUNTS)
 
     def add(self, key: str, cost: int, *, window: int) -> int:
         """Add to the count of a key in a window; a later window begins at zero."""

@@ -18,6 +18,7 @@ import orjson
 
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.claims import seconds
+from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.clock import NODES_APART
 from runtime.services.zones import CachedZone
@@ -28,7 +29,6 @@ from runtime.storage.sql.revocations import Revocation
 JOB = "revocations"
 # Entries are stamped before they are committed, by clocks that differ a little: a cursor lags by this much.
 OVERLAP = timedelta(seconds=15)
-KEPT_LOGS = 1_000  # of zones
 FRESH_SECONDS = 0.5  # how long a worker answers from memory
 _PLAIN = ("sid", "jti")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -90,7 +90,7 @@ class Revocations:
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
-        self._logs: BoundedCache[_Log] = BoundedCache(KEPT_LOGS)
+        self._logs: BoundedCache[_Log] = BoundedCache(cache_sizes.REVOCATION_LISTS)
 
     async def delta(self, zone: CachedZone, since: str | None) -> Delta:
         """What was revoked in a zone since a cursor, or all of it that still matters.

@@ -86,7 +86,7 @@ async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> N
     assert await scene.post(form(again))
 
     zone = await scene.services.zones.get(scene.zone.id)
-    found = await zone.client(made.id)
+    found = await zone.clients.get(made.id)
     assert found is not None
     assert found.application.identifier == "deployer"
     await refused(scene, [*FORM, ("client_id", made.id)])

@@ -28,7 +28,7 @@ async def holder_of(scene: Scene, app: App, person: Person) -> BundleCaller:
     token = await scene.company.policy_token(scene.zone, app, person)
     zone = await scene.services.zones.get(scene.zone.id)
     subject = verify_subject_token(zone, token, scene.services.clock())
-    root = await zone.root(person.session_id)
+    root = await zone.session_roots.get(person.session_id)
     assert root is not None
     return BundleCaller(zone, subject, root, await check_chain(zone, subject))
 

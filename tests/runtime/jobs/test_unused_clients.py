@@ -73,7 +73,7 @@ async def test_the_unused_are_forgotten(services: Services) -> None:
     ]
     await _family(services, zone, user, ended, days=10)
     await _family(services, zone, user, alive, days=40)
-    assert await view.client(unused.identifier) is not None
+    assert await view.clients.get(unused.identifier) is not None
     assert await unused_clients.run(services) == 0
 
     later = replace(services, clock=lambda: unused.used_at + timedelta(days=31))
@@ -84,9 +84,9 @@ async def test_the_unused_are_forgotten(services: Services) -> None:
     told = {(row.event, row.outcome, row.user_agent_id) for row in recorded}
     assert told == {("client-forgotten", "ended", each.id) for each in (unused, ended)}
     view = await services.zones.get(zone.id)
-    assert await view.client(unused.identifier) is None
-    assert await view.client(ended.identifier) is None
-    assert await view.client(alive.identifier) is not None
+    assert await view.clients.get(unused.identifier) is None
+    assert await view.clients.get(ended.identifier) is None
+    assert await view.clients.get(alive.identifier) is not None
     again = await dynamic_registration.register(
         later, view, {"client_name": "unused", "redirect_uris": ["http://localhost/callback"]}
     )

@@ -60,7 +60,7 @@ def endings(site: Site, client: Client, under: BrowserLogin, provider_id: str) -
 
     async def take_back() -> None:
         zone = await services.zones.get(zone_id)
-        found = await zone.client(client.app.client_id)
+        found = await zone.clients.get(client.app.client_id)
         assert found is not None
         await withdrawal.application(
             services, zone, SignedInUser(under.session, under.user), found.client_ref.id
@@ -81,7 +81,7 @@ async def redeem(site: Site, client: Client, under: BrowserLogin, conn: Any) -> 
     """Keep what a code is redeemed for, if the sign-in is still that."""
     services = site.services
     zone = await services.zones.get(client.zone.id)
-    found = await zone.client(client.app.client_id)
+    found = await zone.clients.get(client.app.client_id)
     assert found is not None
     values = {name: getattr(under.session, name) for name in sessions.SessionRecord.__slots__}
     below = values | {

@@ -142,7 +142,7 @@ def test_a_token_from_a_clock_ahead_is_revoked(
 
     async def revoke() -> None:
         zone = await services.zones.get(shop.zone.id)
-        client = await zone.client(shop.notes.app.client_id)
+        client = await zone.clients.get(shop.notes.app.client_id)
         assert client is not None
         await revocation.revoke(services, zone, client, token, behind, decision)
 

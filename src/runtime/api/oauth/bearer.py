@@ -83,7 +83,7 @@ async def _standing(
     if subject.audience != audience or subject.session_id is None or subject.actors:
         raise InvalidToken(_REFUSED, internal="another audience, no user, or others who act for them")
     require_not_denied(zone, subject.token_id)
-    root = require_root(await zone.root(subject.session_id), subject, services.clock())
+    root = require_root(await zone.session_roots.get(subject.session_id), subject, services.clock())
     client = await check_chain(zone, subject)
     await require_sign_in_consent(services, zone, subject, client, root)
     return AuthenticatedUser(subject, root, client)

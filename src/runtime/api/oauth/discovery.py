@@ -20,7 +20,7 @@ from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority.browser_sessions import PROFILE_CLAIMS
 from runtime.services.authorization.requests import PROMPTS
 from runtime.services.grants.token_endpoint import GRANT_TYPES
-from runtime.services.zones import CachedZone
+from runtime.services.zones import CachedZone, ZoneCache
 
 MAX_AGE_SECONDS = 300
 SCOPES = ("openid", "profile", "email", "offline_access", POLICY_BUNDLE)
@@ -111,10 +111,17 @@ def _answer(request: Request, zone: CachedZone, name: str) -> HTTPResponse:
     return HTTPResponse(body, headers=headers, content_type="application/json")
 
 
+class DiscoveryDocumentCache(ZoneCache):
+    """The two documents of a zone, metadata and JWK set, with their tags."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, _Document] = {}
+
+
 def _document(zone: CachedZone, name: str) -> _Document:
-    if (held := zone.memo.get(f"discovery:{name}")) is None:
+    cache = zone.cache_of(DiscoveryDocumentCache).documents
+    if (held := cache.get(name)) is None:
         body = orjson.dumps(describe(zone) if name == "metadata" else {"keys": list(zone.jwks)})
         held = body, f'"{sha256(body).hexdigest()[:32]}"'
-        zone.memo[f"discovery:{name}"] = held
-    document: _Document = held
-    return document
+        cache[name] = held
+    return held

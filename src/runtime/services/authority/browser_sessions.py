@@ -11,10 +11,12 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.authority import is_active
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
+from runtime.services import cache_sizes
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.container import Services
-from runtime.services.zones import CachedZone
+from runtime.services.zones import CachedZone, ZoneCache
 from runtime.storage.sql import session_users
 from runtime.storage.sql import sessions as storage
 from runtime.storage.sql.sessions import SessionRecord
@@ -77,6 +79,13 @@ class Authentication:
     id_token: str | None = field(default=None, repr=False)
 
 
+class BrowserSessionCache(ZoneCache):
+    """Browser sessions of a zone with their users, as they were last read, by session id."""
+
+    def __init__(self) -> None:
+        self.sessions: BoundedCache[tuple[SessionRecord, User]] = BoundedCache(cache_sizes.SESSIONS)
+
+
 async def current(services: Services, zone: CachedZone, cookie: str | None) -> SignedInUser | None:
     """Whom the browser's cookie stands for; None when nobody, any more."""
     if cookie is None:
@@ -86,7 +95,7 @@ async def current(services: Services, zone: CachedZone, cookie: str | None) -> S
     if found is None:
         return None
     session, user = found
-    zone.signed_in.put(session.id, found)
+    zone.cache_of(BrowserSessionCache).sessions.put(session.id, found)
     try:
         active.require_active(session, user, services.clock())
     except NotActive:

@@ -44,7 +44,7 @@ async def require_chain_consents(
             raise refused("a client in the chain is gone")
         link = _link(found)
         if before is not None and before.client_ref != link.client_ref:
-            provided = await zone.provided_by(found.id)
+            provided = await zone.resources.provided_by(found.id)
             if not await _may_use(services, zone, before, root, provided, now):
                 raise refused("the user does not let a client in the chain use the next one any more")
         before = link
@@ -81,7 +81,7 @@ async def _signed_in_to(zone: CachedZone, session: SessionRecord) -> ChainClient
         return ChainClient(ClientRef(user_agent_id=session.user_agent_id), Consent.REQUIRED)
     if session.application_id is None:
         return None
-    application = await zone.application(session.application_id)
+    application = await zone.applications.get(session.application_id)
     if application is None:
         raise refused("the application that the user signed in to is gone")
     return _link(application)

@@ -17,9 +17,11 @@ from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import ALWAYS_ASKED
+from runtime.services import cache_sizes
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.zones import CachedZone, SessionRoot
+from runtime.services.zones import CachedZone, SessionRoot, ZoneCache
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import session_roots
 from runtime.storage.sql.client_refs import ClientRef
@@ -131,6 +133,19 @@ async def find_allowance(
     return allowance(asker, given, grants, now)
 
 
+class ConsentCache(ZoneCache):
+    """What users of a zone consented to, each with the user's epoch under which it was read.
+
+    Attributes:
+        scopes: of one resource, by user, client and resource.
+        agreed: everything, by user and client.
+    """
+
+    def __init__(self) -> None:
+        self.scopes: BoundedCache[tuple[int, frozenset[str]]] = BoundedCache(cache_sizes.CONSENTS)
+        self.agreed: BoundedCache[tuple[int, ConsentState]] = BoundedCache(cache_sizes.CONSENTS)
+
+
 async def _consent(
     services: Services,
     zone: CachedZone,
@@ -141,13 +156,14 @@ async def _consent(
 ) -> frozenset[str] | None:
     user = root.user.user
     key = f"{user.id}\0{asker.client_ref.id}\0{resource.id}"
-    held = zone.consents.get(key)
+    cache = zone.cache_of(ConsentCache).scopes
+    held = cache.get(key)
     if held is not None and held[0] == user.epoch and (wanted or frozenset()) <= held[1]:
         return held[1]
     async with services.database.querying() as conn:
         scopes = await session_roots.consent(conn, zone.id, user.id, asker.client_ref, resource.id)
     if scopes is not None:
-        zone.consents.put(key, (user.epoch, scopes))
+        cache.put(key, (user.epoch, scopes))
     return scopes
 
 
@@ -198,12 +214,13 @@ async def consents_of(services: Services, zone: CachedZone, client: Client, user
     A client that registered itself can lose everybody's word at once, which no user's epoch tells.
     """
     key = f"{user.id}\0{client.client_ref.id}"
-    held = zone.agreed.get(key) if client.registration is Registration.MANAGED else None
+    cache = zone.cache_of(ConsentCache).agreed
+    held = cache.get(key) if client.registration is Registration.MANAGED else None
     if held is not None and held[0] == user.epoch:
         return held[1]
     async with services.database.querying() as conn:
         found = await storage.agreed(conn, zone_id=zone.id, user_id=user.id, client_ref=client.client_ref)
-    zone.agreed.put(key, (user.epoch, found))
+    cache.put(key, (user.epoch, found))
     return found
 
 

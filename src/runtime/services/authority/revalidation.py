@@ -44,10 +44,10 @@ async def cached_root(zone: CachedZone, session_id: str | None) -> CachedRoot:
     """The root that stands behind a session. Raises InvalidGrant when that is gone."""
     if session_id is None:
         return CachedRoot(None, is_fresh=False)
-    held = zone.held_root(session_id)
+    held = zone.session_roots.cached(session_id)
     if held is not None:
         return CachedRoot(held, is_fresh=False)
-    found = await zone.read_root(session_id)
+    found = await zone.session_roots.read(session_id)
     if found is None:
         raise refused("the session is gone")
     return CachedRoot(found, is_fresh=True)
@@ -95,7 +95,7 @@ async def _standing(
     else:
         is_fresh = False
     if not is_fresh:
-        found = await zone.read_root(root.session.id)
+        found = await zone.session_roots.read(root.session.id)
         if found is None:
             return None
         current = found

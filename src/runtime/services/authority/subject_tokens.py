@@ -18,11 +18,13 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, actors_of
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
+from runtime.services import cache_sizes
 from runtime.services.authority import active, consents
 from runtime.services.authority.active import NotActive
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.container import Services
-from runtime.services.zones import CachedZone, SessionRoot
+from runtime.services.zones import CachedZone, SessionRoot, ZoneCache
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
@@ -61,6 +63,13 @@ class VerifiedAccessToken:
     claims: Mapping[str, Any]
 
 
+class VerifiedTokenCache(ZoneCache):
+    """Access tokens of a zone whose signature was verified, by digest."""
+
+    def __init__(self) -> None:
+        self.tokens: BoundedCache[VerifiedAccessToken] = BoundedCache(cache_sizes.VERIFIED_TOKENS)
+
+
 def verify_subject_token(zone: CachedZone, token: str, now: datetime) -> SubjectToken:
     """The subject of a token. Raises: InvalidRequest when it is not a compact JWS; InvalidGrant."""
     try:
@@ -78,11 +87,12 @@ def verify_access_token(zone: CachedZone, token: str, now: datetime) -> Verified
     if len(token) > MAX_TOKEN_CHARS:
         raise MalformedJwt("longer than any token of a zone")
     digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-    found: VerifiedAccessToken | None = zone.verified.get(digest)
+    cache = zone.cache_of(VerifiedTokenCache).tokens
+    found = cache.get(digest)
     if found is None:
         claims = _claims(zone, token, now)
         found = VerifiedAccessToken(subject_of(digest, claims), claims)
-        zone.verified.put(digest, found)
+        cache.put(digest, found)
     if found.subject.expires_at <= now.timestamp():
         raise refused("expired")
     return found
@@ -153,8 +163,8 @@ def require_root(root: SessionRoot | None, subject: SubjectToken, now: datetime)
 
 async def require_own_application(zone: CachedZone, subject: SubjectToken) -> Application:
     """The application whose own token starts the chain. Raises InvalidGrant when it is gone, or another."""
-    found = await zone.application_named(subject.sub)
-    if found is None or not await zone.is_principal(found):
+    found = await zone.applications.named(subject.sub)
+    if found is None or not await zone.applications.is_principal(found):
         raise refused("the application is gone, or is called as a user is")
     if await _has_gone(zone, subject, "actor", subject.sub):
         raise refused("another application was called so when the token was issued")
@@ -198,7 +208,7 @@ async def provides(zone: CachedZone, client: Client, subject: SubjectToken) -> b
 
 async def _audience(zone: CachedZone, subject: SubjectToken) -> Resource | None:
     """The resource that a token is for; None when it is gone. One with a longer name is another."""
-    resource = await zone.resource(subject.audience)
+    resource = await zone.resources.resolve(subject.audience)
     return resource if resource is not None and resource.identifier == subject.audience else None
 
 
@@ -243,7 +253,7 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
     """
     if subject.audience != zone.issuer and await _has_gone(zone, subject, "aud", subject.audience):
         raise refused("another resource was called so when the token was issued")
-    issued_to = await zone.client(subject.client_id)
+    issued_to = await zone.clients.get(subject.client_id)
     if issued_to is None or await _has_gone(zone, subject, "client_id", subject.client_id):
         raise refused("the application it was issued to is gone")
     for actor in subject.actors:
@@ -254,9 +264,9 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
 
 async def find_actor(zone: CachedZone, actor: str) -> Application | UserAgent | None:
     """Who is called so in a chain: an application, or a client that a user signed in to; None once gone."""
-    if (application := await zone.application_named(actor)) is not None:
+    if (application := await zone.applications.named(actor)) is not None:
         return application
-    client = await zone.client(actor)
+    client = await zone.clients.get(actor)
     return client.user_agent if isinstance(client, UserAgentClient) else None
 
 
@@ -268,13 +278,13 @@ async def prior_actors(zone: CachedZone, client: Client, subject: SubjectToken) 
     """
     if subject.actors:
         return subject.actors
-    issued_to = await zone.client(subject.client_id)
+    issued_to = await zone.clients.get(subject.client_id)
     return () if issued_to is None or issued_to.client_ref == client.client_ref else (issued_to.identifier,)
 
 
 async def _has_gone(zone: CachedZone, subject: SubjectToken, claim: str, name: str) -> bool:
     """Tell whether who had that name when the token was issued went since: one who has it now is another."""
-    return subject.issued_at <= await zone.withdrawn_at(claim, name)
+    return subject.issued_at <= await zone.withdrawals.withdrawn_at(claim, name)
 
 
 def check_actor(

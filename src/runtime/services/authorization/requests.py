@@ -272,7 +272,7 @@ async def _resources(zone: CachedZone, client: Client, named: list[str]) -> list
     for name in named:
         if name == zone.issuer:
             continue  # the zone itself, which every sign-in is for
-        resource = await zone.resource(name)
+        resource = await zone.resources.resolve(name)
         if resource is None or not await client_lookup.may_request(zone, client, resource):
             raise InvalidTarget(_UNKNOWN_TARGET)  # one text for both: the catalogue is not to be listed
         found[resource.id] = resource

@@ -15,5 +15,5 @@ async def still_admitted(zone: CachedZone, client: Client) -> Client | None:
         return client
     if not metadata_documents.admits(zone.entity.protocols.oauth2.cimd, client.client_id):
         return None
-    now = await zone.current_client(client.client_id)
+    now = await zone.clients.current(client.client_id)
     return now if now is not None and now.is_public == client.is_public else None

@@ -81,7 +81,7 @@ async def client_of(
             client_id=assertion.client_id,
             now=now,
         )
-    known = await zone.client(assertion.issuer)
+    known = await zone.clients.get(assertion.issuer)
     client = await still_admitted(zone, known) if known is not None else None
     if client is None or assertion.client_id not in (None, client.client_id):
         raise InvalidClient(internal="unknown client, or another than the form names")

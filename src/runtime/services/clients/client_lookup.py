@@ -19,7 +19,7 @@ async def resolve_client(services: Services, zone: CachedZone, client_id: str) -
 
     One whose id is an address and that nobody here registered is looked up there.
     """
-    client = await zone.client(client_id)
+    client = await zone.clients.get(client_id)
     if isinstance(client, ApplicationClient) or not is_address(client_id):
         if client is None:
             raise BadLink("the application is not known here")
@@ -29,7 +29,7 @@ async def resolve_client(services: Services, zone: CachedZone, client_id: str) -
 
 async def find_unchanged(zone: CachedZone, client_id: str, party_id: str) -> Client | None:
     """The client of a request that was recognised before; None when it is gone, or somebody else's now."""
-    client = await zone.current_client(client_id)
+    client = await zone.clients.current(client_id)
     return client if client is not None and client.client_ref.id == party_id else None
 
 
@@ -42,7 +42,7 @@ async def may_request(zone: CachedZone, client: Client, resource: Resource) -> b
     """
     if not isinstance(client, ApplicationClient):
         return True
-    return resource.id in await zone.dependencies(client.application.id)
+    return resource.id in await zone.applications.dependencies(client.application.id)
 
 
 async def mark_used(conn: AsyncConnection, client: Client, *, now: datetime) -> None:

@@ -46,13 +46,13 @@ async def client_with_secret(
     Whoever guesses cannot tell from the time it takes which clients exist: before a refusal the database is
     asked about either, and a digest is compared for either.
     """
-    client = await zone.client(client_id)
+    client = await zone.clients.get(client_id)
     if client is None:
         services.hasher.matches(secret or "", _NOBODY)
         return None
     if _proves(services, client, secret) and (admitted := await still_admitted(zone, client)) is not None:
         return admitted
-    await zone.look_up_client(client_id)
+    await zone.clients.query_again(client_id)
     return None
 
 

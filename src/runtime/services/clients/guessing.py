@@ -3,6 +3,7 @@
 from hashlib import sha256
 
 from runtime.domain.errors import TooManyRequests, Unavailable
+from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.rate_limiter import RateLimiter, place_of
 from runtime.services.rate_limits import CLIENT_SECRET_GUESSES, MAX_SECRET_GUESSES
@@ -20,7 +21,7 @@ class SecretGuessing:
     """
 
     def __init__(self) -> None:
-        self._blocked: BoundedCache[float] = BoundedCache()
+        self._blocked: BoundedCache[float] = BoundedCache(cache_sizes.BLOCKED_CLIENTS)
 
     def check(self, zone_id: str, client_id: str, address: str, *, now: float) -> None:
         """Raises TooManyRequests while the pair has to wait."""

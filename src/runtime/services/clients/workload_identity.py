@@ -70,11 +70,11 @@ async def _meant(
     One that names the subject comes before one that takes any; of two that are alike neither is chosen.
     """
     found: dict[bool, list[tuple[ApplicationClient, ProviderSettings]]] = {True: [], False: []}
-    for client in await zone.workloads(subject):
+    for client in await zone.clients.workloads(subject):
         credential = client.credential
         if not isinstance(credential, TokenCredential) or client_id not in (None, credential.id, subject):
             continue
-        provider = await zone.provider(credential.provider_id)
+        provider = await zone.providers.get(credential.provider_id)
         if provider is None or provider.type is ProviderType.SERVICE_STS:
             continue
         settings = settings_of(provider, client_secret=None)

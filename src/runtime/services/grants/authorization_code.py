@@ -11,6 +11,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.oauth import pkce
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
+from runtime.services.authority.browser_sessions import BrowserSessionCache
 from runtime.services.authorization import authorization_codes
 from runtime.services.authorization.authorization_codes import REFUSED, CodeGrant, IssuedIds
 from runtime.services.client_types import Client
@@ -113,7 +114,7 @@ async def _made_of(redemption: CodeRedemption) -> tuple[dict[str, Any], UserAuth
     The sign-in as this process saw it last is good enough to try: what is kept is kept only if the sign-in is
     still that. A refusal takes a look at the database.
     """
-    held = redemption.zone.signed_in.get(redemption.grant.session_id)
+    held = redemption.zone.cache_of(BrowserSessionCache).sessions.get(redemption.grant.session_id)
     if held is not None:
         session, user = held
         with suppress(_Changed, OAuthError):

@@ -66,7 +66,7 @@ async def client_credentials(
         return _issue(
             services, zone, client, audience=zone.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
         )
-    resource = await target_checks.require_resource(zone, await zone.resource(named), audiences)
+    resource = await target_checks.require_resource(zone, await zone.resources.resolve(named), audiences)
     decision.resource_id = resource.id
     decision.step = 8
     await target_checks.require_dependency(zone, client, resource)

@@ -201,7 +201,7 @@ async def _authority(
 ) -> UserAuthorization:
     resources = []
     for resource_id, granted in family.resources.items():
-        resource = await zone.resource_of(resource_id)
+        resource = await zone.resources.get(resource_id)
         if resource is not None:
             of_it = frozenset(granted)
             of_it &= frozenset(resource.scopes or ())

@@ -91,7 +91,7 @@ async def exchange(
     decision.step = 4
     subject = verify_subject_token(zone, request.subject_token, now)
     decision.actors = subject.actors
-    resource = await zone.resource(request.resource)
+    resource = await zone.resources.resolve(request.resource)
 
     decision.step = 5
     held = await revalidation.cached_root(zone, subject.session_id)
@@ -202,7 +202,7 @@ async def _authority(
     if subject.session_id is None:
         own = await require_own_application(zone, subject)
         return None, policy_decision.PolicyPrincipal(
-            await zone.application_facts(own), f"application:{own.id}"
+            await zone.applications.policy_facts(own), f"application:{own.id}"
         )
     standing = require_root(root, subject, now)
     session = standing.session

@@ -17,8 +17,10 @@ from runtime.domain.policy import requests
 from runtime.domain.policy.circumstances import looked_at
 from runtime.domain.policy.requests import PolicyRequest
 from runtime.logs import log
+from runtime.services import cache_sizes
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client
-from runtime.services.zones import CachedZone, Policies
+from runtime.services.zones import CachedZone, Policies, ZoneCache
 
 POLICY_DENIED = "policy_denied"
 _REMEMBERED_SECONDS = 30
@@ -105,6 +107,23 @@ def denied() -> AccessDenied:
     return AccessDenied("denied by policy", reason=POLICY_DENIED)
 
 
+class PolicyDecisionCache(ZoneCache):
+    """What policies of a zone have decided, and what is asked of them.
+
+    Attributes:
+        decisions: by the facts that the policies look at.
+        reads: resource id -> the circumstances that some rule about the resource looks at.
+        parties: the client and the resource as policies see them.
+    """
+
+    def __init__(self) -> None:
+        self.decisions: BoundedCache[PolicyDecision] = BoundedCache(cache_sizes.POLICY_DECISIONS)
+        self.reads: BoundedCache[frozenset[str]] = BoundedCache(cache_sizes.POLICY_READS)
+        self.parties: BoundedCache[tuple[requests.Application, requests.Resource]] = BoundedCache(
+            cache_sizes.POLICY_PARTIES
+        )
+
+
 async def _decide(
     zone: CachedZone,
     client: Client,
@@ -128,13 +147,14 @@ async def _decide(
     if "acr" in reads:
         facts.append(str(authority.acr))
     about = "\0".join((*facts, *actors))
+    cache = zone.cache_of(PolicyDecisionCache)
 
     def ask(wanted: frozenset[str]) -> PolicyDecision:
         key = "\0".join((about, "", *sorted(wanted))) if "scopes" in reads else about
-        held: PolicyDecision | None = zone.decisions.get(key)
+        held = cache.decisions.get(key)
         if held is None:
             held = _all_allow(policies, question(wanted))
-            zone.decisions.put(key, held)
+            cache.decisions.put(key, held)
         return held
 
     whole = ask(scopes)
@@ -149,10 +169,11 @@ async def _decide(
 
 def _looked_at(zone: CachedZone, policies: Policies, resource: Resource) -> frozenset[str]:
     """Those of the circumstances that differ between requests which some rule about the resource looks at."""
-    if (held := zone.looked_at.get(resource.id)) is None:
+    cache = zone.cache_of(PolicyDecisionCache).reads
+    if (held := cache.get(resource.id)) is None:
         names = looked_at(policies.reads, resource.identifier)
         held = _VARYING if names is None else names & _VARYING
-        zone.looked_at.put(resource.id, held)
+        cache.put(resource.id, held)
     return held
 
 
@@ -188,9 +209,10 @@ async def _parties(
 ) -> tuple[requests.Application, requests.Resource]:
     """The asking client and the target, as policies see them."""
     key = f"{client.facts_key}\0{resource.id}"
-    if (held := zone.parties.get(key)) is not None:
+    cache = zone.cache_of(PolicyDecisionCache).parties
+    if (held := cache.get(key)) is not None:
         return held
-    provider = await zone.application(resource.application_id) if resource.application_id else None
+    provider = await zone.applications.get(resource.application_id) if resource.application_id else None
     made = (
         await _asking(zone, client, resource),
         requests.Resource(
@@ -199,7 +221,7 @@ async def _parties(
             provider.identifier if provider else None,
         ),
     )
-    zone.parties.put(key, made)
+    cache.put(key, made)
     return made
 
 
@@ -209,7 +231,7 @@ async def _asking(zone: CachedZone, client: Client, resource: Resource) -> reque
     A client that registered itself declares nothing and holds no roles; rules know it by its registration.
     """
     if isinstance(client, ApplicationClient):
-        facts = await zone.application_facts(client.application)
+        facts = await zone.applications.policy_facts(client.application)
         return replace(facts, credential=client.credential.type.value, dependencies=(resource.identifier,))
     credential = CredentialType.PUBLIC if client.is_public else CredentialType.URL
     return requests.Application(

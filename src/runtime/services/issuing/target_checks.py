@@ -15,7 +15,7 @@ async def require_resource(zone: CachedZone, found: Resource | None, audiences: 
     if found is None:
         raise InvalidTarget(TARGET_REFUSED, internal="unknown resource")
     for audience in audiences:
-        meant = await zone.resource(audience)
+        meant = await zone.resources.resolve(audience)
         if meant is None or meant.id != found.id:
             raise InvalidTarget(TARGET_REFUSED, internal="`audience` means another resource")
     return found
@@ -32,7 +32,7 @@ async def require_principal(zone: CachedZone, client: ApplicationClient) -> None
 
     Names have one owner by now; an application that was called as a user is before that may not act.
     """
-    if not await zone.is_principal(client.application):
+    if not await zone.applications.is_principal(client.application):
         raise UnauthorizedClient(
             "the application has the identifier of a user of the zone; give it another one"
         )
@@ -45,6 +45,6 @@ async def require_own_tokens(zone: CachedZone, client: Client, resource: Resourc
     """
     if resource.credential_provider_id is None:
         return
-    provider = await zone.provider(resource.credential_provider_id)
+    provider = await zone.providers.get(resource.credential_provider_id)
     if provider is None or provider.type != ProviderType.SERVICE_STS:
         raise authorization_required(zone, client, resource, internal="no connected account")

@@ -84,7 +84,7 @@ async def choose_target(
     if wanted == zone.issuer:
         return None
     if wanted is not None:
-        found = await zone.resource(wanted)
+        found = await zone.resources.resolve(wanted)
         asked = authorized.get(found.id) if found else None
         if asked is None:
             raise InvalidTarget("the user has not authorized this `resource`")
@@ -185,7 +185,7 @@ async def _usable(
 
     Raises: InvalidTarget; AccessDenied when the user has taken it back, or must connect an account first.
     """
-    resource = await zone.resource_of(asked.id)
+    resource = await zone.resources.get(asked.id)
     client = authority.client
     if resource is None or not await client_lookup.may_request(zone, client, resource):
         raise InvalidTarget("the application may no longer request a token for that resource")
@@ -200,7 +200,7 @@ async def _permitted(
     zone: CachedZone, authority: UserAuthorization, target: TokenTarget, now: datetime
 ) -> frozenset[str]:
     """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
-    session, person = authority.session, await zone.viewed(authority.user)
+    session, person = authority.session, await zone.session_roots.principal(authority.user)
     verdict = await policy_decision.decide_exchange(
         zone,
         authority.client,

@@ -44,7 +44,7 @@ class BackchannelLogoutDelivery:
             "jti": new_token_id(),
             "events": {LOGOUT_EVENT: {}},
         }
-        client = await zone.client(message.payload["client_id"])
+        client = await zone.clients.get(message.payload["client_id"])
         algorithm = client.id_token_algorithm if client else ID_TOKEN_ALGORITHM
         token = zone.signing(algorithm).sign(claims, typ=LOGOUT_TOKEN_TYPE)
         # A client that does not answer holds up itself alone.

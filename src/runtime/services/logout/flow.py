@@ -99,7 +99,7 @@ async def _to_provider(
     services: Services, zone: CachedZone, request: LogoutRequest, session: SessionRecord, browser: Browser
 ) -> NextStep | None:
     """The step on to sign out of the session's provider; None when that is not wanted, or not possible."""
-    provider = await zone.provider(session.provider_id) if session.provider_id else None
+    provider = await zone.providers.get(session.provider_id) if session.provider_id else None
     if provider is None or not upstream.has_single_logout(provider):
         return None
     pre_login = browser.pre_login or new_secret()

@@ -146,10 +146,10 @@ async def _client(zone: CachedZone, hinted: dict[str, Any], client_id: str | Non
     """Who sends the user. Raises BadLink when that is nobody known, or somebody else than the hint says."""
     issued_to = hinted.get("aud")
     if client_id is None:
-        return await zone.client(issued_to) if isinstance(issued_to, str) else None
+        return await zone.clients.get(issued_to) if isinstance(issued_to, str) else None
     if hinted and issued_to != client_id:
         raise BadLink("the ID token in the link belongs to another application")
-    client = await zone.client(client_id)
+    client = await zone.clients.get(client_id)
     if client is None:
         raise BadLink("the application is not known here")
     return client

@@ -58,7 +58,7 @@ async def _access_token(
     services: Services, zone: CachedZone, client: Client, token: str, now: datetime, decision: Decision
 ) -> bool:
     claims = _claims(zone, token, now)
-    issued_to = await zone.client(claims["client_id"]) if claims else None
+    issued_to = await zone.clients.get(claims["client_id"]) if claims else None
     if claims is None or issued_to is None or issued_to.client_id != client.client_id:
         return False
     if "sid" in claims and "act" not in claims:

@@ -6,8 +6,8 @@ Nothing that is missing is remembered, so what is new is seen at once wherever i
 """
 
 from runtime.services.zones.cache import Zones
-from runtime.services.zones.cached_zone import CachedZone
+from runtime.services.zones.cached_zone import CachedZone, ZoneCache
 from runtime.services.zones.policies import Policies
 from runtime.services.zones.principals import SessionRoot
 
-__all__ = ["CachedZone", "Policies", "SessionRoot", "Zones"]
+__all__ = ["CachedZone", "Policies", "SessionRoot", "ZoneCache", "Zones"]

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.adapters.keys.sealing import KeyEncryption
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
-from runtime.services import epochs, keys
+from runtime.services import cache_sizes, epochs, keys
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.epochs import Epochs
 from runtime.services.zones.cached_zone import CachedZone
@@ -22,7 +22,6 @@ from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
 from runtime.storage.sql.database import Database
 
-KEPT_ZONES = 1_000
 RECENT_SECONDS = 1.0
 _AWAY_SECONDS = 60.0
 
@@ -47,7 +46,7 @@ class Zones:
         self._loading: dict[str, asyncio.Lock] = {}
         self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
         self._policies = PolicyCache()
-        self._ids_by_slug: BoundedCache[str] = BoundedCache(KEPT_ZONES)
+        self._ids_by_slug: BoundedCache[str] = BoundedCache(cache_sizes.ZONES)
 
     def held(self, zone_id: str) -> CachedZone | None:
         """A zone as it was right when it was made: for those who compare its epoch before they answer."""
@@ -165,7 +164,7 @@ class Zones:
         zone = await self._read(conn, zone_id, era)
         if zone is None:
             return None
-        if len(self._views) >= KEPT_ZONES and zone_id not in self._views:
+        if len(self._views) >= cache_sizes.ZONES and zone_id not in self._views:
             oldest = next(iter(self._views))
             del self._views[oldest]
             self._parsed_keys.pop(oldest, None)

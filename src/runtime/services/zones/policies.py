@@ -7,10 +7,9 @@ from runtime.adapters import cedar
 from runtime.adapters.cedar import CompiledPolicies, InvalidPolicy
 from runtime.domain.policy import schema
 from runtime.domain.policy.circumstances import UNKNOWN, Reads, reads_of
+from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.storage.sql.exchange import ActivePolicies
-
-KEPT_SETS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,8 @@ class PolicyCache:
     """Compiled policies, by the versions they were made of: a version never changes."""
 
     def __init__(self) -> None:
-        self._compiled: BoundedCache[Policies] = BoundedCache(KEPT_SETS)
-        self._by_set_version: BoundedCache[Policies] = BoundedCache(KEPT_SETS)
+        self._compiled: BoundedCache[Policies] = BoundedCache(cache_sizes.POLICY_SETS)
+        self._by_set_version: BoundedCache[Policies] = BoundedCache(cache_sizes.POLICY_SETS)
 
     def compiled(self, active: ActivePolicies) -> Policies:
         """The compiled policies of an active set. Raises InvalidPolicy."""

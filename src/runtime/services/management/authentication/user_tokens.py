@@ -122,12 +122,15 @@ async def _application(
 
     Raises: Unauthorized.
     """
-    client, target = await zone.client(client_id), await zone.resource(services.settings.public_url)
+    client, target = (
+        await zone.clients.get(client_id),
+        await zone.resources.resolve(services.settings.public_url),
+    )
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
     if not await client_lookup.may_request(zone, client, target):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
-    root = await zone.read_root(session_id)
+    root = await zone.session_roots.read(session_id)
     if root is None:
         raise Unauthorized(REFUSED, internal="the session is gone")
     try:

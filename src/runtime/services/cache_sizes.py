@@ -1,0 +1,25 @@
+"""How many entries each cache of a process holds at most: one table, from which docs/limits.md is written."""
+
+# Of the process.
+ZONES = 1_000
+POLICY_SETS = 1_000
+REVOCATION_LISTS = 1_000
+RATE_LIMIT_COUNTS = 20_000  # of one limit
+BLOCKED_CLIENTS = 20_000
+
+# Of each zone. What there is one of for each application, policy or provider:
+CLIENTS = 2_000
+WORKLOADS = 2_000
+APPLICATIONS = 2_000
+RESOURCES_BY_APPLICATION = 2_000
+PROVIDERS = 2_000
+WITHDRAWALS = 2_000
+POLICY_READS = 2_000
+POLICY_PARTIES = 2_000
+# What there is one of for each user, session, token or resource:
+RESOURCES = 20_000
+USERS = 20_000
+SESSIONS = 20_000
+VERIFIED_TOKENS = 20_000
+POLICY_DECISIONS = 20_000
+CONSENTS = 20_000

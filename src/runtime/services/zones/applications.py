@@ -1,0 +1,62 @@
+"""The applications of a zone, with what policies may know of them."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds.application import Application
+from runtime.domain.policy import requests
+from runtime.services import cache_sizes
+from runtime.services.zones.read_through import ReadThroughCache
+from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import names
+from runtime.storage.sql.database import Database
+
+
+class ApplicationCache:
+    """The applications of one zone."""
+
+    def __init__(self, database: Database, zone_id: str) -> None:
+        self._zone_id = zone_id
+        size = cache_sizes.APPLICATIONS
+        self._by_id: ReadThroughCache[Application] = ReadThroughCache(database, size)
+        self._by_identifier: ReadThroughCache[Application] = ReadThroughCache(database, size)
+        self._policy_facts: ReadThroughCache[requests.Application] = ReadThroughCache(database, size)
+        self._principals: ReadThroughCache[str] = ReadThroughCache(database, size)
+        self._dependencies: ReadThroughCache[frozenset[str]] = ReadThroughCache(database, size)
+
+    async def get(self, application_id: str) -> Application | None:
+        """The application of that id."""
+        return await self._by_id.read(
+            application_id, lambda conn: storage.application(conn, self._zone_id, application_id)
+        )
+
+    async def named(self, identifier: str) -> Application | None:
+        """The application of that identifier."""
+        return await self._by_identifier.read(
+            identifier, lambda conn: storage.application_named(conn, self._zone_id, identifier)
+        )
+
+    async def policy_facts(self, application: Application) -> requests.Application:
+        """What policies may know of an application, how it authenticated and what it depends on left out."""
+
+        async def query(conn: AsyncConnection) -> requests.Application:
+            roles = await storage.application_roles(conn, self._zone_id, application.id)
+            traits = tuple(sorted(application.traits or ()))
+            return requests.Application(application.identifier, traits=traits, roles=roles)
+
+        return await self._policy_facts.read(application.id, query)
+
+    async def is_principal(self, application: Application) -> bool:
+        """Tell whether its identifier is the application's own: no token says it of a user's."""
+
+        async def query(conn: AsyncConnection) -> str | None:
+            return application.id if await names.is_subject(conn, self._zone_id, application.id) else None
+
+        return await self._principals.read(application.id, query) is not None
+
+    async def dependencies(self, application_id: str) -> frozenset[str]:
+        """Ids of the resources that an application declares."""
+
+        async def query(conn: AsyncConnection) -> frozenset[str]:
+            return await storage.dependencies(conn, self._zone_id, application_id)
+
+        return await self._dependencies.read(application_id, query)

@@ -1,0 +1,57 @@
+"""The clients of a zone: applications by their credentials, and user agents."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds.user_agent import Registration
+from runtime.services import cache_sizes
+from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
+from runtime.services.zones.read_through import ReadThroughCache
+from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import user_agents
+from runtime.storage.sql.database import Database
+
+
+class ClientCache:
+    """The clients of one zone, by client id and by a workload's subject."""
+
+    def __init__(self, database: Database, zone_id: str) -> None:
+        self._database = database
+        self._zone_id = zone_id
+        self._by_id: ReadThroughCache[Client] = ReadThroughCache(database, cache_sizes.CLIENTS)
+        self._by_subject: ReadThroughCache[tuple[ApplicationClient, ...]] = ReadThroughCache(
+            database, cache_sizes.WORKLOADS
+        )
+
+    async def get(self, client_id: str) -> Client | None:
+        """The client of that id: an application's credential goes before a user agent."""
+
+        async def query(conn: AsyncConnection) -> Client | None:
+            if found := await storage.client(conn, self._zone_id, client_id):
+                return ApplicationClient(*found)
+            known = await user_agents.find(conn, client_id, zone_id=self._zone_id)
+            return UserAgentClient(known) if known else None
+
+        return await self._by_id.read(client_id, query)
+
+    async def current(self, client_id: str) -> Client | None:
+        """The client as it is now: what a metadata document describes changes without a new epoch."""
+        client = await self.get(client_id)
+        if client is None or client.registration is not Registration.METADATA_DOCUMENT:
+            return client
+        self._by_id.drop(client_id)
+        return await self.get(client_id)
+
+    async def query_again(self, client_id: str) -> None:
+        """Ask the database about a client whatever is cached: a refusal takes as long for a known one."""
+        async with self._database.querying() as conn:
+            await storage.client_exists(conn, self._zone_id, client_id)
+            await user_agents.find(conn, client_id, zone_id=self._zone_id)
+
+    async def workloads(self, subject: str) -> tuple[ApplicationClient, ...]:
+        """The clients whose credential is a provider's token about that subject, or about any."""
+
+        async def query(conn: AsyncConnection) -> tuple[ApplicationClient, ...] | None:
+            found = await storage.workloads(conn, self._zone_id, subject)
+            return tuple(ApplicationClient(*each) for each in found) or None
+
+        return await self._by_subject.read(subject, query) or ()
