@@ -28,8 +28,9 @@ from runtime.domain.kinds import BY_NAME
 from runtime.domain.oauth.neighbours import Neighbours, Placed
 from runtime.domain.policy.defaults import all_defaults
 from runtime.services.management.changesets.changeset import PackedOperation, packed
-from runtime.services.management.changesets.pointers import resolved, stand_in
-from runtime.services.management.changesets.specs import located, split_spec
+from runtime.services.management.changesets.problems import located
+from runtime.services.management.changesets.references import placeholder, resolved
+from runtime.services.management.changesets.specs import split_spec
 from runtime.services.management.credential_scope import LENT
 from runtime.storage.sql.deletion_effects import WORDS
 
@@ -98,7 +99,7 @@ def _require_spec(index: int, operation: PackedOperation) -> None:
     ):
         return
     try:
-        split_spec(operation, resolved(operation.spec, stand_in), dry_run=True)
+        split_spec(operation, resolved(operation.spec, placeholder), dry_run=True)
     except ValidationFailed as error:
         problems = located(error, index, operation)
         raise Refused(400, error.code, error.detail, problems[0].field or "", details=problems) from error

@@ -26,7 +26,7 @@ from runtime.domain.kinds import BY_NAME, Verb
 from runtime.services.management.access.caller import CredentialScope
 from runtime.services.management.changesets import pipeline
 from runtime.services.management.changesets.changeset import packed
-from runtime.services.management.changesets.pipeline import AppliedChangeset
+from runtime.services.management.changesets.receipts import AppliedChangeset
 from runtime.services.management.snapshots.snapshot import SnapshotFilter, open_snapshot
 
 

@@ -14,7 +14,7 @@ from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
 from runtime.services.management.changesets import pipeline
 from runtime.services.management.changesets.changeset import packed
-from runtime.services.management.changesets.pipeline import AppliedChangeset
+from runtime.services.management.changesets.receipts import AppliedChangeset
 from runtime.services.management.snapshots.snapshot import SnapshotFilter, open_snapshot
 from runtime.storage.sql import ledger
 from runtime.storage.sql.tables import METADATA

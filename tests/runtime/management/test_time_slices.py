@@ -12,14 +12,14 @@ from runtime.services.management.time_slices import TimeSlice
 @pytest.mark.threat("41l")
 async def test_much_long_work_takes_no_longer_turns_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two looks of somebody else one step of all the work is done, however much work there is."""
-    monkeypatch.setattr(time_slices, "_AT_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(time_slices, "_SLICE_SECONDS", 0.0)
     steps = dict.fromkeys(range(20), 0)
 
     async def work(number: int) -> None:
         own = TimeSlice()
         while True:
             steps[number] += 1
-            await own.rest()
+            await own.yield_if_due()
 
     tasks = [asyncio.create_task(work(number)) for number in steps]
     for _ in range(100):

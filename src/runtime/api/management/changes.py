@@ -22,9 +22,9 @@ from runtime.domain.errors import TooLarge, ValidationFailed
 from runtime.domain.kinds import ORGANIZATION, Verb
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changesets import authorization, dry_run_budget, pipeline, receipts
-from runtime.services.management.changesets.admission import place, snapshot_place
+from runtime.services.management.changesets import admission, authorization, pipeline, receipts
 from runtime.services.management.changesets.changeset import PackedChangeset
+from runtime.services.management.changesets.execution import Progress
 from runtime.services.management.snapshots.snapshot import SnapshotFilter, open_snapshot
 
 LINES = "application/x-ndjson"
@@ -38,7 +38,7 @@ async def snapshot(call: Call) -> HTTPResponse | None:
     """Everything the caller may read, one entity a line."""
     wanted = SnapshotFilter(call.query.get("zone", ()), call.parameter("owner"))
     organization = call.path["organization_id"]
-    with snapshot_place(call.services, call.caller):
+    with admission.snapshot_slot(call.services, call.caller):
         return await _sent(call, organization, wanted)
 
 
@@ -62,14 +62,14 @@ async def admitted(call: Call) -> AsyncIterator[None]:
     Raises: NotFound, Forbidden, TooLarge, RateLimited, ValidationFailed for the query.
     """
     dry_run, cap = _is_dry_run(call), _cap(call.caller)
-    authorization.acting(call.caller, dry_run=dry_run)
+    authorization.acting_caller(call.caller, dry_run=dry_run)
     if dry_run:  # before its body is read, and again by the operation itself
-        dry_run_budget.require(call.services, call.caller)
+        admission.require_dry_run_budget(call.services, call.caller)
     announced = call.request.headers.get("content-length", "")
     size = int(announced) if announced.isdecimal() else cap.size
     if size > cap.size:
         raise TooLarge(f"the body has more than {cap.size} bytes")
-    with place(call.services, call.caller, size, cap.size, dry_run=dry_run):
+    with admission.changeset_slot(call.services, call.caller, size, cap.size, dry_run=dry_run):
         if call.request.stream is not None:
             call.request.stream.request_max_size = cap.size
         yield
@@ -99,8 +99,8 @@ async def create_changeset(call: Call) -> HTTPResponse | None:
 
 
 async def _applied(
-    call: Call, changeset: PackedChangeset, *, dry_run: bool, progress: pipeline.Progress | None = None
-) -> pipeline.AppliedChangeset:
+    call: Call, changeset: PackedChangeset, *, dry_run: bool, progress: Progress | None = None
+) -> receipts.AppliedChangeset:
     return await pipeline.apply_changeset(
         call.services,
         call.caller,

@@ -12,7 +12,7 @@ from runtime.contract.bodies import MAX_PROBLEMS, parse
 from runtime.contract.changes import Changeset, Envelope, Operation
 from runtime.domain.errors import BadRequest, ManagementError, Problem, TooLarge, ValidationFailed
 from runtime.services.management.changesets.changeset import PackedChangeset, Packer, packed
-from runtime.services.management.changesets.pipeline import wrong
+from runtime.services.management.changesets.problems import invalid_changeset
 from runtime.services.management.time_slices import TimeSlice
 
 
@@ -72,8 +72,8 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Pac
     """
     if len(body) > cap.size:
         raise TooLarge(f"the body has more than {cap.size} bytes")
-    pace = TimeSlice()
-    split = await _split(body, cap, pace)
+    time_slice = TimeSlice()
+    split = await _split(body, cap, time_slice)
     rest = body[: split.begin] + body[split.end :]
     if len(rest) > MAX_BODY_BYTES:
         raise TooLarge(f"what stands beside the operations has more than {MAX_BODY_BYTES} bytes")
@@ -84,7 +84,7 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Pac
     packer = Packer()
     operations, problems = [], []
     for index, (begin, end) in enumerate(split.operations):
-        await pace.rest()
+        await time_slice.yield_if_due()
         try:
             operations.append(packer.pack(parse(Operation, _read(body[begin:end], index, content_type))))
         except ValidationFailed as refused:
@@ -92,7 +92,7 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Pac
             if len(problems) >= MAX_PROBLEMS:
                 break
     if problems:
-        raise wrong(problems)
+        raise invalid_changeset(problems)
     return PackedChangeset.of(envelope, operations)
 
 
@@ -177,14 +177,14 @@ class _Split:
             raise TooLarge(f"the operations have more than {most} values; send them in several parts")
 
 
-async def _split(body: bytes, cap: Cap, pace: TimeSlice) -> _Split:
+async def _split(body: bytes, cap: Cap, time_slice: TimeSlice) -> _Split:
     """Find the operations. Raises TooLarge, BadRequest, ValidationFailed."""
     found, at, rested = _Split(body, cap), 0, 0
     while True:
         if found.expecting and (operation := _OPERATION.match(body, at, at + MAX_OPERATION_BYTES)):
             found.whole(*operation.span(1))
             at = operation.end()
-            await pace.rest()
+            await time_slice.yield_if_due()
             continue
         if (match := _TO_BRACKET.match(body, at, at + _STEP_BYTES)) is None:
             break
@@ -196,7 +196,7 @@ async def _split(body: bytes, cap: Cap, pace: TimeSlice) -> _Split:
         if found.depth <= 0:
             break
         if at - rested > _STEP_BYTES or found.values % _STEP_BRACKETS == 0:
-            await pace.rest()
+            await time_slice.yield_if_due()
             rested = at
     if not match and at + _STEP_BYTES < len(body):
         raise TooLarge(f"there are more than {_STEP_BYTES} bytes between two brackets")

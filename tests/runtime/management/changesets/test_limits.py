@@ -24,7 +24,7 @@ from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.domain.identifiers import new_id
 from runtime.services import rate_limits
 from runtime.services.container import Services
-from runtime.services.management.changesets import pipeline
+from runtime.services.management.changesets import dry_run
 from runtime.services.management.changesets.admission import BESIDE_BYTES, BYTES, OF_CALLER, OF_ORGANIZATION
 from runtime.storage.sql.database import DRY_RUNS
 from runtime.storage.sql.tables import METADATA
@@ -339,8 +339,8 @@ def test_a_dry_run_that_takes_too_long_is_stopped(
     body = changeset(api, a_zone())
     assert reader("POST", path_of(api), body).status_code == 200
     with monkeypatch.context() as patched:
-        patched.setattr(pipeline, "DRY_RUN_SECONDS", 0.0)
-        patched.setattr(pipeline, "OPERATION_SECONDS", 0.001)
+        patched.setattr(dry_run, "DRY_RUN_SECONDS", 0.0)
+        patched.setattr(dry_run, "OPERATION_SECONDS", 0.001)
         refused = reader.refused(413, "POST", path_of(api), body)
     assert "fewer zones" in refused["message"]
     assert reader("POST", path_of(api), body).status_code == 200

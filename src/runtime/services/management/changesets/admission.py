@@ -1,16 +1,18 @@
-"""How many changesets and snapshots are worked on at once.
+"""Limits of changesets and snapshots: how many run at once, and how long a caller's dry runs take in an hour.
 
 A changeset keeps its body, and what is made of it, in memory; a snapshot keeps a connection of the database
-for as long as its reader takes.
+for as long as its reader takes; a dry run writes nothing, but takes as long as an apply.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import perf_counter
 from weakref import WeakKeyDictionary
 
 from runtime.domain.errors import RateLimited
+from runtime.services import rate_limits
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.storage.sql.database import Database
@@ -31,7 +33,7 @@ _taken: WeakKeyDictionary[Database, Counter[tuple[str, ...]]] = WeakKeyDictionar
 
 @dataclass(frozen=True)
 class _Share:
-    """What is taken of something that there is only so much of."""
+    """What one request takes of a limit: *takes* of the *most* that are counted under *key*."""
 
     key: tuple[str, ...]
     most: int
@@ -40,8 +42,10 @@ class _Share:
 
 
 @contextmanager
-def place(services: Services, caller: Caller, size: int, largest: int, *, dry_run: bool) -> Iterator[None]:
-    """A place for one changeset, from before its body is read until it is answered. Raises RateLimited.
+def changeset_slot(
+    services: Services, caller: Caller, size: int, largest: int, *, dry_run: bool
+) -> Iterator[None]:
+    """A slot for one changeset, from before its body is read until it is answered. Raises RateLimited.
 
     Args:
         size: the most bytes that its body may turn out to have.
@@ -65,8 +69,8 @@ def place(services: Services, caller: Caller, size: int, largest: int, *, dry_ru
 
 
 @contextmanager
-def snapshot_place(services: Services, caller: Caller) -> Iterator[None]:
-    """A place for one snapshot, until it is sent. Raises RateLimited."""
+def snapshot_slot(services: Services, caller: Caller) -> Iterator[None]:
+    """A slot for one snapshot, until it is sent. Raises RateLimited."""
     whose = (caller.organization_id, "snapshots")
     of_caller, of_organization = SNAPSHOTS_OF_CALLER, SNAPSHOTS_OF_ORGANIZATION
     shares = (
@@ -93,3 +97,27 @@ def _taking(services: Services, shares: Collection[_Share]) -> Iterator[None]:
             taken[each.key] -= each.takes
             if not taken[each.key]:
                 del taken[each.key]
+
+
+def require_dry_run_budget(services: Services, caller: Caller) -> None:
+    """Raise RateLimited for a caller whose dry runs took their time of this hour already."""
+    if seconds := services.rate_limiter.hit_local(
+        rate_limits.DRY_RUN_MILLISECONDS, caller.organization_id, caller.kind, caller.id, cost=0
+    ):
+        minutes = rate_limits.DRY_RUN_MILLISECONDS.amount_under(services.settings) // 60_000
+        raise RateLimited(
+            f"dry runs of this caller took {minutes} minutes of this hour; try again in {seconds} seconds"
+        )
+
+
+@contextmanager
+def metered_dry_run(services: Services, caller: Caller) -> Iterator[None]:
+    """Count the time that the block takes against the caller's budget, however it ends."""
+    began = perf_counter()
+    try:
+        yield
+    finally:
+        spent = round((perf_counter() - began) * 1000) + 1
+        services.rate_limiter.hit_local(
+            rate_limits.DRY_RUN_MILLISECONDS, caller.organization_id, caller.kind, caller.id, cost=spent
+        )

@@ -1,7 +1,7 @@
-"""Who may do what of a changeset: asked of every operation before anything is looked up.
+"""Phase: authorize. Every operation is checked against the caller's roles before anything is looked up.
 
-So nobody learns from a refusal what they may not see: by whom something is owned, which name is taken, when
-something has changed. Each operation asks again where it knows the zone.
+So nobody learns from an error what they may not see: by whom something is owned, which name is taken, when
+something has changed. Each operation checks again where it knows the zone.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from runtime.domain.errors import Forbidden, Problem
 from runtime.domain.kinds import BY_NAME, ZONE, Verb
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changesets.changeset import PackedChangeset, PackedOperation
+from runtime.services.management.changesets.changeset import CreateOperation, PackedChangeset, PackedOperation
 from runtime.services.management.changesets.receipts import SUBJECT
 
 VERBS: dict[Op, Verb] = {
@@ -25,13 +25,13 @@ VERBS: dict[Op, Verb] = {
 }
 
 
-def acting(caller: Caller, *, dry_run: bool) -> Caller:
+def acting_caller(caller: Caller, *, dry_run: bool) -> Caller:
     """Who the operations run as. Raises NotFound, Forbidden for those who send no changesets."""
     permissions.require(caller.roles_anywhere, SUBJECT, Verb.RETRIEVE if dry_run else Verb.CREATE)
     return replace(caller, only_tries=True) if dry_run else caller
 
 
-def require_bound(caller: Caller, changeset: PackedChangeset) -> None:
+def require_credential_scope(caller: Caller, changeset: PackedChangeset) -> None:
     """Raise Forbidden for a changeset of another owner, or about another zone, than the credential is for.
 
     Whether such a zone is there makes no difference.
@@ -58,14 +58,14 @@ def _out_of_bounds(caller: Caller, operation: PackedOperation) -> str:
         zone_id = operation.zone.id if operation.zone is not None else None
     else:
         return f"this credential is bound to zones, and {kind.one} belongs to the organization"
-    if kind is ZONE and operation.op == "create":
+    if kind is ZONE and isinstance(operation, CreateOperation):
         return "this credential is bound to zones that are there: it makes no other"
     if zone_id is not None and not caller.scope.reaches(zone_id):
         return f"this credential is not for zone `{zone_id}`"
     return ""
 
 
-def require(caller: Caller, operation: PackedOperation) -> None:
+def require_operation(caller: Caller, operation: PackedOperation) -> None:
     """Raise NotFound for a kind that the caller does not see, Forbidden for what they may do nowhere."""
     kind = BY_NAME[operation.kind]
     roles = caller.roles_anywhere if kind.zoned or kind is ZONE else caller.roles_in(None)

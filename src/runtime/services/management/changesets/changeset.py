@@ -1,4 +1,4 @@
-"""A changeset while it is carried out: what its operations write is held as JSON text.
+"""A changeset with typed operations, one class for each `op`; their specs are held as JSON text.
 
 As Python values 100,000 operations take a quarter of a gigabyte, and the collector of unused memory, which
 looks at each of them again and again, a third of the time.
@@ -7,7 +7,7 @@ looks at each of them again and again, a third of the time.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from pydantic_core import from_json, to_json
 
@@ -16,9 +16,10 @@ from runtime.contract.changes import Changeset, Envelope, Op, Operation, Pointer
 
 @dataclass(frozen=True, slots=True)
 class PackedOperation:
-    """One step of a changeset. Its members are those of `Operation`."""
+    """One operation of a changeset, of one of the classes below. Its members are those of `Operation`."""
 
-    op: Op
+    op: ClassVar[Op]
+
     kind: str
     id: str | None
     local_id: str | None
@@ -31,7 +32,7 @@ class PackedOperation:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What it writes: a new value each time."""
+        """The desired state, references unresolved: a new value each time."""
         return cast(dict[str, Any], from_json(self.packed_spec))
 
     def as_json(self) -> dict[str, Any]:
@@ -50,6 +51,87 @@ class PackedOperation:
         }
 
 
+class SpecOperation(PackedOperation):
+    """An operation that writes a spec to an entity, and claims the entity for its owner."""
+
+    __slots__ = ()
+
+
+class CreateOperation(SpecOperation):
+    """Creates an entity. Later operations may refer to it by its `local_id`."""
+
+    __slots__ = ()
+    op = "create"
+
+
+class ChangeOperation(SpecOperation):
+    """An operation that changes an entity that exists: an update or an adoption."""
+
+    __slots__ = ()
+
+
+class UpdateOperation(ChangeOperation):
+    """Changes an entity that the changeset's owner manages."""
+
+    __slots__ = ()
+    op = "update"
+
+
+class AdoptOperation(ChangeOperation):
+    """Takes over an entity that nobody manages, and changes it."""
+
+    __slots__ = ()
+    op = "adopt"
+
+
+class DeleteOperation(PackedOperation):
+    """Deletes an entity, or archives it where its kind is archived."""
+
+    __slots__ = ()
+    op = "delete"
+
+
+class RecordOperation(PackedOperation):
+    """An operation on the ownership record alone: the entity stays as it is."""
+
+    __slots__ = ()
+
+
+class RenameOperation(RecordOperation):
+    """Gives an entity another name in the owner's manifests."""
+
+    __slots__ = ()
+    op = "rename"
+
+
+class ReleaseOperation(RecordOperation):
+    """Ends the ownership of an entity: nobody manages it afterwards."""
+
+    __slots__ = ()
+    op = "release"
+
+
+class DeliveredOperation(RecordOperation):
+    """States that the secret which the creation of an entity has shown is stored elsewhere."""
+
+    __slots__ = ()
+    op = "delivered"
+
+
+OPERATION_CLASSES: Mapping[Op, type[PackedOperation]] = {
+    each.op: each
+    for each in (
+        CreateOperation,
+        UpdateOperation,
+        AdoptOperation,
+        DeleteOperation,
+        RenameOperation,
+        ReleaseOperation,
+        DeliveredOperation,
+    )
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PackedChangeset:
     """A changeset. Its members are those of `Changeset`."""
@@ -62,21 +144,20 @@ class PackedChangeset:
 
     @classmethod
     def of(cls, envelope: Envelope, operations: Sequence[PackedOperation]) -> "PackedChangeset":
-        """What stands in an envelope, with these operations."""
+        """The changeset of an envelope and its operations."""
         return cls(envelope.base_revision, envelope.owner, envelope.plan_digest, envelope.source, operations)
 
 
 @dataclass
 class Packer:
-    """Packs the operations of one changeset: what many of them have in common they share."""
+    """Turns the operations of one changeset into their classes; equal zones are shared."""
 
     _zones: dict[tuple[str | None, str | None], Pointer] = field(default_factory=dict)
 
     def pack(self, operation: Operation) -> PackedOperation:
-        """The operation with its spec as text."""
+        """The operation as a value of its class, its spec as JSON text."""
         zone = operation.zone
-        return PackedOperation(
-            op=operation.op,
+        return OPERATION_CLASSES[operation.op](
             kind=intern(operation.kind),
             id=operation.id,
             local_id=operation.local_id,

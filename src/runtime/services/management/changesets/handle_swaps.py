@@ -1,4 +1,4 @@
-"""Handles while a changeset runs: unique when it ends, so that entities exchange theirs or pass them on."""
+"""Handles that move between entities within a changeset: each is unique when the changeset ends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from runtime.contract.bodies import settable
 from runtime.domain.kinds import ALL, BY_NAME, Kind, Verb
 from runtime.domain.names import canonical
-from runtime.services.management.changesets.changeset import PackedOperation
+from runtime.services.management.changesets.changeset import (
+    CreateOperation,
+    DeleteOperation,
+    PackedOperation,
+    SpecOperation,
+)
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import handle_placeholders
 from runtime.storage.sql.changes import CurrentRevision
@@ -22,7 +27,7 @@ Place = tuple[str, str | None, str]  # kind, zone, handle as it is compared
 
 @dataclass
 class HandleSwaps:
-    """Who holds a handle that another takes in the same changeset, and gives it up later in it."""
+    """The entities whose handle another operation takes before they give it up."""
 
     unit: UnitOfWork
     _holders: dict[Place, tuple[str, str]] = field(default_factory=dict)  # -> entity, its handle
@@ -31,14 +36,14 @@ class HandleSwaps:
     async def load(
         self, operations: Sequence[PackedOperation], standing: Mapping[tuple[str, str], CurrentRevision]
     ) -> None:
-        """Look up who gives up a handle that some operation takes, kind by kind; mostly there is none."""
+        """Look up which entities give up a handle that some operation takes; mostly there are none."""
         taken: dict[str, set[str]] = {}
         leaving: dict[str, dict[str, str | None]] = {}
         for operation in operations:
             handle = handle_in(BY_NAME[operation.kind], operation)
             if handle is not None:
                 taken.setdefault(operation.kind, set()).add(canonical(handle))
-            if operation.id is not None and (handle is not None or operation.op == "delete"):
+            if operation.id is not None and (handle is not None or isinstance(operation, DeleteOperation)):
                 leaving.setdefault(operation.kind, {})[operation.id] = handle
         for name in (taken.keys() & leaving.keys()) - _CONSTANT:
             found = await handle_placeholders.handles_of(
@@ -53,10 +58,10 @@ class HandleSwaps:
                 self._holders[place] = (entity_id, handle)
                 self._places[name, entity_id] = place
 
-    async def make_way(
+    async def park_holder(
         self, kind: Kind, zone_id: str | None, entity_id: str | None, handle: str | None
     ) -> None:
-        """Before an entity takes a handle: who is going to give it up lays it down.
+        """Before an entity takes a handle, park the one of the entity that gives it up later.
 
         Args:
             entity_id: the entity; None for a new one.
@@ -71,12 +76,12 @@ class HandleSwaps:
         self._forget(kind, holder_id)
 
     def settle(self, kind: Kind, entity_id: str) -> None:
-        """An entity has got its new handle, or is gone: nobody waits for its former one."""
+        """Note that an entity has its new handle, or is gone."""
         self._forget(kind, entity_id)
         handle_placeholders.drop_placeholder(self.unit.conn, kind, entity_id)
 
-    def end(self) -> None:
-        """The transaction ends, well or not."""
+    def close(self) -> None:
+        """Forget what was parked: the transaction ends, committed or not."""
         handle_placeholders.drop_placeholders(self.unit.conn)
 
     def _forget(self, kind: Kind, entity_id: str) -> None:
@@ -87,9 +92,9 @@ class HandleSwaps:
 
 def handle_in(kind: Kind, operation: PackedOperation) -> str | None:
     """The handle that an operation gives to its entity; None when it gives none."""
-    if kind.handle is None or operation.op not in ("create", "update", "adopt"):
+    if kind.handle is None or not isinstance(operation, SpecOperation):
         return None
     value = operation.spec.get(kind.handle)
-    if value is None and operation.op == "create":
+    if value is None and isinstance(operation, CreateOperation):
         value = operation.name
     return value if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""Who owns what, while a changeset runs: the records it begins with, and those it will leave behind."""
+"""Phase: record ownership. Which configuration manages which entity: checked first, written at the end."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from typing import Any
 
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import BY_NAME, ZONE, Kind
-from runtime.services.management.changesets.changeset import PackedOperation
+from runtime.services.management.changesets.changeset import DeleteOperation, PackedOperation
 from runtime.services.management.entities import sealed_members
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import ownership as storage
@@ -19,7 +19,7 @@ _BATCH = 500  # records in one statement: turning them into rows takes a while
 
 @dataclass
 class OwnershipRecords:
-    """The ownership records that a changeset is about.
+    """The ownership records of the entities that a changeset names, as its operations change them.
 
     Nothing is written before `flush`, so that entities can exchange their names.
     """
@@ -43,7 +43,7 @@ class OwnershipRecords:
                 ids.setdefault(operation.kind, set()).add(operation.id)
             if operation.name is not None:
                 names.setdefault(operation.kind, set()).add(operation.name)
-        if any(operation.op == "delete" for operation in operations):
+        if any(isinstance(operation, DeleteOperation) for operation in operations):
             guarded = await storage.protected(unit.conn, unit.organization_id)
             self._protected = {(record.kind, record.entity_id): record for record in guarded}
         kinds = {name: BY_NAME[name] for name in ids.keys() | names.keys()}
@@ -114,7 +114,7 @@ class OwnershipRecords:
                 f" in the manifests of `{self.owner}`"
             )
 
-    async def refuse_losses(self, unit: UnitOfWork, kind: Kind, entity_id: str) -> None:
+    async def refuse_protected_losses(self, unit: UnitOfWork, kind: Kind, entity_id: str) -> None:
         """Raise Conflict when the deletion of an entity has taken something protected along."""
         self._protected.pop((kind.name, entity_id), None)
         if not self._protected:

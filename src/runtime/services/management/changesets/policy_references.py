@@ -1,4 +1,4 @@
-"""What policies name, at the end of a changeset: everything that it makes is there by then.
+"""Phase: check the entities that policies name, once everything that the changeset creates exists.
 
 A policy that is written names nothing that the zone lacks, unless it says so; and nothing goes away that a
 policy in force names. Both are refused: a rule that never matches again looks as it did before.
@@ -11,7 +11,12 @@ from runtime.adapters.cedar_tokenizer import NamedEntity
 from runtime.domain.errors import Problem
 from runtime.domain.kinds import POLICY, Kind
 from runtime.domain.kinds.policy import Policy
-from runtime.services.management.changesets.changeset import PackedOperation
+from runtime.services.management.changesets.changeset import (
+    ChangeOperation,
+    DeleteOperation,
+    PackedOperation,
+    SpecOperation,
+)
 from runtime.services.management.changesets.references import EntityRef
 from runtime.services.management.policies import entity_references
 from runtime.services.management.policies.entity_references import Name
@@ -44,7 +49,7 @@ class _Touched:
 
 @dataclass
 class PolicyReferences:
-    """The operations of a changeset that have to do with names in policies."""
+    """The operations of a changeset that write policies, or change what policies may name."""
 
     unit: UnitOfWork
     _written: list[_Written] = field(default_factory=list)
@@ -59,13 +64,13 @@ class PolicyReferences:
         before: CurrentRevision | None,
     ) -> None:
         """Remember an operation. *before*: what it is about, as it stood when the changeset began."""
-        if kind is POLICY and operation.op in ("create", "update", "adopt"):
+        if kind is POLICY and isinstance(operation, SpecOperation):
             text = operation.spec.get("cedar")
             self._written.append(_Written(index, target, text if isinstance(text, str) else None))
-        elif kind.name in _KINDS and operation.op in ("update", "adopt", "delete"):
+        elif kind.name in _KINDS and isinstance(operation, ChangeOperation | DeleteOperation):
             if before is None or before.handle is None or before.zone_id is None:
                 return
-            member = "" if operation.op == "delete" else f".spec.{kind.handle}"
+            member = "" if isinstance(operation, DeleteOperation) else f".spec.{kind.handle}"
             self._touched.append(_Touched(index, member, before.zone_id, (kind.name, before.handle)))
 
     async def problems(self) -> list[Problem]:

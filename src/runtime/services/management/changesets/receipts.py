@@ -1,16 +1,19 @@
-"""The history of changesets: what is kept of each that was applied, and told as a receipt."""
+"""Phase: answer and receipt. The answer of a changeset, what is stored of it, and the history."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from runtime.contract.changes import Receipt, Source
+from runtime.contract.answers import part_answer
+from runtime.contract.changes import AuditRange, ChangesetResult, OperationResult, Receipt, Source
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Verb
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets.changeset import PackedChangeset
+from runtime.services.management.changesets.references import EntityRef
 from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.time_slices import TimeSlice
 from runtime.services.management.unit_of_work import UnitOfWork, read_only
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import ChangesetRecord
@@ -19,10 +22,51 @@ from runtime.storage.sql.paging import Position
 SUBJECT = "changesets"
 
 
+@dataclass(frozen=True)
+class AppliedChangeset:
+    """The answer of a changeset, and whether it is that of an earlier request with the same plan."""
+
+    answer: dict[str, Any]
+    replayed: bool = False
+
+
+async def changeset_answer(
+    unit: UnitOfWork, changeset: PackedChangeset, results: list[EntityRef]
+) -> dict[str, Any]:
+    """The answer of a changeset as JSON, without secrets; other requests are served while it is made."""
+    time_slice, head = TimeSlice(), unit.head
+    revision = head.revision if head else changeset.base_revision
+    audit = None
+    if (sequences := unit.audit_range) is not None and not unit.dry_run:
+        audit = AuditRange(first=sequences[0], last=sequences[1])
+    result = ChangesetResult(
+        id=unit.changeset_id,
+        base_revision=changeset.base_revision,
+        revision=revision,
+        dry_run=unit.dry_run,
+        operations=[],
+        audit=audit,
+    )
+    answer = part_answer(result)
+    for index, (done, target) in enumerate(zip(changeset.operations, results, strict=True)):
+        one = OperationResult(index=index, op=done.op, kind=done.kind, id=target.id, name=done.name)
+        answer["operations"].append(part_answer(one))
+        await time_slice.yield_if_due()
+    return answer
+
+
+def with_secrets(unit: UnitOfWork, answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with the secrets that are shown once; they are kept nowhere."""
+    for done in answer["operations"]:
+        if done["op"] == "create" and (secrets := unit.shown_once.get(done["id"])):
+            done["shown_once"] = secrets
+    return answer
+
+
 async def keep(
     unit: UnitOfWork, changeset: PackedChangeset, digest: str, answer: dict[str, Any], caller: Caller
 ) -> None:
-    """Keep what was applied, with the answer for whoever sends the same plan again."""
+    """Store the changeset in the history, with the answer for a request that sends the same plan again."""
     audit = answer.get("audit", {})
     await storage.keep(
         unit.conn,
@@ -80,13 +124,13 @@ async def retrieve(
 
 
 def _seen_by(caller: Caller) -> dict[str, str | None]:
-    """What of history a caller sees: all of it, one owner's, or what they have applied themselves."""
+    """The changesets that a caller sees, as filters: all, one owner's, or those they applied themselves."""
     bound = caller.scope
     return {"owner": bound.owner, "created_by": caller.id if bound and bound.owner is None else None}
 
 
 def receipt(applied: ChangesetRecord) -> Receipt:
-    """What history tells of a changeset."""
+    """The receipt of a changeset in the history."""
     has_audit = applied.audit_first is not None and applied.audit_last is not None
     values = asdict(applied)
     kept = {name: values[name] for name in Receipt.model_fields if name in values and name != "source"}

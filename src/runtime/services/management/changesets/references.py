@@ -1,6 +1,11 @@
-"""What the operations of a changeset refer to: one another, addresses of zones, and what is not in git."""
+"""Phase: resolve references. A spec names ids that are not known before the changeset runs.
 
-from collections.abc import Mapping
+A reference in a spec is an object in place of an id: `{"local_id": ..}` names what an earlier operation
+creates, `{"address_of": .., "member": ..}` an address of a zone, `{"external": .., "kind": ..}` an entity
+by its handle.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -8,9 +13,9 @@ from typing import Any, TypeVar
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import BY_NAME, SERVICE_ACCOUNT, Entity, Kind, Verb
 from runtime.domain.kinds.values import OwnerType
+from runtime.domain.kinds.zone import ADDRESSES
 from runtime.services.management import entities
 from runtime.services.management.changesets.changeset import PackedOperation
-from runtime.services.management.changesets.pointers import is_pointer, resolved
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.filters import Equals
@@ -18,16 +23,74 @@ from runtime.storage.sql.filters import Equals
 E = TypeVar("E", bound=Entity)
 
 
+# Placeholders of the right form, for checks of a single member.
+_SOME_ID = "0" * 26
+_SOME_ADDRESS = "https://zone.invalid/"
+
+Resolve = Callable[[Mapping[str, Any]], Any]
+
+_REFERENCE_KEYS = (
+    frozenset({"local_id"}),
+    frozenset({"address_of", "member"}),
+    frozenset({"external", "kind"}),
+    frozenset({"external", "kind", "owner_type"}),
+)
+
+
+def is_reference(value: Any) -> bool:
+    """Tell whether a value of a spec is a reference, of any of the three forms."""
+    return isinstance(value, dict) and value.keys() in _REFERENCE_KEYS
+
+
+def has_references(value: Any) -> bool:
+    """Tell whether a spec holds a reference, at any depth."""
+    if isinstance(value, dict):
+        return is_reference(value) or any(has_references(inner) for inner in value.values())
+    return isinstance(value, list) and any(has_references(inner) for inner in value)
+
+
+def resolved(value: Any, resolve: Resolve) -> Any:
+    """The value with each reference in it replaced by what *resolve* returns for it."""
+    if isinstance(value, dict):
+        if is_reference(value):
+            return resolve(value)
+        return {name: resolved(inner, resolve) for name, inner in value.items()}
+    return [resolved(inner, resolve) for inner in value] if isinstance(value, list) else value
+
+
+def placeholder(reference: Mapping[str, Any]) -> str:
+    """A value of the form that a reference resolves to. Raises ValidationFailed for a malformed reference."""
+    if "local_id" in reference:
+        if not isinstance(reference["local_id"], str):
+            raise ValidationFailed("`local_id` must be a string")
+        return _SOME_ID
+    if "external" in reference:
+        kind = BY_NAME.get(str(reference["kind"]))
+        # What is found in a zone is there to be seen; service accounts, say, not everybody sees.
+        if not isinstance(reference["external"], str) or kind is None or not (kind.zoned and kind.handle):
+            raise ValidationFailed("`external` must be a handle, beside a `kind` of a zone that has handles")
+        if reference.get("owner_type") not in (None, *OwnerType):
+            raise ValidationFailed(f"`owner_type` must be one of {', '.join(OwnerType)}")
+        return _SOME_ID
+    if reference["member"] not in ADDRESSES:
+        raise ValidationFailed(f"unknown address `{reference['member']}`; there are {', '.join(ADDRESSES)}")
+    target = reference["address_of"]
+    keyed = isinstance(target, dict) and target.keys() in ({"id"}, {"local_id"})
+    if not keyed or not isinstance(next(iter(target.values())), str):
+        raise ValidationFailed('`address_of` must be `{"id": ..}` or `{"local_id": ..}`')
+    return _SOME_ADDRESS
+
+
 @dataclass(frozen=True, slots=True)
 class EntityRef:
-    """What an operation is about, once it is known."""
+    """The entity that an operation changes: its id and its zone; None for kinds outside of zones."""
 
     id: str
     zone_id: str | None
 
 
 def parents_of(unit: UnitOfWork, kind: Kind, zone_id: str | None) -> dict[str, str]:
-    """What stands before an entity's collection in its path."""
+    """The parents in the path of an entity's collection: member -> id."""
     if zone_id is not None:
         return {"zone_id": zone_id}
     return {"organization_id": unit.organization_id} if kind is SERVICE_ACCOUNT else {}
@@ -44,7 +107,7 @@ def _within(unit: UnitOfWork, kind: Kind, zone_id: str | None) -> dict[str, str]
 
 @dataclass
 class ReferenceResolver:
-    """What a changeset has created so far, by its name there, and what it has looked up."""
+    """Resolves the references of one changeset: to what it has created so far, and to what it looks up."""
 
     unit: UnitOfWork
     _created: dict[str, EntityRef] = field(default_factory=dict)
@@ -77,29 +140,29 @@ class ReferenceResolver:
             return self.local(operation.zone.local_id).id
         return operation.zone.id
 
-    async def resolved(self, spec: Mapping[str, Any], zone_id: str | None) -> Any:
-        """The spec of something in that zone, with every pointer followed. Raises ValidationFailed."""
-        await self._know(spec, zone_id)
-        return resolved(spec, partial(self._resolve, zone_id=zone_id))
+    async def resolve(self, spec: Mapping[str, Any], zone_id: str | None) -> Any:
+        """The spec of something in that zone, with every reference followed. Raises ValidationFailed."""
+        await self._look_up(spec, zone_id)
+        return resolved(spec, partial(self._value_of, zone_id=zone_id))
 
-    def _resolve(self, pointer: Mapping[str, Any], zone_id: str | None) -> Any:
-        """What a pointer stands for."""
-        if "local_id" in pointer:
-            return self.local(str(pointer["local_id"])).id
-        if "external" in pointer:
-            return self._external[_external_key(pointer, zone_id)]
-        at = pointer["address_of"]
+    def _value_of(self, reference: Mapping[str, Any], zone_id: str | None) -> Any:
+        """The id or the address that a reference resolves to."""
+        if "local_id" in reference:
+            return self.local(str(reference["local_id"])).id
+        if "external" in reference:
+            return self._external[_external_key(reference, zone_id)]
+        at = reference["address_of"]
         zone_id = self.local(at["local_id"]).id if "local_id" in at else at["id"]
         zone = self.unit.zones.get(zone_id)
         if zone is None:
             raise ValidationFailed(f"there is no Zone `{zone_id}` to take an address from")
-        return getattr(zone.protocols.oauth2, pointer["member"])
+        return getattr(zone.protocols.oauth2, reference["member"])
 
-    async def _know(self, spec: Any, zone_id: str | None) -> None:
-        """Look up what `_resolve` needs: zones whose addresses are taken, and entities named by handle."""
+    async def _look_up(self, spec: Any, zone_id: str | None) -> None:
+        """Look up what `_value_of` needs: zones whose addresses are taken, and entities named by handle."""
         if isinstance(spec, dict):
-            if is_pointer(spec) and "external" in spec:
-                await self._know_external(spec, zone_id)
+            if is_reference(spec) and "external" in spec:
+                await self._look_up_external(spec, zone_id)
                 return
             if spec.keys() == {"address_of", "member"} and isinstance(spec["address_of"], dict):
                 at = spec["address_of"]
@@ -109,16 +172,20 @@ class ReferenceResolver:
                     await entities.zone_of(self.unit, str(zone_id))
                 return
             for inner in spec.values():
-                await self._know(inner, zone_id)
+                await self._look_up(inner, zone_id)
         elif isinstance(spec, list):
             for inner in spec:
-                await self._know(inner, zone_id)
+                await self._look_up(inner, zone_id)
 
-    async def _know_external(self, pointer: Mapping[str, Any], zone_id: str | None) -> None:
-        key = _external_key(pointer, zone_id)
+    async def _look_up_external(self, reference: Mapping[str, Any], zone_id: str | None) -> None:
+        key = _external_key(reference, zone_id)
         if key in self._external:
             return
-        kind, handle, owner_type = BY_NAME[pointer["kind"]], pointer["external"], pointer.get("owner_type")
+        kind, handle, owner_type = (
+            BY_NAME[reference["kind"]],
+            reference["external"],
+            reference.get("owner_type"),
+        )
         if zone_id is None:
             raise ValidationFailed(f"there is no zone here in which the {kind.name} `{handle}` could be")
         await entities.require_in(self.unit, kind, Verb.LIST, zone_id)
@@ -133,5 +200,7 @@ class ReferenceResolver:
         self._external[key] = fitting[0].id
 
 
-def _external_key(pointer: Mapping[str, Any], zone_id: str | None) -> tuple[str | None, str, str, str | None]:
-    return zone_id, pointer["kind"], pointer["external"], pointer.get("owner_type")
+def _external_key(
+    reference: Mapping[str, Any], zone_id: str | None
+) -> tuple[str | None, str, str, str | None]:
+    return zone_id, reference["kind"], reference["external"], reference.get("owner_type")

@@ -1,4 +1,7 @@
-"""What manifests say beside an entity's members: a policy's text, what a set holds, dependencies, members."""
+"""Relations between entities: a policy's text, the policies of a set, dependencies, members of groups.
+
+A policy's text is written with its operation; what names other entities is deferred until all of them exist.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,24 +19,28 @@ from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import applications
 from runtime.storage.sql import bindings, changes, directory
 
-JOINED = (APPLICATION, GROUP)  # what else there is of them joins them to others
+RELATED = (APPLICATION, GROUP)  # kinds whose relations are lists of other entities
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredStep:
-    """What is left of an operation for the end of the changeset."""
+    """The part of an operation that is done at the end of the changeset.
+
+    Attributes:
+        made: the entity, where this changeset has created it and it has no relations yet.
+    """
 
     index: int
     operation: PackedOperation
     kind: Kind
     target: EntityRef
     extras: Mapping[str, Any]
-    made: Entity | None = None  # what was created in this changeset, and nothing is joined to it yet
+    made: Entity | None = None
 
 
 @dataclass
 class DeferredRelations:
-    """The extras of a changeset: texts are written at once; what joins entities, when all are there."""
+    """The relations that a changeset writes."""
 
     unit: UnitOfWork
     _pairs: list[DeferredStep] = field(default_factory=list)
@@ -42,59 +49,59 @@ class DeferredRelations:
     _users: dict[str, dict[str, list[groups.Known]]] = field(default_factory=dict)  # zone -> address -> users
     _rewritten: dict[str, set[str]] = field(default_factory=dict)  # zone -> policies whose text is to decide
 
-    async def take(self, said: DeferredStep, entity: Entity | None) -> None:
-        """Write what can be written now, and keep the rest for the end.
+    async def write_or_defer(self, step: DeferredStep, entity: Entity | None) -> None:
+        """Write a policy's text now; defer everything else.
 
         Args:
             entity: what the operation is about, when that was just written.
         """
-        if not said.extras:
+        if not step.extras:
             return
-        if said.kind is POLICY:
-            policy = entity or await entity_of(self.unit, POLICY, said.target)
+        if step.kind is POLICY:
+            policy = entity or await entity_of(self.unit, POLICY, step.target)
             if not isinstance(policy, Policy):
                 raise TypeError("an operation on policies returned something else")
             # Also where that is its text already: an older one may be in force.
-            await policy_versions.write_text(self.unit, policy, said.extras["cedar"], field="cedar")
+            await policy_versions.write_text(self.unit, policy, step.extras["cedar"], field="cedar")
             self._rewritten.setdefault(policy.zone_id, set()).add(policy.id)
-        elif said.kind is POLICY_SET:
-            self._contents.append(said)
-        elif said.kind in JOINED:
-            self._pairs.append(said)
+        elif step.kind is POLICY_SET:
+            self._contents.append(step)
+        elif step.kind in RELATED:
+            self._pairs.append(step)
 
     def forget(self, entity_id: str) -> None:
-        """An entity has gone, or a zone with all that is in it: nothing is joined to that any more."""
+        """Drop the relations of an entity that is deleted, or of all entities of a deleted zone."""
         self._gone.add(entity_id)
 
-    def remaining(self) -> list[DeferredStep]:
-        """What is left to do once every operation has run: the set that is to decide before the others."""
-        deciding_first = sorted(self._contents, key=lambda later: later.extras.get("active") is not True)
+    def deferred(self) -> list[DeferredStep]:
+        """The deferred relations in order: the policy set that becomes active before the others."""
+        deciding_first = sorted(self._contents, key=lambda step: step.extras.get("active") is not True)
         return [
-            later
-            for later in (*self._pairs, *deciding_first)
-            if self._gone.isdisjoint((later.target.id, later.target.zone_id))
+            step
+            for step in (*self._pairs, *deciding_first)
+            if self._gone.isdisjoint((step.target.id, step.target.zone_id))
         ]
 
-    async def finish(self, later: DeferredStep) -> None:
-        """Do what was left of one operation. Raises ManagementError."""
-        kind, target, extras = later.kind, later.target, later.extras
+    async def write(self, step: DeferredStep) -> None:
+        """Write the deferred relations of one operation. Raises ManagementError."""
+        kind, target, extras = step.kind, step.target, step.extras
         if kind is POLICY_SET:
             await self._compose(target, extras)
         elif kind is APPLICATION:
-            application = later.made or await entity_of(self.unit, kind, target)
+            application = step.made or await entity_of(self.unit, kind, target)
             wanted = extras.get("dependencies") or []
             await applications.set_dependencies(
-                self.unit, application, wanted, has_none=later.made is not None
+                self.unit, application, wanted, has_none=step.made is not None
             )
         elif kind is GROUP:
-            group = later.made or await entity_of(self.unit, kind, target)
+            group = step.made or await entity_of(self.unit, kind, target)
             if not isinstance(group, Group):
                 raise TypeError("an operation on groups returned something else")
             await groups.set_members(
                 self.unit,
                 group,
                 extras.get("members") or [],
-                is_empty=later.made is not None,
+                is_empty=step.made is not None,
                 known=partial(self._known, group.zone_id),
             )
 
@@ -126,12 +133,12 @@ class DeferredRelations:
             active = target.id in await changes.active_sets(self.unit.conn, [zone_id])
         await composition.compose(self.unit, policy_set, wanted, active=bool(active))
 
-    async def refresh_active_sets(self) -> None:
-        """Let the texts that policies were given decide; before anything is archived.
+    async def activate_rewritten_policies(self) -> None:
+        """Activate new versions of active policy sets whose policies were rewritten; before any is archived.
 
         The policies of an active set stay the ones that are in force.
         """
-        composed = {later.target.id for later in self._contents}
+        composed = {step.target.id for step in self._contents}
         for zone_id, rewritten in self._rewritten.items():
             for deciding in await bindings.active_policy_sets(self.unit.conn, [zone_id]):
                 wanted = [policy_id for policy_id, _ in deciding.entries]

@@ -1,4 +1,4 @@
-"""The specs of a changeset's operations, taken apart and checked: pure, before anything is written."""
+"""Phase: parse specs. What a manifest says of an entity becomes bodies of a create and an update; pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,12 @@ from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
 from runtime.contract.bodies import nullable_in_patch, part_body, read, read_body, settable
-from runtime.domain.errors import ManagementError, Problem, ValidationFailed
+from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.kinds import BY_NAME, Kind, Verb
 from runtime.domain.kinds.marks import Mark
-from runtime.services.management.changesets.changeset import PackedOperation
+from runtime.services.management.changesets.changeset import CreateOperation, PackedOperation
 from runtime.services.management.entities import sealed_members
 
-_TOLD_CHARS = 2_000
 _SOME_SECRET = "secret"  # in place of one that a plan does not know
 
 
@@ -56,7 +55,7 @@ def split_spec(
     """
     kind = BY_NAME[operation.kind]
     given = _with_secrets(kind, spec, dry_run=dry_run)
-    if operation.op == "create":
+    if isinstance(operation, CreateOperation):
         return _for_create(kind, operation, given)
     return _for_update(kind, given, type_)
 
@@ -159,25 +158,3 @@ def _raise(problems: list[Problem]) -> None:
         first = problems[0]
         subject = f"`{first.field}` " if first.field else ""
         raise ValidationFailed(f"{subject}{first.message}", problems=problems)
-
-
-def located(
-    refused: ManagementError, index: int, operation: PackedOperation, *, in_spec: bool = True
-) -> list[Problem]:
-    """The problems of an operation's refusal, with the operation's place in the changeset."""
-    at = f"operations[{index}]"
-    if not refused.problems:
-        return [Problem(refused.code, _short(refused.detail), at)]
-    return [
-        Problem(
-            problem.code,
-            _short(problem.message),
-            _short(f"{at}.spec.{problem.field}") if problem.field and in_spec else at,
-        )
-        for problem in refused.problems
-    ]
-
-
-def _short(told: str) -> str:
-    """What is told of a problem, which may repeat names that the caller made up, of any length."""
-    return told if len(told) <= _TOLD_CHARS else f"{told[:_TOLD_CHARS]}..."

@@ -1,4 +1,4 @@
-"""What was written since a plan was made: whoever planned has not seen it, so nothing is done."""
+"""Phase: check staleness. A changeset fails when what it touches was written after its base revision."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +10,22 @@ from runtime.domain.kinds import ALL, BY_NAME, ZONE, Kind, Verb
 from runtime.domain.kinds.values import rfc3339
 from runtime.services.management.access import permissions
 from runtime.services.management.audit import SUBJECT as AUDIT
-from runtime.services.management.changesets.changeset import PackedChangeset, PackedOperation
+from runtime.services.management.changesets.changeset import (
+    CreateOperation,
+    DeleteOperation,
+    DeliveredOperation,
+    PackedChangeset,
+    PackedOperation,
+)
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import CurrentRevision
 
 
-async def standing_of(unit: UnitOfWork, changeset: PackedChangeset) -> dict[tuple[str, str], CurrentRevision]:
-    """What stands under the ids that the operations name, asked kind by kind."""
+async def current_revisions(
+    unit: UnitOfWork, changeset: PackedChangeset
+) -> dict[tuple[str, str], CurrentRevision]:
+    """(kind, id) -> the entity as it is before the changeset, with its revision; one query for each kind."""
     ids: dict[str, set[str]] = {}
     for operation in changeset.operations:
         if operation.id is not None:
@@ -33,8 +41,8 @@ async def standing_of(unit: UnitOfWork, changeset: PackedChangeset) -> dict[tupl
     return found
 
 
-async def require_base(
-    unit: UnitOfWork, changeset: PackedChangeset, standing: Mapping[tuple[str, str], CurrentRevision]
+async def require_base_revision(
+    unit: UnitOfWork, changeset: PackedChangeset, current: Mapping[tuple[str, str], CurrentRevision]
 ) -> None:
     """Raise PreconditionFailed when something that is touched was written after the base revision.
 
@@ -47,16 +55,16 @@ async def require_base(
     base, newest = changeset.base_revision, await unit.revision() - 1
     if base > newest:
         raise PreconditionFailed(f"revision {base} is yet to come: the newest is {newest}")
-    if base == newest or all(operation.op == "delivered" for operation in changeset.operations):
+    if base == newest or all(isinstance(each, DeliveredOperation) for each in changeset.operations):
         return
     stale = await _made_meanwhile(unit, changeset)
     for index, operation in enumerate(changeset.operations):
         if operation.id is None:
             continue
-        one = standing.get((operation.kind, operation.id))
+        one = current.get((operation.kind, operation.id))
         if one is not None and one.revision > base:
             stale[index] = operation.id
-        elif operation.op == "delete" and operation.kind == ZONE.name and one is not None:
+        elif isinstance(operation, DeleteOperation) and operation.kind == ZONE.name and one is not None:
             inside = await _changed_inside(unit, operation.id, base)
             if inside is not None:
                 stale[index] = inside
@@ -99,7 +107,7 @@ async def _made_meanwhile(unit: UnitOfWork, changeset: PackedChangeset) -> dict[
     """What creations would make, and was made after the base revision: index -> id of what is there now."""
     wanted: dict[tuple[str, str | None], dict[str, int]] = {}
     for index, operation in enumerate(changeset.operations):
-        if operation.op != "create" or (kind := BY_NAME[operation.kind]).handle is None:
+        if not isinstance(operation, CreateOperation) or (kind := BY_NAME[operation.kind]).handle is None:
             continue
         zone_id = operation.zone.id if kind.zoned and operation.zone is not None else None
         if kind.zoned and zone_id is None:

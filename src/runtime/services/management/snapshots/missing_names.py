@@ -31,13 +31,13 @@ async def missing_names(unit: UnitOfWork, zone_ids: Collection[str], seen: Colle
     texts = await bindings.texts_of(unit.conn, deciding)
     types = {type_ for type_, kinds in entity_references.KINDS.items() if all(each in seen for each in kinds)}
     places: dict[tuple[str, Name], list[dict[str, Any]]] = defaultdict(list)
-    pace = TimeSlice()
+    time_slice = TimeSlice()
     for each in deciding:
         for _, version_id in each.entries:
             if (text := texts.get(version_id)) is None:
                 continue
             absent = entity_references.said_absent(text)
-            await pace.rest()  # a text takes a while to read, and a reader may ask for many
+            await time_slice.yield_if_due()  # a text takes a while to read, and a reader may ask for many
             for one in _named(text.cedar or ""):
                 if one.type in types and (name := (one.type, one.id)) not in absent:
                     places[each.zone_id, name].append(_place(text, one))

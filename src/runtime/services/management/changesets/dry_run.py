@@ -1,0 +1,125 @@
+"""Dry runs: the phases of a changeset in a transaction that is rolled back, and what deletions end."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.domain.errors import Conflict, NotFound, TooLarge, ValidationFailed
+from runtime.domain.kinds import APPLICATION, BY_NAME, ZONE, Verb
+from runtime.services.container import Services
+from runtime.services.management import entities
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.changesets.admission import metered_dry_run
+from runtime.services.management.changesets.changeset import DeleteOperation, PackedChangeset
+from runtime.services.management.changesets.execution import Progress, execute
+from runtime.services.management.changesets.problems import CollectedProblems
+from runtime.services.management.changesets.receipts import AppliedChangeset, changeset_answer
+from runtime.services.management.changesets.staleness import current_revisions
+from runtime.services.management.unit_of_work import UnitOfWork, read_only
+from runtime.services.management.unit_of_work import dry_run as dry_run_unit
+from runtime.storage.sql import deletion_effects as storage
+from runtime.storage.sql import insert_batches
+
+# How long a dry run may take: a minute, and for each operation many times what one takes.
+DRY_RUN_SECONDS, OPERATION_SECONDS = 60.0, 0.015
+
+
+@dataclass(frozen=True)
+class DeletionImpact:
+    """What ends with one deleted entity: thing -> count; and whether it was used in the last 30 days."""
+
+    takes_along: Mapping[str, int]
+    in_use: bool
+
+
+async def dry_run(
+    services: Services,
+    acting: Caller,
+    organization: str,
+    changeset: PackedChangeset,
+    parsed_specs: dict[int, bytes],
+    request_id: str,
+    progress: Progress | None,
+) -> AppliedChangeset:
+    """What applying a changeset would answer. No write of others waits for it.
+
+    Raises: ManagementError with the problems of all operations; TooLarge when it takes too long.
+    """
+    seconds = DRY_RUN_SECONDS + OPERATION_SECONDS * len(changeset.operations)
+    try:
+        async with asyncio.timeout(seconds):
+            async with read_only(services, acting, request_id) as unit:
+                home_zone = (await entities.organization_of(unit, organization)).zone_id
+                zone_ids = await _zones_of(unit, changeset) | ({home_zone} if home_zone else set())
+                impact = await deletion_impact(unit, changeset)
+            names = _application_names(changeset)
+            try:
+                async with dry_run_unit(services, acting, request_id, zone_ids, names) as unit:
+                    with metered_dry_run(services, acting):
+                        async with insert_batches.batched(unit.conn):
+                            results = await execute(unit, changeset, parsed_specs, progress)
+                        answer = await changeset_answer(unit, changeset, results)
+                    return AppliedChangeset(_with_impact(answer, impact))
+            except (ValidationFailed, Conflict, NotFound, insert_batches.BatchRejected):
+                pass
+            # Again, one statement at a time: whoever corrects the changeset gets all of its problems at once.
+            async with dry_run_unit(services, acting, request_id, zone_ids, names) as unit:
+                with metered_dry_run(services, acting):
+                    results = await execute(unit, changeset, parsed_specs, None, CollectedProblems())
+                    answer = await changeset_answer(unit, changeset, results)
+                return AppliedChangeset(_with_impact(answer, impact))
+    except TimeoutError:
+        raise TooLarge(
+            f"a dry run of {len(changeset.operations)} operations takes longer than {seconds:.0f} seconds;"
+            " plan fewer zones at a time"
+        ) from None
+
+
+async def _zones_of(unit: UnitOfWork, changeset: PackedChangeset) -> set[str]:
+    """The ids of the existing zones that a changeset writes to."""
+    zone_ids = {
+        operation.id if operation.kind == ZONE.name else operation.zone and operation.zone.id
+        for operation in changeset.operations
+    }
+    current = await current_revisions(unit, changeset)
+    return {zone_id for zone_id in zone_ids | {one.zone_id for one in current.values()} if zone_id}
+
+
+def _application_names(changeset: PackedChangeset) -> set[str]:
+    """The identifiers that applications get, which a dry run holds against those of users."""
+    applications = [each for each in changeset.operations if each.kind == APPLICATION.name]
+    names = {name for each in applications for name in (each.name, each.spec.get(APPLICATION.handle or ""))}
+    return {name for name in names if isinstance(name, str)}
+
+
+async def deletion_impact(unit: UnitOfWork, changeset: PackedChangeset) -> dict[int, DeletionImpact]:
+    """Index of each deletion -> what ends with it, counted outside the dry run, which copies none of that.
+
+    Entities of kinds that are archived end nothing.
+    """
+    by_kind: dict[str, dict[str, int]] = {}
+    for index, operation in enumerate(changeset.operations):
+        if isinstance(operation, DeleteOperation) and operation.id is not None and operation.kind in BY_NAME:
+            by_kind.setdefault(operation.kind, {})[operation.id] = index
+    found: dict[int, DeletionImpact] = {}
+    for name, ids in by_kind.items():
+        kind = BY_NAME[name]
+        if Verb.ARCHIVE in kind.verbs:
+            continue
+        own = await storage.owned(unit.conn, kind, unit.organization_id, ids)
+        for tenant_id, there in own.items():
+            counts = await storage.count(unit.conn, kind, tenant_id, there, now=unit.now)
+            used = await storage.used(unit.conn, kind, unit.organization_id, tenant_id, there, now=unit.now)
+            for entity_id in there:
+                numbers = counts.get(entity_id, Counter())
+                found[ids[entity_id]] = DeletionImpact(dict(sorted(numbers.items())), entity_id in used)
+    return found
+
+
+def _with_impact(answer: dict[str, Any], impact: Mapping[int, DeletionImpact]) -> dict[str, Any]:
+    """The answer of a dry run, with what ends with each deletion."""
+    for index, one in impact.items():
+        answer["operations"][index] |= {"takes_along": dict(one.takes_along), "in_use": one.in_use}
+    return answer
