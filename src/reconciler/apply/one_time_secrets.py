@@ -154,7 +154,7 @@ def _creations(plan: Plan) -> dict[int, Action]:
         (action.kind, action.name) for action in actions
     ]
     if not same:
-        raise DeliveryImpossible("the plan does not tell what its operations create; plan again")
+        raise DeliveryImpossible("the plan does not say what its operations create; plan again")
     return {index: action for (index, _), action in zip(operations, actions, strict=True)}
 
 
@@ -179,6 +179,6 @@ def _refuse_other(file: Path, identity: Mapping[str, Any]) -> None:
         same = False
     if not same:
         raise DeliveryImpossible(
-            f"`{file}` is there already and is not an older secret of the same object; "
+            f"`{file}` exists and is not an older secret of the same object; "
             "move it away, or name another directory with `--secrets-dir`"
         )

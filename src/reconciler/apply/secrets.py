@@ -80,7 +80,9 @@ def read_secret(reference: Mapping[str, Any], sources: SecretSources) -> SecretV
         if not text:
             raise SecretMissing(f"{what} is empty")
     if any(len(each) >= SHORTEST_OWN and each in text for each in sources.own):
-        raise SecretMissing(f"{what} holds zonectl's own credential, which no manifest may send on")
+        raise SecretMissing(
+            f"{what} contains zonectl's own credential, which no manifest may use as a secret"
+        )
     return SecretValue(text)
 
 

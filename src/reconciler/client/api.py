@@ -30,7 +30,7 @@ from .transport import TOKEN_PATH, RetriedAnswer, backoff, http_client, wants_re
 
 NDJSON = "application/x-ndjson"
 ATTEMPTS = 5
-_LOOK = "; look whether the address is right, `https` or `http` included, and the server runs"
+_LOOK = "; check the address, including `https` or `http`, and that the server is running"
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -289,7 +289,7 @@ def _body(answer: httpx.Response) -> Any:
 def _json(answer: httpx.Response) -> dict[str, Any]:
     body = _body(answer)
     if not isinstance(body, dict):
-        raise NotReached("the answer is not one of this API; is the server's address right?")
+        raise NotReached("the answer is not from this API; check the server's address")
     return body
 
 
@@ -308,7 +308,7 @@ def _last_line(parts: Iterator[bytes], progress: Progress | None) -> dict[str, A
             if progress is not None:
                 progress(int(line["done"]), int(line["total"]))
         except (ValueError, TypeError, KeyError) as error:
-            raise NotReached("the answer is not one of this API; is the server's address right?") from error
+            raise NotReached("the answer is not from this API; check the server's address") from error
     raise httpx.RemoteProtocolError("the answer was cut off")
 
 
@@ -346,7 +346,7 @@ def read_snapshot(body: bytes) -> Snapshot:
             undescribable_truncated=tuple(end.get("undescribable_truncated") or ()),
         )
     except (orjson.JSONDecodeError, AttributeError, KeyError, IndexError, TypeError) as error:
-        raise NotReached("the answer is not a snapshot; is the server's address right?") from error
+        raise NotReached("the answer is not a snapshot; check the server's address") from error
 
 
 def _read_entity(line: Mapping[str, Any]) -> Entity:

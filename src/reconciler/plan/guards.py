@@ -70,7 +70,9 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
         for path, reference in _secrets(operation.get("spec")):
             known = load_kinds().by_name.get(kind)
             if known is None or not known.leaf(path).secret:
-                yield Refusal(INCONSISTENT, f"{kind} `{name}`: `{path}` is no secret, and would be given one")
+                yield Refusal(
+                    INCONSISTENT, f"{kind} `{name}`: `{path}` is not a secret, and the plan writes one to it"
+                )
             elif (kind, name, path, str({"secret": reference})) not in sent:
                 yield Refusal(INCONSISTENT, f"{kind} `{name}`: the plan does not say what `{path}` is given")
 
@@ -93,8 +95,8 @@ def _empty_source(plan: Plan) -> Iterator[Refusal]:
         managed = sum(plan.owned.values())
         yield Refusal(
             "empty-source",
-            f"there is no manifest, and `{plan.owner}` manages {managed} objects; is this the right path? "
-            "No consent removes everything: leave one manifest at least",
+            f"no manifest was found, and `{plan.owner}` manages {managed} objects; check the path. "
+            "No consent allows deleting everything: keep at least one manifest",
         )
 
 

@@ -271,8 +271,8 @@ class Plan:
         wanted: how many manifests there are.
         refused: what makes the plan impossible to apply, whatever is consented to.
         budgets: kind -> how many deletions need no consent, as a number or as `N%` of those that are managed.
-        deciding: zones in which other policies decide afterwards.
-        widened: policies in force that hold back less afterwards, though their texts stay as they are.
+        deciding: zones whose deciding policy set changes, or what it may forbid or permit.
+        widened: policies in force that restrict less afterwards, though their texts are unchanged.
         exempt: resources that become prefixes, with what stays a resource of its own beneath them.
         unmanaged: what is in the zones that the manifests name and in no configuration. No part of what is
             done, and so of no saved plan.

@@ -19,7 +19,7 @@ class WidenedAccess:
         effect, sense: how the policy goes by the name; see `reconciler.cedar.EntityMention`.
         loses, gains: who or what belongs to the name no longer, or from now on; one of them is empty.
         empty: nobody and nothing belongs to it afterwards.
-        gone: nothing is called so afterwards.
+        gone: no object has the name afterwards.
         now: what it is called afterwards, where it was renamed.
     """
 

@@ -25,7 +25,7 @@ class Drift:
         attached: objects in no configuration that belong to a managed one: grants, credentials.
         unmanaged: all else in these zones that is in no configuration, with what no manifest can describe.
         unmanaged_truncated: kinds of which there is more than the server tells.
-        deciding: zones in which others have let other policies decide than git's.
+        deciding: zones in which others have activated another policy set than git's.
         similar_owner: for whom this may be meant, where the owner of the run manages nothing.
         managed: how many objects that owner manages.
         pending: the manifests describe what is not applied.
@@ -166,7 +166,7 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
     if drift.unseen:
         more = f" and {len(drift.unseen) - 1:,} more" if len(drift.unseen) > 1 else ""
         said = (
-            f": {drift.unseen[0]}{more}, if there at all, may not be read by this credential;"
+            f": {drift.unseen[0]}{more} may exist, but this credential cannot read it;"
             " one that is not bound to zones, with a role for all of the organization, compares everything"
         )
         yield Styled("not compared", "yellow"), said
@@ -180,7 +180,7 @@ def _summary(drift: Drift) -> str:
     if drift.nothing_applied:
         return (
             f"nothing to compare: `{drift.owner}` manages nothing here that this credential may read;"
-            " drift is told of what was applied, and `zonectl plan` shows what an apply would do"
+            " drift compares what was applied; `zonectl plan` shows what an apply would do"
         )
     members = sum(len(action.changes) for action in drift.changed)
     counts = ((members, "member", "changed"), (len(drift.deleted), "object", "deleted"))
@@ -188,7 +188,7 @@ def _summary(drift: Drift) -> str:
     if drift.attached:
         told.append(f"{counted(len(drift.attached), 'object')} attached by others")
     if drift.missing_names:
-        told.append(f"{counted(len(drift.missing_names), 'name')} in policies in force that nothing has")
+        told.append(f"{counted(len(drift.missing_names), 'name')} in policies in force that no object has")
     return ", ".join(told) or "no drift"
 
 

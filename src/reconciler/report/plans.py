@@ -49,7 +49,7 @@ def plan_lines(
     if not plan.empty:
         yield f"  digest {plan.digest} on revision {plan.base_revision}, of `{plan.owner}` at {plan.server}"
     if plan.saved and plan.actions:
-        yield "  the files and lines are those that the saved plan names; nothing here can tell"
+        yield "  files and lines are as the saved plan says; they cannot be verified here"
     if plan.unmanaged:
         yield f"  {unmanaged_line(plan.unmanaged, plan.unmanaged_truncated)}"
     if not plan.names_writers and any(_is_of_others(each) for each in plan.actions):
@@ -57,7 +57,7 @@ def plan_lines(
     for each in plan.undelivered:
         yield (
             Styled("perhaps lost: ", "yellow"),
-            f"{each.title}: its secret was shown once, and nobody has confirmed that it arrived; ",
+            f"{each.title}: its secret was shown once, and its delivery was never confirmed; ",
             "apply with the `--secrets-dir` that has it, or with `--renew-lost` for a new one",
         )
     yield from refusal_lines(refusals)
@@ -70,8 +70,8 @@ def similar_owner_lines(plan: Plan) -> Iterator[Line]:
         named = "is named as an object" if found.objects == 1 else "are named as objects"
         told = (
             f": `{plan.owner}` manages nothing yet, and {found.objects} of {counted(plan.wanted, 'manifest')}"
-            f" {named} that `{found.owner}` manages; is the owner right? It is said by `--owner`,"
-            " ZONECTL_OWNER or `owner` in `zonectl.yaml`"
+            f" {named} that `{found.owner}` manages; check the owner: `--owner`, ZONECTL_OWNER or `owner` in"
+            " `zonectl.yaml`"
         )
         yield Styled("warning", "yellow"), told
 
@@ -176,14 +176,14 @@ def _notes(action: Action) -> Iterator[str]:
     if action.previous_name:
         yield f"was {action.previous_name}"
     if action.moved_from:
-        yield f"moved from zone {action.moved_from}: made anew, as another object"
+        yield f"moved from zone {action.moved_from}: created anew, as another object"
     if action.moved_to:
-        yield f"moved to zone {action.moved_to}: nothing of it goes there, neither id and secrets nor grants"
+        yield f"moved to zone {action.moved_to}: its id, secrets and grants are not carried over"
     if action.takes_along:
         yield f"takes along {counted(action.takes_along, 'object')} of others"
     if action.op is Op.ADOPT:
         called = f"`{action.handle}`, " if action.handle not in (None, action.name) else ""
-        yield f"{called}nobody manages it so far"
+        yield f"{called}not managed so far"
     if action.deleted:
         yield "drift: deleted on the server, git puts it back"
     if action.secret_ends:

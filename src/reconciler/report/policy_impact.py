@@ -26,8 +26,10 @@ def impact_lines(plan: Plan) -> Iterator[Line]:
     for _, found in groupby(plan.widened, key=lambda each: (each.zone, each.name, each.loses, each.gains)):
         yield from _widened_lines(list(found))
     for apart in plan.exempt:
-        head = Styled(f"! a prefix does not hold for all beneath it in zone {apart.zone}: ", "red")
-        told = "is one from now on, and policies that name it do not hold for what is there already:"
+        head = Styled(
+            f"! policies on a prefix do not cover all resources below it in zone {apart.zone}: ", "red"
+        )
+        told = "becomes a prefix; policies that name it do not apply to these existing resources:"
         yield head, f"{as_text(apart.prefix)} {told}"
         yield f"    {', '.join(apart.resources)}"
 
@@ -36,16 +38,16 @@ def impact_summary(plan: Plan) -> str:
     """The end of a summary line; empty when nothing follows."""
     told = []
     if any(each.before != each.after for each in plan.deciding):
-        told.append("other policies decide")
+        told.append("the deciding policy set changes")
     told.extend(dict.fromkeys(words for each in plan.deciding for words in _allowed(each)))
     if plan.widened:
         count = len({(each.zone, each.policy) for each in plan.widened})
         told.append(
-            f"{count} {'policy that stays holds' if count == 1 else 'policies that stay hold'} back less"
+            f"{count} {'unchanged policy restricts' if count == 1 else 'unchanged policies restrict'} less"
         )
     if plan.exempt:
         count = len(plan.exempt)
-        told.append(f"{count} {'prefix does' if count == 1 else 'prefixes do'} not hold for all beneath")
+        told.append(f"{count} {'prefix does' if count == 1 else 'prefixes do'} not cover all below")
     return "".join(f"; {each}" for each in told)
 
 
@@ -60,27 +62,27 @@ def _allowed(found: PolicySetChange) -> Iterator[str]:
 
 
 def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
-    head = Styled(f"! other policies decide in zone {found.zone}: ", "red")
+    head = Styled(f"! the deciding policy set changes in zone {found.zone}: ", "red")
     if found.after == found.before:
         told = " and ".join(_allowed(found))
         yield Styled(f"! {told} in zone {found.zone}: ", "red"), f"{found.after} decides as before"
     elif found.after is None:
-        yield head, f"{found.before} no longer does, and there is no other: everything is refused"
+        yield head, f"{found.before} is deactivated, and no other set is active: everything is refused"
     elif found.first:
-        yield head, f"{found.before} no longer does; those that the zone began with do again:"
+        yield head, f"{found.before} is deactivated; the zone's default policies decide again:"
         yield from (f"      {each}" for each in found.first)
     elif found.first_ended:
-        yield head, f"{found.after} does; those that the zone began with no longer do:"
+        yield head, f"{found.after} decides in place of the zone's default policies:"
         yield from (f"      {each}" for each in found.first_ended)
     else:
         yield head, f"{found.after} in place of {found.before}"
     if found.drift:
         yield Styled(f"    [{DRIFTED}]", "magenta")
     for told, policies in (
-        ("in force again, and with a `forbid` in it", found.forbids_again),
-        ("no longer in force, and with a `forbid` in it", found.forbids),
+        ("in force again, with a `forbid`", found.forbids_again),
+        ("no longer in force, with a `forbid`", found.forbids),
         ("in force, and may forbid less than before", found.forbids_less),
-        ("in force from now on, and with a `permit` in it", found.permits),
+        ("newly in force, with a `permit`", found.permits),
         ("in force, and may permit more than before", found.permits_more),
     ):
         if policies:
@@ -89,27 +91,27 @@ def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
 
 def policy_set_drift_lines(found: PolicySetChange) -> Iterator[Line]:
     """What decides now in place of git's, and what an apply puts back; of a plan's drift."""
-    head = Styled(f"! other policies than git's decide in zone {found.zone}: ", "magenta")
+    head = Styled(f"! the deciding policy set is not git's in zone {found.zone}: ", "magenta")
     if found.first_ended:
-        yield head, f"those that the zone began with, in place of {found.after}:"
+        yield head, f"the zone's default policies, in place of {found.after}:"
         yield from (f"      {each}" for each in found.first_ended)
     else:
         yield head, f"{found.before} in place of {found.after}"
     if found.forbids_again:
-        yield f"    not in force, and with a `forbid` in it: {', '.join(found.forbids_again)}"
+        yield f"    not in force, with a `forbid`: {', '.join(found.forbids_again)}"
     yield f"    an apply lets {found.after} decide again"
 
 
 def missing_name_lines(found: Iterable[MissingPolicyName]) -> Iterator[Line]:
-    """Names in policies in force that nothing has, and what to do about each."""
+    """Names in policies in force that no object has, and what to do about each."""
     for each in found:
         yield (
-            Styled(f"! a policy in force names nothing in zone {each.zone}: ", "red"),
+            Styled(f"! a policy in force names a missing object in zone {each.zone}: ", "red"),
             f"{each.name} of Policy {each.zone}/{each.policy} ({each.place}){each.hint}",
         )
         yield (
-            "    nothing is called so, and a rule about it never matches: give what was renamed its name"
-            " back, or change the policy; list the name in `absent_names` if it need not be there"
+            "    no object has this name, and a rule about it never matches: restore the name, or change"
+            " the policy; if the object may be absent, list the name in `absent_names`"
         )
 
 
@@ -125,10 +127,10 @@ def _change_told(one: WidenedAccess) -> str:
     if one.gains:
         return f"gains {_listed(one.gains)}"
     if one.now is not None:
-        return f"is called {as_text(one.now)} from now on"
+        return f"is renamed to {as_text(one.now)}"
     if one.gone:
-        return "is gone, and nothing is called so any more"
-    return f"loses {_listed(one.loses)}" + ("; nobody is left in it" if one.empty else "")
+        return "is deleted, and no object has this name any more"
+    return f"loses {_listed(one.loses)}" + ("; it is empty afterwards" if one.empty else "")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -327,7 +327,7 @@ def test_what_a_saved_plan_alone_can_tell_is_told_as_its_word(
     shown = zonectl("apply", file)
     assert shown.exit_code == 5
     assert "harmless.yaml:1" in shown.out
-    assert "the files and lines are those that the saved plan names" in shown.out
+    assert "files and lines are as the saved plan says" in shown.out
     assert "\nsaved plan: 1 to update, 7 to delete; refused" in shown.out
     assert "1,000" not in shown.out
 

@@ -166,9 +166,10 @@ class TestMoves:
             (Op.DELETE, None, "other"),
         ]
         assert (
-            "create Application other/agent (moved from zone workforce: made anew, as another object" in told
+            "create Application other/agent (moved from zone workforce: created anew, as another object"
+            in told
         )
-        assert "delete Application workforce/agent (moved to zone other: nothing of it goes there" in told
+        assert "delete Application workforce/agent (moved to zone other: its id, secrets and grants" in told
 
     def test_the_same_name_in_two_zones_is_no_move(self, any_world: AnyWorld) -> None:
         """Something new in a zone, while the other stays."""

@@ -64,7 +64,7 @@ def test_commands_warn(config: Folder, server: FakeServer, zonectl: Callable[...
     assert "warning" not in zonectl("plan", config, "--owner", "acme/shop").out
     told = (
         "warning: `acme/shopp` manages nothing yet, and 3 of 3 manifests are named as objects that"
-        " `acme/shop` manages; is the owner right? It is said by `--owner`, ZONECTL_OWNER or `owner` in"
+        " `acme/shop` manages; check the owner: `--owner`, ZONECTL_OWNER or `owner` in"
         " `zonectl.yaml`"
     )
     for command in ("plan", "drift"):

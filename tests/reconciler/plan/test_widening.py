@@ -239,7 +239,7 @@ class TestOtherNames:
         assert list(saved_plan_discrepancies(silent, any_world.snapshot()))
         told = "".join(map(rendered, impact_lines(plan)))
         assert (
-            "do not hold for what is there already:    Resource/bonus of others, Resource/sal"
+            "do not apply to these existing resources:    Resource/bonus of others, Resource/sal"
             in click.unstyle(told)
         )
         settle(any_world, wanted)

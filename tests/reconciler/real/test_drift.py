@@ -378,11 +378,11 @@ def test_other_policies_that_decide_are_told(company: Company, how: str) -> None
     assert (found["forbids_again"], "forbids" in found) == (["Policy/reading"], False)
     assert company.plan_json()["deciding"] == [found]
     drift, plan = company.drift(expect=3), company.plan(expect=3).out
-    assert f"! other policies than git's decide in zone {company.zone}: " in drift
-    assert "    not in force, and with a `forbid` in it: Policy/reading\n" in drift
+    assert f"! the deciding policy set is not git's in zone {company.zone}: " in drift
+    assert "    not in force, with a `forbid`: Policy/reading\n" in drift
     assert "    an apply lets PolicySet/main decide again\n" in drift
-    assert f"! other policies decide in zone {company.zone}: PolicySet/main " in plan
-    assert "    in force again, and with a `forbid` in it: Policy/reading\n" in plan
+    assert f"! the deciding policy set changes in zone {company.zone}: PolicySet/main " in plan
+    assert "    in force again, with a `forbid`: Policy/reading\n" in plan
     assert ({BORN_WITH in each for each in (drift, plan)}) == {how != "by-hand"}
     company.apply()
     assert company.decides() == FORBIDDEN

@@ -138,7 +138,7 @@ def test_a_user_whom_a_policy_in_force_names_is_called_otherwise(company: Compan
     assert "nothing to do" in planned
     found = company.drift(expect=3)
     assert told in found
-    assert "1 name in policies in force that nothing has" in found
+    assert "1 name in policies in force that no object has" in found
     (one,) = company.drift_json()["missing_names"]
     expected = {"zone": company.zone, "name": ANN, "policy": "leavers", "place": "leavers.cedar:2:16"}
     assert one == {**expected, "managed": True}
