@@ -22,8 +22,9 @@ from reconciler.exit_codes import CHANGES, DRIFT, FAILED, INTERRUPTED, USAGE, Co
 
 if TYPE_CHECKING:
     from reconciler.command_context import CommandContext
+    from reconciler.manifests import Configuration
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _PATH = click.Path(path_type=Path)
 
@@ -58,7 +59,7 @@ def _connection(function: F) -> F:
 
 def _guards(function: F) -> F:
     for option in (
-        click.option("--secrets-dir", type=_PATH, help="Where secrets that are shown once are written."),
+        click.option("--secrets-dir", type=_PATH, help="Directory for secrets that the server shows once."),
         click.option(
             "--secrets-from",
             type=_PATH,
@@ -181,7 +182,7 @@ def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
 @_connection
 @_guards
 def plan(path: Path, **options: Any) -> int:
-    """Show what applying PATH would change. Cannot change anything: it has no way to send a write."""
+    """Show what applying PATH would change. Read-only: it cannot send a write."""
     from reconciler import commands
 
     return commands.plan_command(path, options)
@@ -190,7 +191,7 @@ def plan(path: Path, **options: Any) -> int:
 @cli.command(epilog=_exits(0, 1, 3, 5, 64, 130))
 @click.argument("path", type=_PATH)
 @click.option(
-    "--unmanaged", is_flag=True, help="List what is in the zones of PATH and in no configuration, too."
+    "--unmanaged", is_flag=True, help="Also list objects in the zones of PATH that no configuration manages."
 )
 @click.option(
     "--ignore",
@@ -202,10 +203,10 @@ def plan(path: Path, **options: Any) -> int:
 @_output
 @_connection
 def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **options: Any) -> int:
-    """Show what others did to what PATH describes. Exits with 3 when they did anything.
+    """Show drift: changes made on the server to what PATH describes. Exits with 3 when there are any.
 
-    Exits with 1 when some of PATH is not compared: nothing of it was ever applied for its owner, another
-    owner has it, or this credential may not read it.
+    Exits with 1 when a part of PATH is not compared: it was never applied for this owner, another owner
+    manages it, or the credential may not read it.
     """
     from reconciler.command_context import CommandContext
     from reconciler.report.drift import drift_lines, drift_of
@@ -226,16 +227,16 @@ def _check_kinds(names: Sequence[str], session: "CommandContext") -> None:
     for name in names:
         if name not in session.kinds.by_name:
             known = ", ".join(session.kinds.by_name)
-            raise CommandFailed(USAGE, f"`--ignore {name}`: there is no such kind; there are {known}")
+            raise CommandFailed(USAGE, f"`--ignore {name}`: unknown kind; the kinds are {known}")
 
 
 @cli.command(epilog=_exits(0, 1, 4, 5, 64, 130))
 @click.argument("path", type=_PATH)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Apply without asking for confirmation.")
 @click.option("--expect", metavar="DIGEST", help="Plan again and go ahead only with the plan of this digest.")
 @click.option("--receipt", type=_PATH, help="Write the receipt here.")
 @click.option(
-    "--root", type=_PATH, help="What a saved plan's relative paths are relative to; default: the repository."
+    "--root", type=_PATH, help="Base directory of a saved plan's relative paths; default: the repository."
 )
 @_output
 @_connection
@@ -288,12 +289,12 @@ def schema(directory: Path, globs: tuple[str, ...]) -> None:
     )
 
 
-def _nested(configuration: Any) -> list[str]:
+def _nested(configuration: "Configuration") -> list[str]:
     source = configuration.source
     return [source.relative(str(each)) for each in source.nested]
 
 
-def _load(paths: Sequence[Path], *, use_cache: bool = True) -> Any:
+def _load(paths: Sequence[Path], *, use_cache: bool = True) -> "Configuration":
     from reconciler.configuration_settings import InvalidSettings, read_settings, require_other_owners
     from reconciler.kinds import load_kinds
     from reconciler.manifests import find_source_files, load_configuration
@@ -309,7 +310,7 @@ def _load(paths: Sequence[Path], *, use_cache: bool = True) -> Any:
 
 
 def _ask(session: "CommandContext") -> bool:
-    """Ask before applying; without a terminal somebody must have said so beforehand."""
+    """Ask before applying; without a terminal, `--yes` or `--expect` is required."""
     if not terminal.can_ask():
         raise CommandFailed(USAGE, "standard input is not a terminal: pass `--yes`, or `--expect DIGEST`")
     return terminal.ask(f"Apply this to {session.server}?")
@@ -334,7 +335,9 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
     except Exception:
         _end(
-            CommandFailed(FAILED, "a defect of zonectl; the trace is on standard error"), arguments, told=True
+            CommandFailed(FAILED, "internal error of zonectl; the traceback is on standard error"),
+            arguments,
+            told=True,
         )
         raise
     return done if isinstance(done, int) else 0

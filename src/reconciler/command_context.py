@@ -1,6 +1,6 @@
-"""A configuration and the server that it is compared with; and how each may fail, in words."""
+"""Opens what a command works with: the validated configuration and the management API."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ Options = Mapping[str, Any]
 
 @dataclass
 class CommandContext:
-    """A configuration that is valid, and the API it is compared with."""
+    """What a command works with: a validated configuration, its settings, and the management API."""
 
     configuration: Configuration
     kinds: Kinds
@@ -63,8 +63,9 @@ class CommandContext:
         """Read PATH, and connect. Raises CommandFailed."""
         configuration, kinds, settings = load(path)
         root = configuration.source.opener
-        owner = _usage(find_owner, options.get("owner"), settings, configuration.source)
-        _usage(require_other_owners, configuration.source, owner)
+        with _settings_failures():
+            owner = find_owner(options.get("owner"), settings, configuration.source)
+            require_other_owners(configuration.source, owner)
         claim = ServerClaim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
         connection = connect(options, root, claim, settings.organization)
         with open_api(connection, root, writes=writes) as api:
@@ -94,7 +95,7 @@ class CommandContext:
             raise CommandFailed(FAILED, *error.problems) from error
 
     def try_out(self, plan: Plan) -> DryRunResult:
-        """What the server says of a plan; nothing is asked about one that is empty, or incomplete."""
+        """The server's dry run of a plan; empty and incomplete plans are not sent."""
         if plan.empty or plan.refused or not plan.wanted:
             return DryRunResult()
         with show_progress(len(plan.operations), "checking") as progress:
@@ -106,7 +107,8 @@ def load(path: Path) -> tuple[Configuration, Kinds, ConfigurationSettings]:
     kinds = load_kinds()
     try:
         source = find_source_files([path])
-        settings: ConfigurationSettings = _usage(read_settings, source)
+        with _settings_failures():
+            settings = read_settings(source)
         configuration = load_configuration(source, kinds, zones=settings.zones)
     except SourceError as error:
         raise CommandFailed(USAGE, str(error)) from error
@@ -168,7 +170,7 @@ def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Ap
 
 @contextmanager
 def rejections(plan: Plan, configuration: Configuration | None = None) -> Iterator[None]:
-    """The server's objections to a plan, told with the manifests they are about."""
+    """Report the server's objections to a plan with the manifests they concern."""
     try:
         yield
     except Rejected as error:
@@ -178,7 +180,7 @@ def rejections(plan: Plan, configuration: Configuration | None = None) -> Iterat
 
 
 def objection_failure(found: ServerRejection, document: Mapping[str, Any] | None = None) -> CommandFailed:
-    """How a command ends that the server has something against."""
+    """The failure of a command whose plan the server rejects."""
     code = STALE if found.stale else FAILED
     lines = rejection_lines(found)
     return CommandFailed(
@@ -189,9 +191,11 @@ def objection_failure(found: ServerRejection, document: Mapping[str, Any] | None
     )
 
 
-def _usage(function: Callable[..., Any], *arguments: Any) -> Any:
+@contextmanager
+def _settings_failures() -> Iterator[None]:
+    """Settings that are not valid are wrong usage; another owner than the one named is refused."""
     try:
-        return function(*arguments)
+        yield
     except InvalidSettings as error:
         raise CommandFailed(USAGE, str(error)) from error
     except OwnerRefused as error:

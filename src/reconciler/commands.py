@@ -1,4 +1,4 @@
-"""What the commands that talk to a server do, between the command line and the parts."""
+"""Runs `plan`, `apply` and `watch`: options in, plan and apply, report out."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence

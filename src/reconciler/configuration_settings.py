@@ -1,4 +1,4 @@
-"""Owner, organization, server and neighbours of a configuration, as its `zonectl.yaml` says them."""
+"""Reads `zonectl.yaml`: owner, organization, server, delete budgets, and other configurations."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,11 +25,11 @@ _NAMED_OWNER = {"name", "owner"}
 
 
 class InvalidSettings(ValueError):
-    """`zonectl.yaml` cannot be read, or what is needed is nowhere."""
+    """`zonectl.yaml` is not valid, or a required setting is missing."""
 
 
 class OwnerRefused(ValueError):
-    """What is in the repository names another owner than somebody outside of it."""
+    """The repository names another owner than the option or the environment."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _require_nested(named: Path, settings: ConfigurationSettings, source: Source
             if settings.nests(relative := inside.relative_to(named)):
                 raise InvalidSettings(
                     f"{file}: `{relative}` is listed in `nested`, and there is no {_shown(inside)}, which"
-                    " would say whose the manifests in it are; write one, or take it from the list"
+                    " names the owner of the manifests in it; write one, or remove it from the list"
                 )
 
 
@@ -123,11 +123,13 @@ def require_other_owners(source: SourceFiles, owner: str) -> None:
     for nested in source.nested:
         settings, file = _read(nested, source), _shown(nested)
         if settings.owner is None:
-            raise InvalidSettings(f"{file}: `owner` is missing: whose is what lies in that directory?")
+            raise InvalidSettings(
+                f"{file}: `owner` is missing; write `owner: NAME`, who owns the manifests in that directory"
+            )
         if settings.owner in found:
             raise InvalidSettings(
-                f"{file}: `{bounded(settings.owner)}` is the owner of another directory, too; each would"
-                " delete what the other describes; name another owner"
+                f"{file}: `{bounded(settings.owner)}` is also the owner of another directory; each apply"
+                " would delete what the other describes; name another owner"
             )
         found.add(settings.owner)
 
@@ -219,7 +221,7 @@ def find_owner(option: str | None, configured: ConfigurationSettings, source: So
     """The id of the configuration set.
 
     Raises:
-        InvalidSettings: nobody says it.
+        InvalidSettings: no option, variable or file names an owner.
         OwnerRefused: the repository says another one than the option or the environment.
     """
     outside = named_owner(option)
@@ -236,7 +238,7 @@ def _where_to_say_it(source: SourceFiles) -> str:
     file = named / SETTINGS_FILE
     outside = "or give `--owner NAME`, or set ZONECTL_OWNER"
     if file.is_file():
-        return f"{_shown(named)} does not say whose the manifests are: write `owner: NAME` into it, {outside}"
+        return f"{_shown(named)} has no `owner`: write `owner: NAME` into it, {outside}"
     for above in named.parents:
         if not above.is_relative_to(source.root):
             break
@@ -244,8 +246,8 @@ def _where_to_say_it(source: SourceFiles) -> str:
             inside, whole = seen_from_here(named), seen_from_here(above)
             return f"`{inside}` is part of the configuration that {_shown(above)} describes: name `{whole}`"
     return (
-        f"there is no {_shown(named)}, which would say whose the manifests are: write one with"
-        f" `owner: NAME`, a name of your choice that stays, as in `acme/identity`; {outside}"
+        f"there is no {_shown(named)}, which names the owner of the manifests: write one with"
+        f" `owner: NAME`, a name of your choice that never changes, as in `acme/identity`; {outside}"
     )
 
 
@@ -259,5 +261,5 @@ def require_owner(outside: str | None, claimed: str | None, where: str) -> None:
     if outside is not None and claimed is not None and claimed != outside:
         raise OwnerRefused(
             f"this run is for the owner `{outside}`, as `--owner` or ZONECTL_OWNER says, and {where} says"
-            f" `{bounded(claimed)}`; nothing in a repository decides in whose name it is applied"
+            f" `{bounded(claimed)}`; a repository cannot choose the owner: name the same one in both"
         )

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes that scripts rely on, and the exception that carries one."""
+"""The exit codes of `zonectl`, and the exception that carries one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

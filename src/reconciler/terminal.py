@@ -1,4 +1,4 @@
-"""All that zonectl prints goes through here, and what came from outside arrives as harmless text.
+"""Prints everything that zonectl prints, with control characters and CI commands escaped.
 
 File names, manifests and answers of a server may hold anything. A terminal would act upon control characters,
 and a CI system upon lines that look like its commands. So the rest of the package hands over lines of plain

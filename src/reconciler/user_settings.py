@@ -1,4 +1,4 @@
-"""What this user allows to configurations: the counterpart of `zonectl.yaml` outside every repository."""
+"""Reads the user's own `zonectl.yaml`, outside every repository: what manifests are allowed to read."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ _MEMBER = "allow_env"
 
 
 class InvalidUserSettings(ValueError):
-    """The file, or the option, is not as it should be."""
+    """The user's settings file, or `--allow-env`, is not valid."""
 
 
 def trusted_file(outside: Root) -> Path | None:
@@ -26,7 +26,7 @@ def allowed_names(option: Sequence[str], outside: Root) -> AllowedNames:
     """The environment variables that `--allow-env` and this user's own file let manifests read.
 
     Raises:
-        InvalidUserSettings: one of them is not as it should be, or other users can write to the file.
+        InvalidUserSettings: one of them is not valid, or other users can write to the file.
     """
     file = trusted_file(outside)
     listed = _listed(file) if file is not None else []

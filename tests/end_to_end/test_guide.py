@@ -95,7 +95,7 @@ def test_teams_that_share_a_zone(tmp_path: Path):
 
     assert "teams/payments is another configuration: validate it by itself" in said
     assert "this credential applies for `payments`, not for `platform`" in said
-    assert "nothing in a repository decides in whose name it is applied" in said
+    assert "a repository cannot choose the owner" in said
     assert "1 to release" in said
     assert "1 to adopt" in said
     assert "the plan is stale: " in said

@@ -1,4 +1,4 @@
-"""Cedar text as manifests hold it: read without the engine, for what it names and where it does."""
+"""Parses Cedar policies without the engine: the entities they name, and where."""
 
 from .layout import is_laid_out, without_layout
 from .names import EntityName, parse_name

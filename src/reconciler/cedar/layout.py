@@ -1,4 +1,4 @@
-"""Cedar texts that say the same and are laid out in two ways: a file's, and that of the server."""
+"""Compares Cedar texts regardless of layout: the file's and the server's."""
 
 import re
 from collections.abc import Iterator

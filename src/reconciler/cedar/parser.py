@@ -1,4 +1,4 @@
-"""Reads Cedar policies for what they name: entities, actions, attributes, each with its place.
+"""Parses Cedar policies for the entities, actions and attributes they name, each with its offset.
 
 The grammar is the engine's, and laxer where nothing is named: what this refuses the engine refuses, too, and
 what only the engine knows (types, functions, sizes) is left to the server. No expression tree is made: an
@@ -56,7 +56,7 @@ class EntityMention:
 
 @dataclass(frozen=True)
 class ParsedPolicies:
-    """What was read of a text. Of one that is not `readable` the problems say why; nothing else is known."""
+    """The result of parsing. When it is not `readable`, the problems say why and the rest is empty."""
 
     mentions: tuple[EntityMention, ...]
     problems: tuple[CedarProblem, ...]

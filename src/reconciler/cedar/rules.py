@@ -1,4 +1,4 @@
-"""Rules of a Cedar text, as far as two of them can be compared without the engine."""
+"""Cedar rules compared without the engine: does one cover another?"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Cedar text as tokens, each with its place."""
+"""Tokenizes Cedar text, each token with its offset."""
 
 import re
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The words that policies may use, as the schema of a kind's Cedar member lists them."""
+"""The entity types, actions and attributes that policies may use, from the manifest schema."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Types = frozenset[str] | None
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What there is to say.
+    """The entity types, actions and variables that a policy may name.
 
     Attributes:
         kinds: entity type -> the kind whose manifests describe such entities, None when none does.

@@ -1,4 +1,4 @@
-"""The kinds, read from `schemas/`, and the plain values that pass between the other parts."""
+"""Kinds read from `schemas/`, and the values that manifests, plan and client exchange."""
 
 from .loading import Kinds, load_kinds, schema_directory
 from .member_schemas import ABSENT, Kind, MemberSchema, Reference

@@ -1,4 +1,4 @@
-"""What a kind's JSON Schema says about comparing, referring and writing. No kind is named here."""
+"""Reads a kind's JSON Schema: how its members are compared, referred to and written."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class MemberSchema:
-    """One member of a spec, at any depth.
+    """The schema of one member of a spec, at any depth.
 
     Attributes:
         fixed: set at creation, constant afterwards.
@@ -150,7 +150,7 @@ class Kind:
 def read_member_schema(
     schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: bool = False
 ) -> MemberSchema:
-    """The shape that a JSON Schema describes; `$ref` within *root* and alternatives are looked through.
+    """Read a member schema from a JSON Schema; `$ref` within *root* and alternatives are followed.
 
     *fixed*: an object around it is fixed at creation, which holds for everything in it.
     """

@@ -10,7 +10,7 @@ from .member_schemas import Kind
 
 
 class Origin(NamedTuple):
-    """Where a manifest stands: path relative to the configuration's root, and its first line, from 1."""
+    """The source location of a manifest: path relative to the configuration's root, and line, from 1."""
 
     path: str
     line: int
@@ -27,7 +27,7 @@ class ExternalReference(NamedTuple):
 
 
 class ExternalName(NamedTuple):
-    """An entity of the same zone that a text counts on and that is not in git.
+    """An entity of the same zone that a policy names and that is not in git.
 
     `place` is `file:line:column` where the text names it.
     """
@@ -89,9 +89,9 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The record on an entity that says who applied what. Written by changesets only.
+    """The ownership record of an entity: owner, manifest name, last applied fields. Changesets write it.
 
-    `undelivered`: it has a secret that was shown once, and nobody has told the server that it arrived.
+    `undelivered`: it has a secret that was shown once and whose delivery was never confirmed.
     """
 
     owner: str
@@ -105,7 +105,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """When somebody wrote, and who, as far as the caller may know.
+    """One write: time, actor and changeset, as far as the caller may read them.
 
     Attributes:
         at: an RFC 3339 time.
@@ -140,7 +140,7 @@ class IncludedVersion:
 
 @dataclass(frozen=True, slots=True)
 class MissingName:
-    """What a policy in force names and nothing in its zone is called; the place is that in its text."""
+    """An entity name in an active policy that no entity of the zone has, and where the policy has it."""
 
     policy_id: str
     policy: str
@@ -195,7 +195,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """That an entity is gone which an owner manages, and who deleted it; `name` is the manifest's."""
+    """The record that an entity of an owner was deleted, and by whom; `name` is the manifest's."""
 
     kind: str
     id: str
@@ -207,7 +207,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Undescribable:
-    """Something on the server that no kind of manifest describes; `of` is the id of what it was made for.
+    """An object on the server that no kind of manifest describes; `of` is the id of what it was made for.
 
     `role`: of a member of a zone.
     """

@@ -1,4 +1,4 @@
-"""YAML into manifests, with file and line for everything that is wrong."""
+"""Reads YAML manifests and checks them; every diagnostic carries file, line and column."""
 
 from .configuration import Configuration, load_configuration
 from .diagnostics import Diagnostic

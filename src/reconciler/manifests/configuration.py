@@ -1,4 +1,4 @@
-"""Loads a whole configuration: every file read, every document checked, every reference followed."""
+"""Loads a configuration: reads every file, validates every document, checks every reference."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ from .yaml_reader import InvalidYaml, read_documents
 
 @dataclass(frozen=True)
 class Configuration:
-    """What was read. `manifests` is complete only when there are no diagnostics.
+    """The manifests of a configuration, and its diagnostics: `manifests` is complete when there are none.
 
     `zones`: name of a zone that another configuration describes -> which one, where that is said.
     """

@@ -1,4 +1,4 @@
-"""What is wrong, where, and what was probably meant."""
+"""Diagnostics: message, source location, excerpt, and the suggestion "did you mean"."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MOST_MESSAGE = 1000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Diagnostic:
-    """One finding.
+    """One problem in a file.
 
     `line`, `column` and `end_column` count from 1 (0: the file as a whole). `excerpt` is the line as written,
     or a part of it, without secrets; `mark` is what is meant in it, first and behind the last character.

@@ -1,4 +1,4 @@
-"""Where in a file something is wrong, and what of it must not be shown."""
+"""Diagnostics of one YAML document: source spans of its members, and redaction of its secrets."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -52,7 +52,7 @@ def find_span(places: Mapping[MemberPath, MemberSpans], path: MemberPath, *, on_
 
 
 class RedactedDocument:
-    """What of a document may be shown: all but secrets, in values and in comments.
+    """A document whose excerpts are shown without secrets, in values and in comments.
 
     Attributes:
         hidden: what belongs to a secret, or to a name that speaks of one, and is no source; and what repeats

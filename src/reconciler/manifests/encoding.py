@@ -1,4 +1,4 @@
-"""Bytes of a file into text, or what they are instead."""
+"""Decodes UTF-8, and names the encoding that a file has instead."""
 
 import codecs
 

@@ -1,4 +1,4 @@
-"""What of a line is not shown: a secret that somebody wrote into git is not repeated in a log."""
+"""Masks secrets in excerpts: a secret written into git is not repeated in a log."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where a member stands that the server has something against."""
+"""Locates the manifest member that an error of the server is about."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Names in Cedar text, held against what manifests of the same zone describe.
+"""Checks the entity names in Cedar policies against the manifests of the same zone.
 
 A name that nobody has makes a rule that never matches: a `forbid` with a misspelt group protects nothing. So
 a name is described by a manifest, or said to be `external`, or said to be `absent`.
@@ -17,7 +17,7 @@ EXTERNAL, ABSENT = "external_names", "absent_names"
 
 
 class PolicyNameChecks:
-    """What manifests describe, by the names that policies have for it."""
+    """The entities that manifests describe, looked up by their names in policies."""
 
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         self._described: dict[tuple[str | None, str], dict[str, Manifest]] = defaultdict(dict)

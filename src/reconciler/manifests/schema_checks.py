@@ -78,7 +78,7 @@ class Validators:
             hint = suggest(kind, known) or _kinds(known)
             strange = next((each for each in kind if each.isprintable() and not each.isascii()), None)
             if strange is not None:
-                hint += f" (it has U+{ord(strange):04X} in it, which is no letter of ASCII)"
+                hint += f" (it has U+{ord(strange):04X} in it, which is not an ASCII letter)"
             yield SchemaFinding(("kind",), False, "unknown-kind", f"unknown kind `{bounded(kind)}`{hint}")
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a document, in plain words, from what the schema's validator found."""
+"""Turns JSON Schema validation errors into messages."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ _NO_SPACE = re.compile(r"[A-Za-z_][\w-]*:\S")
 
 
 class SchemaFinding(NamedTuple):
-    """Something wrong at a path of a document. `on_key` points at the member's name instead of its value."""
+    """One schema error at a path of a document. `on_key` points at the member's name instead of its value."""
 
     path: MemberPath
     on_key: bool

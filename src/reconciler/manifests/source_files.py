@@ -1,4 +1,4 @@
-"""Finds the files of a configuration, its root, and the commit it stands at."""
+"""Finds the files of a configuration, its repository root, and the git commit."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Where something stands in a text. Lines and columns count from 0 here, and from 1 in what people read."""
+"""Source spans: lines and columns, from 0 here and from 1 in messages."""
 
 import re
 from functools import lru_cache
@@ -20,7 +20,7 @@ class Span(NamedTuple):
 
 
 class MemberSpans(NamedTuple):
-    """Where a member stands: its key (None for list items and the root) and its value."""
+    """The source spans of a member: its key (None for list items and the root) and its value."""
 
     key: Span | None
     value: Span

@@ -1,4 +1,4 @@
-"""Why a text is not YAML, in plain words: what is wrong, where somebody would mend it, and how.
+"""Turns YAML syntax errors into messages: what is wrong, where to correct it, and how.
 
 The parser says where it gave up. That is often not where the mistake is, so the lines around it are looked at
 too. No message quotes a value: any of them may be a secret.

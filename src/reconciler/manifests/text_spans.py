@@ -1,4 +1,4 @@
-"""Where a stretch of a text stands: in a file of its own, or inside a YAML document."""
+"""Source spans within a text member, which is a file of its own or a scalar in a YAML document."""
 
 from bisect import bisect_right
 from collections.abc import Callable

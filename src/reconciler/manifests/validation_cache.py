@@ -1,4 +1,4 @@
-"""Remembers which file contents are valid, so that an unchanged file is read but not parsed again.
+"""Caches which file contents are valid: an unchanged file is read but not parsed again.
 
 An entry is keyed by the digest of the content; the whole memory is bound to the schemas and the reader's
 version. It is JSON, so nothing in it can run, and losing it costs time only.

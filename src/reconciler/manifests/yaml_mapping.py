@@ -1,4 +1,4 @@
-"""Reads a small YAML file of settings: one mapping, each member with the place where it stands."""
+"""Reads a YAML settings file: one mapping, each member with its source location."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from .yaml_reader import InvalidYaml, read_documents
 
 
 class InvalidMapping(ValueError):
-    """The file is not as it should be. `place` is `:line:column`, or empty for the file as a whole."""
+    """The file is not one mapping of known members. `place` is `:line:column`; empty: the whole file."""
 
     def __init__(self, message: str, span: Span | None = None) -> None:
         super().__init__(message)

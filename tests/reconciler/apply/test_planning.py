@@ -137,7 +137,7 @@ class TestPlan:
         told = zonectl("plan", config)
         assert told.exit_code == 64
         assert (
-            "zonectl.yaml, which would say whose the manifests are: write one with `owner: NAME`" in told.err
+            "zonectl.yaml, which names the owner of the manifests: write one with `owner: NAME`" in told.err
         )
         assert zonectl("plan", config, "--owner", "acme").exit_code == 2
 

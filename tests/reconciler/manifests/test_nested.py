@@ -76,7 +76,7 @@ def test_zone_elsewhere_is_said(repository: Folder, zonectl: Callable[..., Resul
     ("settings", "told"),
     [
         ("server: https://id.example\n", "`owner` is missing"),
-        ("owner: platform\n", "`platform` is the owner of another directory, too"),
+        ("owner: platform\n", "`platform` is also the owner of another directory"),
     ],
 )
 def test_nested_configuration_has_another_owner(
@@ -98,7 +98,7 @@ def test_owner_on_the_command_line_is_another_too(
     repository.write("zonectl.yaml", "nested: [teams/payments]\n")
     assert zonectl("plan", repository.path, "--owner", "platform").exit_code == 2
     done = zonectl("plan", repository.path, "--owner", "payments")
-    assert (done.exit_code, "`payments` is the owner of another directory" in done.err) == (64, True)
+    assert (done.exit_code, "`payments` is also the owner of another directory" in done.err) == (64, True)
 
 
 @pytest.mark.parametrize("said", ["option", "environment"])
@@ -122,7 +122,7 @@ def test_a_pull_request_does_not_change_whose_the_run_is(
         done = zonectl(verb, part, *more)
         assert done.exit_code == 5
         assert "this run is for the owner `payments`" in done.err
-        assert "zonectl.yaml says `platform`; nothing in a repository decides" in done.err
+        assert "zonectl.yaml says `platform`; a repository cannot choose the owner" in done.err
 
 
 @pytest.mark.threat("49m")
