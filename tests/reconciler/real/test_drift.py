@@ -438,7 +438,7 @@ def test_what_is_attached_to_managed_objects_is_drift_that_an_apply_leaves(
     (found,) = company.drift_json()["attached"]
     assert (found["kind"], found["write"]["actor"].split()[0]) == (kind, "api_key")
     assert company.drift("--ignore", kind, expect=0).startswith("no drift\n")
-    assert "there is no such kind" in company.zonectl("drift", company.folder, "--ignore", "Grant").err
+    assert "unknown kind" in company.zonectl("drift", company.folder, "--ignore", "Grant").err
 
 
 def test_a_hidden_set_that_decides_is_named_by_every_plan(company: Company) -> None:
