@@ -141,9 +141,9 @@ ROOMS: dict[str, frozenset[str]] = {
     "cache_sizes": frozenset(),
     "rate_limits": frozenset(),
     "rate_limiter": frozenset({"bounded_cache", "cache_sizes", "rate_limits"}),
-    "refusals": frozenset({"rate_limiter", "rate_limits"}),
+    "refused_requests": frozenset({"rate_limiter", "rate_limits"}),
     "retention": frozenset({"container"}),
-    "decisions": frozenset({"client_types", "rate_limiter", "rate_limits", "refusals"}),
+    "decision_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
     "job_notifier": frozenset(),
     "jobs": frozenset({"container"}),
     "keys": frozenset({"clock"}),
@@ -152,19 +152,19 @@ ROOMS: dict[str, frozenset[str]] = {
     "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "keys", "client_types"}),
     "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
     "container": frozenset(
-        {"decisions", "epochs", "job_notifier", "outbox", "rate_limiter", "revocation_list", "zones"}
+        {"decision_log", "epochs", "job_notifier", "outbox", "rate_limiter", "revocation_list", "zones"}
     ),
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
     "management.time_slices": frozenset(),
     "management.unit_of_work": frozenset({"epochs", "keys", "management.access", "container"}),
-    "switches": frozenset({"management.access", "management.unit_of_work", "container"}),
-    "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refusals"},
+    "zone_settings": frozenset({"management.access", "management.unit_of_work", "container"}),
+    "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients"},
-    "grants": _GROUND | {"authority", "authorization", "clients", "decisions", "issuing"},
-    "tokens": _GROUND | {"authority", "clients", "decisions", "grants", "issuing"},
+    "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing"},
+    "tokens": _GROUND | {"authority", "clients", "decision_log", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization"},
     "management.token_revocation": frozenset({"management.unit_of_work"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
@@ -172,7 +172,7 @@ ROOMS: dict[str, frozenset[str]] = {
     | {"keys", "management.token_revocation", "stored_secrets"},
     "management.audit": _ANY_KIND,
     "management.authentication": _GROUND
-    | {"authority", "clients", "decisions", "issuing", "management.access"},
+    | {"authority", "clients", "decision_log", "issuing", "management.access"},
     "management.people": _ANY_KIND | {"authority", "epochs", "outbox"},
     "management.policies": _ANY_KIND | {"keys"},
     "management.zones": _ANY_KIND | {"keys", "management.people", "management.policies", "stored_secrets"},
@@ -183,11 +183,11 @@ ROOMS: dict[str, frozenset[str]] = {
     | {
         "authority",
         "clients",
-        "decisions",
+        "decision_log",
         "rate_limiter",
         "rate_limits",
         "management.authentication",
-        "refusals",
+        "refused_requests",
     }
     | {"management.members", "management.people", "management.zones"},
     "management.expansions": _ANY_KIND | {"management.zones"},
@@ -201,7 +201,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "message_handlers": frozenset({"logout", "outbox", "zones"}),
     "schedule": frozenset(
-        {"clients", "decisions", "epochs", "jobs", "management.organizations", "management.zones"}
+        {"clients", "decision_log", "epochs", "jobs", "management.organizations", "management.zones"}
         | {"outbox", "retention", "revocation_list"}
     ),
 }

@@ -34,7 +34,7 @@ from runtime.metrics import exposition
 from runtime.quotas import BOUNDS, sizes
 from runtime.services.clock import Clock, system_time
 from runtime.services.container import Services
-from runtime.services.decisions import Decisions
+from runtime.services.decision_log import DecisionLog
 from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.jobs.runner import JobRunner
@@ -161,7 +161,7 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
         clock=clock,
         epochs=epochs,
         zones=zones,
-        decisions=Decisions(database, clock, rate_limiter),
+        decisions=DecisionLog(database, clock, rate_limiter),
         jobs=jobs,
         rate_limiter=rate_limiter,
         revocations=Revocations(database, clock),

@@ -9,7 +9,7 @@ from runtime.cli.commands import ReadOnlyCommand
 from runtime.cli.execution import with_services
 from runtime.cli.operators import current_operator
 from runtime.services import keys as zone_keys
-from runtime.services import switches
+from runtime.services import zone_settings
 from runtime.services.container import Services
 from runtime.services.management.members import provisioning
 from runtime.services.management.zones import signing_keys
@@ -120,7 +120,7 @@ def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
 
     async def change(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)
-        await switches.set_switch(services, zone_id, switch, value, by=current_operator())
+        await zone_settings.set_zone_setting(services, zone_id, switch, value, by=current_operator())
 
     with_services(settings, change)
     click.echo(f"`{switch}` of `{zone}` is `{value}`")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from runtime import logs
 from runtime.adapters import shared_fetch
 from runtime.services import cache_sizes as sizes
-from runtime.services import decisions, epochs
+from runtime.services import decision_log, epochs
 from runtime.services.management.authentication import callers
 
 _REQUESTS = "as many as are worked on"
@@ -46,17 +46,17 @@ MEMORY: tuple[Memory, ...] = (
         "runtime.services.rate_limiter._LocalCounts._counted", "counts of one limit", sizes.RATE_LIMIT_COUNTS
     ),
     Memory(
-        "runtime.services.decisions.Decisions._queued",
+        "runtime.services.decision_log.DecisionLog._queued",
         "token events to be written; beyond it requests are answered 503",
-        decisions.MAX_QUEUED,
+        decision_log.MAX_QUEUED,
     ),
     Memory(
-        "runtime.services.decisions.Decisions._seen",
+        "runtime.services.decision_log.DecisionLog._seen",
         "credentials whose use was recorded within a day",
-        decisions.MOST_SEEN,
+        decision_log.MOST_SEEN,
     ),
     Memory(
-        "runtime.services.decisions.Decisions._tallies",
+        "runtime.services.decision_log.DecisionLog._tallies",
         "refusals that were only counted, by zone, grant type and code",
         "zones there are, for a minute",
     ),

@@ -1,4 +1,4 @@
-"""The present, as every node has it: by the database's clock where this machine's own is off.
+"""The service's clock: this machine's own, corrected by the database's where it is off.
 
 What one node stamps another compares with its own present: the end of a session, the beginning of a token, a
 lease that has run out, how long ago a refresh token was used. So all go by one clock, and a machine whose own
@@ -23,7 +23,7 @@ def system_time() -> datetime:
 
 
 class Clock:
-    """Tells the present, aware and UTC."""
+    """A callable that returns the current time, aware and UTC."""
 
     def __init__(self, system: Callable[[], datetime] = system_time) -> None:
         """Args:

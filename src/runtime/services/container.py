@@ -1,4 +1,4 @@
-"""What the services are made of, put together once by `runtime.app`."""
+"""The container of the collaborators that services use, built once by `runtime.app.make_services`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
 from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
-from runtime.services.decisions import Decisions
+from runtime.services.decision_log import DecisionLog
 from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.outbox import Outbox
@@ -57,7 +57,7 @@ class Services:
     clock: Callable[[], datetime]
     epochs: Epochs
     zones: Zones
-    decisions: Decisions
+    decisions: DecisionLog
     jobs: JobNotifier
     rate_limiter: RateLimiter
     revocations: Revocations

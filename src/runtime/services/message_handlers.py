@@ -1,4 +1,4 @@
-"""How the messages of each topic of the outbox are delivered."""
+"""The handlers of the outbox: how the messages of each topic are delivered."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime

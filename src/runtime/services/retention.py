@@ -1,4 +1,4 @@
-"""Records that are old enough are forgotten, a few at a time, so that nobody waits for it."""
+"""The retention job: deletes token events, ended sessions and tombstones past their time, in batches."""
 
 import asyncio
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The revocation delta: what servers poll that verify tokens by themselves.
+"""The revocation list of a zone, which resource servers poll that verify tokens by themselves.
 
 A list of what was revoked and could still be taken for good. It is public, as the keys are: anybody may use
 it, and nobody learns a name from it. Session and token ids are random; everything else stands there as the
@@ -35,8 +35,8 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """What a zone tells of revocations since a cursor.
+class RevocationList:
+    """The revocations of a zone since a cursor.
 
     Attributes:
         revocations: a JSON array of objects of claims: `sid`, `jti`, or with `#S256` the digest of `aud`, of
@@ -61,12 +61,12 @@ class _Entry:
 
     Attributes:
         at: when it was revoked.
-        told: the JSON object.
+        published: the JSON object.
     """
 
     at: datetime
     forget_at: datetime
-    told: bytes
+    published: bytes
 
 
 @dataclass
@@ -80,27 +80,27 @@ class _Log:
     read_at: datetime | None = None
     entries: dict[str, _Entry] = field(default_factory=dict)
     instants: list[datetime] = field(default_factory=list)
-    told: list[bytes] = field(default_factory=list)
+    published: list[bytes] = field(default_factory=list)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Revocations:
-    """What this process knows of revocations, zone by zone; looked up again after a moment."""
+    """The revocation lists that this process has read, zone by zone; read again after a moment."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
         self._logs: BoundedCache[_Log] = BoundedCache(cache_sizes.REVOCATION_LISTS)
 
-    async def delta(self, zone: CachedZone, since: str | None) -> Delta:
+    async def since(self, zone: CachedZone, cursor: str | None) -> RevocationList:
         """What was revoked in a zone since a cursor, or all of it that still matters.
 
         Raises: InvalidRequest for a cursor that was not handed out.
         """
-        after, now = _read_cursor(since), self._clock()
+        after, now = _read_cursor(cursor), self._clock()
         log = await self._log(zone.id, now)
-        told = b"[" + b",".join(log.told[bisect_right(log.instants, after) :]) + b"]"
-        return Delta(zone.issuer, told, str(int((now - OVERLAP).timestamp())))
+        told = b"[" + b",".join(log.published[bisect_right(log.instants, after) :]) + b"]"
+        return RevocationList(zone.issuer, told, str(int((now - OVERLAP).timestamp())))
 
     async def _log(self, zone_id: str, now: datetime) -> _Log:
         """The zone's log, read again when that is a moment ago: only what is new travels."""
@@ -131,10 +131,10 @@ def _merge(log: _Log, found: Sequence[tuple[str, Revocation]], now: datetime) ->
     for id_ in over:
         del log.entries[id_]
     for id_, each in new.items():
-        log.entries[id_] = _Entry(each.at, each.forget_at, orjson.dumps(_told(each)))
+        log.entries[id_] = _Entry(each.at, each.forget_at, orjson.dumps(_published(each)))
     log.entries = dict(sorted(log.entries.items(), key=lambda item: item[1].at))
     log.instants = [each.at for each in log.entries.values()]
-    log.told = [each.told for each in log.entries.values()]
+    log.published = [each.published for each in log.entries.values()]
 
 
 def digest(value: str) -> str:
@@ -142,7 +142,7 @@ def digest(value: str) -> str:
     return urlsafe_b64encode(sha256(value.encode()).digest()).rstrip(b"=").decode("ascii")
 
 
-def _told(entry: Revocation) -> dict[str, Any]:
+def _published(entry: Revocation) -> dict[str, Any]:
     """One entry as it is published. A session or a token that has ended never comes back; the rest may.
 
     What another node issued before it, its clock may have stamped a little later.

@@ -21,7 +21,7 @@ from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.services.rate_limits import MAX_SECRET_GUESSES
-from runtime.services.switches import set_switch
+from runtime.services.zone_settings import set_zone_setting
 from runtime.storage.state.memory import InProcessState
 
 
@@ -109,7 +109,7 @@ async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
     signer = Signer(own_scene, app, made.identifier)
     assert await own_scene.post(form(signer.sign(aud=signer.endpoint)))
 
-    await set_switch(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "on")
+    await set_zone_setting(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "on")
 
     await refused(own_scene, form(signer.sign(aud=signer.endpoint)))
     assert await own_scene.post(form(signer.sign()))

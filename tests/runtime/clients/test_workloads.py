@@ -13,7 +13,7 @@ from tests.support.scene import Scene, claims_of
 from runtime.domain.errors import InvalidGrant
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
 from runtime.domain.kinds.provider import Provider
-from runtime.services.switches import set_switch
+from runtime.services.zone_settings import set_zone_setting
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
     for audience in (signer.endpoint, [signer.endpoint], signer.issuer):
         assert await own_scene.post(form(token(audience)))
 
-    await set_switch(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "on")
+    await set_zone_setting(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "on")
 
     for audience in (signer.endpoint, [signer.endpoint]):
         await refused(own_scene, form(token(audience)))

@@ -8,7 +8,7 @@ from tests.runtime.sign_in.support import Browser, Client, Site, claims
 from tests.support.possession import Holder
 
 from runtime.services.clients import dpop
-from runtime.services.switches import set_switch
+from runtime.services.zone_settings import set_zone_setting
 
 STORAGE = ("embedded", "servers")
 HOLDER, THIEF = Holder(), Holder()
@@ -193,7 +193,7 @@ def test_nonces_where_a_zone_wants_them(
     scope = "openid policy_bundle"
     assert "dpop-nonce" not in tool.redeem_with(HOLDER, tool.code(browser, scope=scope)).headers
     for each in (zone, other):
-        site.run(set_switch(site.services, each.id, "require-dpop-nonce", "on"))
+        site.run(set_zone_setting(site.services, each.id, "require-dpop-nonce", "on"))
     view, foreign = (site.run(site.services.zones.get(each.id)) for each in (zone, other))
     now = site.services.clock()
     current, last, older = (dpop.nonce(site.services, view, now, windows_ago=ago) for ago in (0, 1, 2))

@@ -188,7 +188,7 @@ async def test_what_ends_is_inactive_at_once(
         assert await chain.introspect(with_state(restarted, Away())) == INACTIVE
         if end.__name__ in TOLD:
             zone = await restarted.zones.get(chain.zone_id)
-            delta = await restarted.revocations.delta(zone, None)
+            delta = await restarted.revocations.since(zone, None)
             assert TOLD[end.__name__] in {tuple(sorted(each)) for each in orjson.loads(delta.revocations)}
 
 

@@ -15,7 +15,7 @@ from tests.support.rewired import run_job
 from runtime.domain.kinds.resource import Resource
 from runtime.services import revocation_list
 from runtime.services.container import Services
-from runtime.services.decisions import Decision
+from runtime.services.decision_log import Decision
 from runtime.services.revocation_list import JOB, Revocations, digest
 from runtime.services.tokens import revocation
 
@@ -299,8 +299,8 @@ def test_what_is_listed_is_worked_out_once(
         worked_out.append(entry)
         return told(entry)
 
-    told = revocation_list._told
-    monkeypatch.setattr(revocation_list, "_told", counted)
+    told = revocation_list._published
+    monkeypatch.setattr(revocation_list, "_published", counted)
     answers = {shop.delta().content.partition(b'"revocations"')[2] for _ in range(20)}
     assert len(answers) == 1
     assert worked_out == []

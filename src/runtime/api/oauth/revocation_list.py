@@ -30,7 +30,7 @@ async def revocations(request: Request, zone_id: str) -> HTTPResponse:
     """
     services: Services = request.app.ctx.services
     since = parse_form(request.query_string.encode()).values.get("since")
-    told = await services.revocations.delta(await services.zones.get(zone_id), since)
+    told = await services.revocations.since(await services.zones.get(zone_id), since)
     tag = f'"{sha256(told.revocations).hexdigest()[:32]}"'
     headers = {**_HEADERS, "ETag": f"W/{tag}"}
     if seen(request.headers.get("if-none-match"), tag):

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from runtime.domain.errors import InvalidClient, InvalidRequest
-from runtime.services import refusals
 from runtime.services.client_types import Client
 from runtime.services.clients import assertions
 from runtime.services.clients.client_secrets import basic_credentials, client_with_secret
 from runtime.services.clients.guessing import SecretGuessing
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
+from runtime.services.refused_requests import count_refusal
 from runtime.services.zones import CachedZone
 
 
@@ -35,7 +35,7 @@ async def authenticate_client(
     try:
         return await _proved(services, zone, form, authorization, address, guessing)
     except (InvalidClient, InvalidRequest) as refusal:
-        raise await refusals.told(services.rate_limiter, zone.id, refusal, whose=place_of(address)) from None
+        raise await count_refusal(services.rate_limiter, zone.id, refusal, whose=place_of(address)) from None
 
 
 async def _proved(

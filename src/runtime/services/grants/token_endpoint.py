@@ -15,7 +15,7 @@ from runtime.services.clients import authenticate_client, dpop
 from runtime.services.clients.guessing import GUESSING
 from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
-from runtime.services.decisions import Decision
+from runtime.services.decision_log import Decision
 from runtime.services.grants import (
     authorization_code,
     client_credentials,

@@ -32,7 +32,7 @@ from runtime.services.authority.subject_tokens import (
 )
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
 from runtime.services.container import Services
-from runtime.services.decisions import Decision
+from runtime.services.decision_log import Decision
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (

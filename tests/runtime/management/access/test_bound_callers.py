@@ -9,7 +9,7 @@ from tests.runtime.management.signing_in import someone
 from tests.runtime.sign_in.support import Answer, claims
 from tests.support.possession import Holder
 
-from runtime.services.switches import set_switch
+from runtime.services.zone_settings import set_zone_setting
 
 HOLDER, THIEF = Holder(), Holder()
 
@@ -108,7 +108,7 @@ def test_nonces(api: Api) -> None:
     """Where the organization's own zone wants them, the challenge tells which to use."""
     token, path = signed_in(api, api.server.url), "/zones"
     zone_id = str(claims(token)["iss"]).rpartition("/")[2]
-    api.server.call(lambda services: set_switch(services, zone_id, "require-dpop-nonce", "on"))
+    api.server.call(lambda services: set_zone_setting(services, zone_id, "require-dpop-nonce", "on"))
     try:
         answers, nonce = [], None
         for _ in range(2):
@@ -116,7 +116,7 @@ def test_nonces(api: Api) -> None:
             answers.append(ask(api, path, token, proof))
             nonce = answers[0].headers["dpop-nonce"]
     finally:
-        api.server.call(lambda services: set_switch(services, zone_id, "require-dpop-nonce", "off"))
+        api.server.call(lambda services: set_zone_setting(services, zone_id, "require-dpop-nonce", "off"))
     assert [each.status_code for each in answers] == [401, 200]
     assert answers[0].headers["www-authenticate"].startswith('DPoP error="use_dpop_nonce", Bearer ')
 

@@ -37,7 +37,7 @@ from runtime.services.client_types import ApplicationClient
 from runtime.services.clients import client_lookup, dpop
 from runtime.services.clients.dpop import PresentedToken
 from runtime.services.container import Services
-from runtime.services.decisions import Decision
+from runtime.services.decision_log import Decision
 from runtime.services.issuing.access_tokens import confirmation
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller, CallerSession, HomeAccount
 from runtime.services.management.authentication import unverified, verified

@@ -10,16 +10,16 @@ from runtime.domain.errors import InvalidClient
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entity, Kind, Verb
 from runtime.domain.kinds.organization import ServiceAccountCredential
-from runtime.services import refusals
 from runtime.services.clients import SecretGuessing
 from runtime.services.container import Services
-from runtime.services.decisions import Decision
+from runtime.services.decision_log import Decision
 from runtime.services.management import entities
 from runtime.services.management.access.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
 from runtime.services.management.organizations import credential_zones
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.rate_limiter import place_of
+from runtime.services.refused_requests import count_refusal
 from runtime.storage.sql import entities as storage
 
 TOKEN_LIFETIME = timedelta(hours=1)
@@ -80,7 +80,7 @@ async def issue_token(
                 services.rate_limiter, _GUESSED_AT, client_id, address, now=now.timestamp()
             )
             refusal = InvalidClient(basic=basic)
-            raise await refusals.told(services.rate_limiter, _GUESSED_AT, refusal, whose=place_of(address))
+            raise await count_refusal(services.rate_limiter, _GUESSED_AT, refusal, whose=place_of(address))
         organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
     zone = await services.zones.get(cast(str, organization.zone_id))
     ends_at = min(filter(None, (now + TOKEN_LIFETIME, found.expires_at)))

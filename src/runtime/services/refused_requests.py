@@ -1,4 +1,4 @@
-"""Refusals of those whom nobody knows: beyond so many from one address at one zone, it is told to wait.
+"""The rate limit of refused requests: beyond so many from one address at one zone, the answer is 429.
 
 Only refusals are counted, and only in place of a refusal does anybody hear that: a request that is in order
 is answered whoever else is behind the same address.
@@ -9,8 +9,8 @@ from runtime.services.rate_limiter import RateLimiter
 from runtime.services.rate_limits import REFUSED_REQUESTS
 
 
-async def told(limiter: RateLimiter, zone_id: str, refusal: OAuthError, *, whose: str) -> OAuthError:
-    """The refusal as its sender hears it: TooManyRequests when it was one too many.
+async def count_refusal(limiter: RateLimiter, zone_id: str, refusal: OAuthError, *, whose: str) -> OAuthError:
+    """Count a refusal and return what its sender gets: TooManyRequests when it was one too many.
 
     What is no fault of the sender's counts as none: trouble here, a nonce that the next proof has to carry,
     and what is a wait already. Who cannot be counted hears the refusal.

@@ -1,4 +1,4 @@
-"""Setting a zone's switches: what operators may change that no member of the management API stands for."""
+"""Settings of a zone that operators change with `zoned`: no member of the management API stands for them."""
 
 from typing import get_args
 
@@ -16,7 +16,7 @@ from runtime.storage.sql import exchange as storage
 _WORDS = {"on": True, "off": False}
 
 
-async def set_switch(
+async def set_zone_setting(
     services: Services, zone_id: str, name: str, value: str, *, by: Actor = SERVICE
 ) -> Switches:
     """Set one switch of a zone; all of them as they stand afterwards.

@@ -1,4 +1,4 @@
-"""The record of every token decision: queued in memory, written in batches, never dropped unseen.
+"""The decision log: every token decision, queued in memory and written to the database in batches.
 
 A full queue means that the database does not keep up: then requests are answered 503, because a token
 that nobody can account for is not issued.
@@ -25,10 +25,10 @@ from sqlalchemy.exc import DBAPIError
 from runtime.domain.errors import InvalidClient, OAuthError, TemporarilyUnavailable, Unavailable
 from runtime.logs import log
 from runtime.metrics import TOKENS
-from runtime.services import refusals
 from runtime.services.client_types import ApplicationClient, Client, is_known
 from runtime.services.rate_limiter import RateLimiter, place_of
 from runtime.services.rate_limits import RECORDED_REFUSALS
+from runtime.services.refused_requests import count_refusal
 from runtime.storage.sql import decisions as storage
 from runtime.storage.sql.database import Database
 
@@ -45,7 +45,7 @@ _FAILURES = (DBAPIError, OSError, Unavailable)
 
 @dataclass(slots=True)
 class Decision:
-    """What one token request came to. Filled in as the request is worked on, then recorded.
+    """The outcome of one token request. Filled in as the request is worked on, then recorded.
 
     Attributes:
         event: the grant type, in short.
@@ -108,8 +108,8 @@ class _Tally:
     requests: int = 0
 
 
-class Decisions:
-    """The queue of this process and the task that empties it."""
+class DecisionLog:
+    """The queue of decisions in this process, and the task that writes it to the database."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Decisions:
         # Who did not get as far as being somebody was counted where that was refused.
         if decision.is_of_a_client and not decision.is_known:
             whose = decision.user_id or place_of(address)
-            refusal = await refusals.told(self._rate_limiter, decision.zone_id, refusal, whose=whose)
+            refusal = await count_refusal(self._rate_limiter, decision.zone_id, refusal, whose=whose)
         decision.refuse(refusal)
         if decision.is_known or not self._rate_limiter.hit_local(RECORDED_REFUSALS, decision.zone_id):
             self.record(decision)
