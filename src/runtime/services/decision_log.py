@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
@@ -31,6 +30,7 @@ from runtime.services.rate_limits import RECORDED_REFUSALS
 from runtime.services.refused_requests import count_refusal
 from runtime.storage.sql import decisions as storage
 from runtime.storage.sql.database import Database
+from runtime.storage.sql.decisions import TokenEvent
 
 MAX_QUEUED = 20_000
 _MAX_BATCH = 2_000
@@ -123,7 +123,7 @@ class DecisionLog:
         self._clock = clock
         self._rate_limiter = rate_limiter
         self._max_queued = max_queued
-        self._queued: list[list[Any]] = []
+        self._queued: list[TokenEvent] = []
         # (organization, zone, event, code): all of them from short lists.
         self._tallies: dict[tuple[str, str, str, str], _Tally] = {}
         self._seen: dict[str, datetime] = {}  # credential -> when a use of it was last recorded here
@@ -245,7 +245,7 @@ class DecisionLog:
             events=len(lost),
         )
         for row in lost:
-            told = {name: value for name, value in zip(storage.COLUMNS, row, strict=True) if value}
+            told = {name: value for name, value in row._asdict().items() if value}
             told["at"] = told["at"].isoformat()
             log.error("token event not recorded", token_event=told)
 
@@ -280,33 +280,33 @@ class DecisionLog:
                 self._wake.set()
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _write(self, batch: list[list[Any]]) -> None:
+    async def _write(self, batch: list[TokenEvent]) -> None:
         async with self._database.transaction() as conn:
             await storage.add(conn, batch)
 
 
-def _row(decision: Decision, *, requests: int | None = None) -> list[Any]:
-    """The columns of a decision's row, in the order of the table.
+def _row(decision: Decision, *, requests: int | None = None) -> TokenEvent:
+    """The row of a decision.
 
     Args:
         requests: how many requests the row stands for, when it is not one.
     """
-    return [
-        secrets.token_hex(13),
-        decision.organization_id,
-        decision.zone_id,
-        decision.at,
-        decision.event,
-        decision.outcome,
-        decision.reason,
-        decision.step,
-        decision.user_id,
-        decision.application_id,
-        decision.user_agent_id,
-        decision.resource_id,
-        decision.actors,
-        decision.determining,
-        decision.request_id or None,
-        requests,
-        decision.credential_id,
-    ]
+    return TokenEvent(
+        id=secrets.token_hex(13),
+        organization_id=decision.organization_id,
+        zone_id=decision.zone_id,
+        at=decision.at,
+        event=decision.event,
+        outcome=decision.outcome,
+        reason=decision.reason,
+        step=decision.step,
+        user_id=decision.user_id,
+        application_id=decision.application_id,
+        user_agent_id=decision.user_agent_id,
+        resource_id=decision.resource_id,
+        actors=decision.actors,
+        determining=decision.determining,
+        request_id=decision.request_id or None,
+        requests=requests,
+        credential_id=decision.credential_id,
+    )

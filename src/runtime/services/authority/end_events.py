@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
 from runtime.storage.sql import decisions as storage
+from runtime.storage.sql.decisions import TokenEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +34,21 @@ class EndEvent:
 
 async def record(conn: AsyncConnection, endings: Iterable[EndEvent], *, now: datetime) -> None:
     """Write endings as a part of the transaction that they happen in."""
-    rows = [
-        [
-            new_id(),
-            each.organization_id,
-            each.zone_id,
-            now,
-            each.event,
-            "ended",
-            f"session {each.session_id}" if each.session_id else None,
-            None,
-            each.user_id,
-            each.application_id,
-            each.user_agent_id,
-            each.resource_id,
-            (),
-            (),
-            None,
-            None,
-        ]
+    events = [
+        TokenEvent(
+            id=new_id(),
+            organization_id=each.organization_id,
+            zone_id=each.zone_id,
+            at=now,
+            event=each.event,
+            outcome="ended",
+            reason=f"session {each.session_id}" if each.session_id else None,
+            user_id=each.user_id,
+            application_id=each.application_id,
+            user_agent_id=each.user_agent_id,
+            resource_id=each.resource_id,
+        )
         for each in endings
     ]
-    if rows:
-        await storage.add(conn, rows)
+    if events:
+        await storage.add(conn, events)

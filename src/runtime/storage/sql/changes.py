@@ -145,11 +145,11 @@ async def current_revisions(
             query = query.where(table.c.archived_at.is_(None))
         for row in (await conn.execute(query)).mappings():
             found[row["id"]] = CurrentRevision(
-                row["id"],
-                row.get("zone_id"),
-                row["revision"],
-                row.get("owner_type", "customer"),
-                row.get("handle"),
+                id=row["id"],
+                zone_id=row.get("zone_id"),
+                revision=row["revision"],
+                owner_type=row.get("owner_type", "customer"),
+                handle=row.get("handle"),
             )
     return found
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import JSON, Table
+from sqlalchemy import JSON, RowMapping, Table
 
 from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql.tables import TABLES
@@ -58,6 +58,10 @@ class Converter(Generic[E_co]):
     def entity(self, row: Sequence[Any]) -> E_co:
         """The entity of a row that has every column of the table, in the table's order."""
         return self._read(dict(zip(self.names, row, strict=True)))
+
+    def named(self, row: RowMapping) -> E_co:
+        """The entity of a row that has the columns of the table by their names, among others."""
+        return self._read({name: row[name] for name in self.names})
 
 
 def converter(kind: Kind[E]) -> Converter[E]:

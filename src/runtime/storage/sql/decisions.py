@@ -5,7 +5,7 @@ A driver that gets rows one by one fights the event loop for the interpreter at 
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import delete, select, text, tuple_
@@ -13,25 +13,40 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.organization_tables import token_events as _events
 
-COLUMNS = (
-    "id",
-    "organization_id",
-    "zone_id",
-    "at",
-    "event",
-    "outcome",
-    "reason",
-    "step",
-    "user_id",
-    "application_id",
-    "user_agent_id",
-    "resource_id",
-    "actors",
-    "determining",
-    "request_id",
-    "requests",
-    "credential_id",
-)
+
+class TokenEvent(NamedTuple):
+    """A row of `token_events`; each member is a column.
+
+    Attributes:
+        id: random; unique in the organization.
+        at: an aware UTC datetime.
+        event: the grant type, in short; `USE` for no token request.
+        step: the numbered step of an exchange that refused.
+        actors, determining: of the chain, and the names of the policy rules that decided.
+        requests: how many requests the row stands for; None for one.
+    """
+
+    id: str
+    organization_id: str
+    zone_id: str
+    at: datetime
+    event: str
+    outcome: str
+    reason: str | None = None
+    step: int | None = None
+    user_id: str | None = None
+    application_id: str | None = None
+    user_agent_id: str | None = None
+    resource_id: str | None = None
+    actors: Sequence[str] = ()
+    determining: Sequence[str] = ()
+    request_id: str | None = None
+    requests: int | None = None
+    credential_id: str | None = None
+
+
+_COLUMNS = TokenEvent._fields
+_ORGANIZATION = _COLUMNS.index("organization_id")
 # A row that is no token request: an application has proved itself, once a day for each credential.
 USE, PROVED = "authentication", "proved"
 _TYPES = {
@@ -42,25 +57,26 @@ _TYPES = {
     "determining": "json",
 }
 # Rows whose organization has gone meanwhile have nobody left to read them.
-_INTO = f"INSERT INTO token_events ({', '.join(COLUMNS)})"
-_FROM_JSON_ARRAYS = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(COLUMNS)))
+_INTO = f"INSERT INTO token_events ({', '.join(_COLUMNS)})"
+_FROM_JSON_ARRAYS = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(_COLUMNS)))
 _FROM_JSONB_ARRAYS = ", ".join(
-    f"CAST(value ->> {place} AS {_TYPES.get(name, 'text')})" for place, name in enumerate(COLUMNS)
+    f"CAST(value ->> {place} AS {_TYPES.get(name, 'text')})" for place, name in enumerate(_COLUMNS)
 )
 # Constants alone go into the text of these.
 _SQLITE = text(
     f"{_INTO} SELECT {_FROM_JSON_ARRAYS} FROM json_each(:rows)"  # noqa: S608
-    " WHERE json_extract(value, '$[1]') IN (SELECT id FROM organizations)"
+    f" WHERE json_extract(value, '$[{_ORGANIZATION}]') IN (SELECT id FROM organizations)"
 )
 _POSTGRESQL = text(
     f"{_INTO} SELECT {_FROM_JSONB_ARRAYS}"  # noqa: S608
     " FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS batch(value)"
-    " WHERE value ->> 1 IN (SELECT id FROM organizations)"
+    f" WHERE value ->> {_ORGANIZATION} IN (SELECT id FROM organizations)"
 )
 
 
-async def add(conn: AsyncConnection, rows: Sequence[Sequence[Any]]) -> None:
-    """Add events: each row holds the columns in the order of the table, `at` as an aware UTC datetime."""
+async def add(conn: AsyncConnection, events: Sequence[TokenEvent]) -> None:
+    """Add events in one statement."""
+    rows = [tuple(event) for event in events]
     packed = orjson.dumps(rows, default=_packed, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
     statement = _SQLITE if conn.dialect.name == "sqlite" else _POSTGRESQL
     await conn.execute(statement, {"rows": packed})

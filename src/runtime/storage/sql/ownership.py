@@ -62,7 +62,7 @@ class OwnershipRecord:
 
 def record_of(row: Row[Any]) -> OwnershipRecord:
     """A row of `COLUMNS` as a record."""
-    values = dict(zip(_NAMES, row, strict=True))
+    values = row._asdict()
     for name in ("source", "secret_stamps"):
         values[name] = values[name] or {}
     return OwnershipRecord(**{**values, "fields": tuple(values["fields"])})

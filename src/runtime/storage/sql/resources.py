@@ -18,7 +18,7 @@ async def placed(conn: AsyncConnection, zone_id: str, *, beginning: str = "") ->
     if beginning:
         query = query.where(func.lower(columns.identifier).startswith(beginning.lower(), autoescape=True))
     rows = await conn.execute(query.order_by(columns.created_at, columns.id))
-    return [Placed(*row) for row in rows]
+    return [Placed(row.id, row.identifier, row.prefix) for row in rows]
 
 
 async def alike(conn: AsyncConnection) -> list[tuple[str, list[Placed]]]:
@@ -30,5 +30,5 @@ async def alike(conn: AsyncConnection) -> list[tuple[str, list[Placed]]]:
     return [
         (zone_id, twins)
         for zone_id, found in zones
-        for twins in Neighbours(Placed(*row[1:]) for row in found).twins()
+        for twins in Neighbours(Placed(row.id, row.identifier, row.prefix) for row in found).twins()
     ]

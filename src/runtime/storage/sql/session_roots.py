@@ -10,7 +10,7 @@ from runtime.domain.kinds import USER
 from runtime.domain.kinds.role import User
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.conversion import converter
-from runtime.storage.sql.sessions import SessionRecord, read_session
+from runtime.storage.sql.sessions import PREFIXED, SessionRecord, read_prefixed
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
@@ -66,18 +66,20 @@ _OWN_POLICIES = (
     _bindings.c.target_type == "user",
     _bindings.c.mode == "active",
 )
-_SESSION_COLUMNS = len(SessionRecord.__slots__)
 _SESSION = (
     select(
-        *(_sessions.c[name] for name in SessionRecord.__slots__),
+        *PREFIXED,
         or_(
             exists().where(_members.c.zone_id == _ZONE, _members.c.user_id == _users.c.id),
             exists().where(_assignments.c.zone_id == _ZONE, _assignments.c.principal_id == _users.c.id),
-        ),
-        exists().where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == _users.c.id),
+        ).label("has_memberships"),
+        exists()
+        .where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == _users.c.id)
+        .label("has_delegated"),
         select(_bindings.c.policy_set_version_id)
         .where(*_OWN_POLICIES, _bindings.c.target_id == _users.c.id)
-        .scalar_subquery(),
+        .scalar_subquery()
+        .label("own_policies"),
         *_users.c,
     )
     .join(_users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id))
@@ -90,14 +92,13 @@ async def session(
 ) -> tuple[SessionRecord, User, UserRecordsPresent] | None:
     """A session of a user, whatever its status, that user, and what else there is to read."""
     found = await conn.execute(_SESSION, {"zone": zone_id, "session": session_id})
-    row = found.one_or_none()
+    row = found.mappings().one_or_none()
     if row is None:
         return None
-    at = _SESSION_COLUMNS
-    stored = read_session(dict(zip(SessionRecord.__slots__, row[:at], strict=True)))
-    has_memberships, has_delegated, own_policies = row[at : at + 3]
-    user = converter(USER).entity(row[at + 3 :])
-    return stored, user, UserRecordsPresent(bool(has_memberships), bool(has_delegated), own_policies)
+    present = UserRecordsPresent(
+        bool(row["has_memberships"]), bool(row["has_delegated"]), row["own_policies"]
+    )
+    return read_prefixed(row), converter(USER).named(row), present
 
 
 _ROOT_EPOCHS = union_all(
@@ -182,7 +183,11 @@ async def delegated(conn: AsyncConnection, zone_id: str, user_id: str) -> tuple[
     rows = await conn.execute(_DELEGATED, {"zone": zone_id, "user": user_id})
     return tuple(
         DelegatedGrantRecord(
-            row.resource_id, row.provider_id, frozenset(row.scopes or ()), row.status, row.expires_at
+            resource_id=row.resource_id,
+            provider_id=row.provider_id,
+            scopes=frozenset(row.scopes or ()),
+            status=row.status,
+            expires_at=row.expires_at,
         )
         for row in rows
     )

@@ -2,21 +2,20 @@
 
 from typing import Any
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import CursorResult, and_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.role import User
 from runtime.storage.sql.conversion import converter
-from runtime.storage.sql.sessions import SessionRecord, read_session
+from runtime.storage.sql.sessions import PREFIXED, SessionRecord, read_prefixed
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _sessions = METADATA.tables["sessions"]
 _users = TABLES["User"]
 
-_COLUMNS = len(SessionRecord.__slots__)
 _BOTH = (
-    select(*(_sessions.c[name] for name in SessionRecord.__slots__), *_users.c)
+    select(*PREFIXED, *_users.c)
     .join(_users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id))
     .where(_sessions.c.zone_id == bindparam("zone"))
 )
@@ -29,18 +28,16 @@ async def by_cookie(
     conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str
 ) -> tuple[SessionRecord, User] | None:
     """The browser session that a cookie of that zone stands for, whatever its status, and its user."""
-    return _pair((await conn.execute(_OF_COOKIE, {"zone": zone_id, "cookie": cookie_hash})).one_or_none())
+    return _pair(await conn.execute(_OF_COOKIE, {"zone": zone_id, "cookie": cookie_hash}))
 
 
 async def by_session(
     conn: AsyncConnection, session_id: str, *, zone_id: str
 ) -> tuple[SessionRecord, User] | None:
     """The user's session with that id in that zone, whatever its status, and the user."""
-    return _pair((await conn.execute(_OF_ID, {"zone": zone_id, "session": session_id})).one_or_none())
+    return _pair(await conn.execute(_OF_ID, {"zone": zone_id, "session": session_id}))
 
 
-def _pair(row: Any) -> tuple[SessionRecord, User] | None:
-    if row is None:
-        return None
-    session = read_session(dict(zip(SessionRecord.__slots__, row[:_COLUMNS], strict=True)))
-    return session, converter(USER).entity(row[_COLUMNS:])
+def _pair(found: CursorResult[Any]) -> tuple[SessionRecord, User] | None:
+    row = found.mappings().one_or_none()
+    return None if row is None else (read_prefixed(row), converter(USER).named(row))

@@ -114,7 +114,7 @@ async def lock(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Sessi
     """Let nobody else end a session before the transaction does."""
     found = await conn.execute(_PLACE_LOCKED, {"zone": zone_id, "session": session_id})
     row = found.one_or_none()
-    return None if row is None else SessionState(*row)
+    return None if row is None else SessionState(row.id, row.parent_id, row.status, row.expires_at)
 
 
 async def add(conn: AsyncConnection, session: SessionRecord) -> None:
@@ -295,6 +295,15 @@ def is_initiated() -> ColumnElement[bool]:
         _sessions.c.parent_id.is_(None),
         or_(_sessions.c.user_id.is_not(None), _sessions.c.application_id.is_not(None)),
     )
+
+
+# Beside the columns of another table: each by a name of its own.
+PREFIXED = tuple(_sessions.c[name].label(f"session_{name}") for name in SessionRecord.__slots__)
+
+
+def read_prefixed(row: RowMapping) -> SessionRecord:
+    """The session in a row that has the columns of `PREFIXED`, among others."""
+    return read_session({name: row[f"session_{name}"] for name in SessionRecord.__slots__})
 
 
 def read_session(row: RowMapping | Mapping[str, Any]) -> SessionRecord:

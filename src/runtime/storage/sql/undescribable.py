@@ -58,7 +58,13 @@ async def members(
     columns = _assignments.c
     turn = _turn(columns.scope_id, columns.created_at, columns.id)
     query = (
-        select(columns.id, columns.scope_id, columns.role_identifier, _people.c.email, _people.c.id)
+        select(
+            columns.id,
+            columns.scope_id,
+            columns.role_identifier,
+            _people.c.email,
+            _people.c.id.label("person_id"),
+        )
         .join(_people, _people.c.zone_user_id == columns.principal_id)
         .where(
             columns.zone_id == own_zone_id,
@@ -68,10 +74,11 @@ async def members(
         .order_by(turn, columns.scope_id)
         .limit(limit)
     )
-    rows = await conn.execute(query)
     return [
-        UndescribableRecord(member_id, zone_id, email, person_id=person_id, role=role)
-        for member_id, zone_id, role, email, person_id in rows
+        UndescribableRecord(
+            row.id, row.scope_id, row.email, person_id=row.person_id, role=row.role_identifier
+        )
+        for row in await conn.execute(query)
     ]
 
 
