@@ -24,10 +24,10 @@ _users = TABLES["User"]
 
 @dataclass(frozen=True, slots=True)
 class BrowserLogin:
-    """A sign-in that stood when it was last seen.
+    """A browser session and its user, active when they were read.
 
     Attributes:
-        session: the browser session that stands for the browser.
+        session: the browser session, with the epoch that it was read at.
     """
 
     session: SessionRecord
@@ -69,7 +69,9 @@ _BOTH = _where_there_is(_SESSION.cte("session"), _families, RefreshFamily.__slot
 async def insert_session(
     conn: AsyncConnection, session: SessionRecord, family: RefreshFamily | None, *, under: BrowserLogin
 ) -> bool:
-    """Keep what there is; False, and nothing is kept, when the sign-in is another, or who asks is gone.
+    """Insert the session of a redeemed code, and its refresh family; tell whether they were inserted.
+
+    Nothing is inserted when the browser session or the user has changed since, or the client is gone.
 
     It is one statement on PostgreSQL, and two in a transaction of the caller's on SQLite.
     """

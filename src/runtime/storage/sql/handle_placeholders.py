@@ -1,7 +1,7 @@
 """Placeholder handles: within a transaction, a handle is free for another before its entity is written.
 
-Neither database puts off the check of a unique index. So who is about to get another handle, or to go, lays
-its own down for whoever takes it: in the table there is a stand-in, and every read by id tells the handle.
+Neither database defers the check of a unique index. So an entity that is about to be renamed or deleted gets
+a placeholder in the table, which frees its handle for another; a read by id still gives the handle.
 """
 
 from collections.abc import Collection
@@ -36,7 +36,7 @@ async def handles_of(
 async def put_placeholder(
     conn: AsyncConnection, kind: Kind, entity_id: str, handle: str, *, tenant_id: str
 ) -> None:
-    """Let an entity lay down its handle. It has to be written again, or to go, in the same transaction."""
+    """Replace an entity's handle by a placeholder. It must be written or deleted in the same transaction."""
     table, owner = TABLES[kind.name], str(kind.tenant)
     await names.step_aside(conn, kind, entity_id, handle, tenant_id=tenant_id)
     await conn.execute(
@@ -48,18 +48,18 @@ async def put_placeholder(
 
 
 def drop_placeholder(conn: AsyncConnection, kind: Kind, entity_id: str) -> None:
-    """An entity that had laid down its handle has been written or is gone."""
+    """An entity that had a placeholder has been written or deleted."""
     _parked(conn).pop((kind.name, entity_id), None)
 
 
 def drop_placeholders(conn: AsyncConnection) -> None:
-    """The transaction ends: the connection serves another one after it, unless it was cut off."""
+    """The transaction ends: its placeholders are forgotten, as the connection is used again."""
     if not conn.invalidated:
         conn.info.pop(_PARKED, None)
 
 
 def with_own_handle(conn: AsyncConnection, kind: Kind, entity: E_) -> E_:
-    """An entity as it is called, also while its handle is laid down."""
+    """An entity with its own handle, also while its row has a placeholder."""
     held = conn.info.get(_PARKED)
     if not held or (handle := held.get((kind.name, entity.id))) is None:
         return entity

@@ -22,7 +22,7 @@ from runtime.storage.sql.organization_tables import outbox as _outbox
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """A letter as it is kept. `attempts`: how often delivery has been begun before."""
+    """A message in the outbox. `attempts`: how often delivery was attempted before."""
 
     id: str
     organization_id: str | None
@@ -35,7 +35,7 @@ class OutboxMessage:
 
 async def add(
     conn: AsyncConnection,
-    letter_id: str,
+    message_id: str,
     *,
     organization_id: str | None,
     zone_id: str | None,
@@ -44,10 +44,10 @@ async def add(
     receiver: str | None,
     now: datetime,
 ) -> None:
-    """Keep a letter that is due at once."""
+    """Add a message that is due at once."""
     await conn.execute(
         insert(_outbox).values(
-            id=letter_id,
+            id=message_id,
             organization_id=organization_id,
             zone_id=zone_id,
             topic=topic,
@@ -61,10 +61,10 @@ async def add(
 
 
 async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -> list[OutboxMessage]:
-    """Letters of a topic whose time has come, locked until the transaction ends.
+    """Messages of a topic that are due, locked until the transaction ends.
 
-    Zones take turns, and in each zone its receivers do: however many letters wait for one, another's is not
-    behind them. Nothing is for a receiver who has a letter that was tried and whose time has not come. What
+    Zones take turns, and in each zone its receivers do: however many messages wait for one, another's is not
+    behind them. Nothing is for a receiver who has a message that was tried and whose time has not come. What
     another worker is about to claim is passed over.
     """
     is_due = and_(_outbox.c.topic == topic, _outbox.c.parked_at.is_(None), _outbox.c.next_attempt_at <= now)
@@ -79,7 +79,7 @@ async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -
     )
     zone = (_outbox.c.organization_id, _outbox.c.zone_id)
     oldest_first = (_outbox.c.next_attempt_at, _outbox.c.id)
-    # Who did not answer is asked again with the same letters, whose times are further and further apart.
+    # Who did not answer is asked again with the same messages, whose times are further and further apart.
     of_receiver = func.row_number().over(
         partition_by=(*zone, _outbox.c.receiver), order_by=(_outbox.c.attempts.desc(), *oldest_first)
     )
@@ -101,28 +101,28 @@ async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -
 
 
 async def postpone(conn: AsyncConnection, next_attempts: Mapping[str, datetime]) -> None:
-    """Claim letters: count an attempt, and say when the next one would be."""
+    """Claim messages: count an attempt, and set the time of the next one."""
     if next_attempts:
         await conn.execute(
             update(_outbox)
-            .where(_outbox.c.id == bindparam("letter"))
+            .where(_outbox.c.id == bindparam("message"))
             .values(attempts=_outbox.c.attempts + 1, next_attempt_at=bindparam("next")),
-            [{"letter": letter, "next": at} for letter, at in next_attempts.items()],
+            [{"message": message, "next": at} for message, at in next_attempts.items()],
         )
 
 
-async def remove(conn: AsyncConnection, letter_id: str) -> None:
-    """Forget a letter: it has been delivered."""
-    await conn.execute(delete(_outbox).where(_outbox.c.id == letter_id))
+async def remove(conn: AsyncConnection, message_id: str) -> None:
+    """Remove a message that was delivered."""
+    await conn.execute(delete(_outbox).where(_outbox.c.id == message_id))
 
 
-async def dead_letter(conn: AsyncConnection, letter_id: str, *, now: datetime) -> None:
-    """Try a letter no more."""
-    await conn.execute(update(_outbox).where(_outbox.c.id == letter_id).values(parked_at=now))
+async def dead_letter(conn: AsyncConnection, message_id: str, *, now: datetime) -> None:
+    """Dead-letter a message: no more attempts."""
+    await conn.execute(update(_outbox).where(_outbox.c.id == message_id).values(parked_at=now))
 
 
 async def dead_letter_late(conn: AsyncConnection, *, before: datetime, now: datetime) -> int:
-    """Try no more what was put in before that time for a receiver who has not taken it; how many letters."""
+    """Dead-letter messages added before that time that their receiver has not accepted; how many."""
     is_late = and_(
         _outbox.c.receiver.is_not(None), _outbox.c.parked_at.is_(None), _outbox.c.created_at < before
     )
@@ -130,5 +130,5 @@ async def dead_letter_late(conn: AsyncConnection, *, before: datetime, now: date
 
 
 async def remove_dead_letters(conn: AsyncConnection, *, before: datetime) -> int:
-    """Remove the letters that were parked before that time; how many."""
+    """Remove messages that were dead-lettered before that time; how many."""
     return (await conn.execute(delete(_outbox).where(_outbox.c.parked_at < before))).rowcount

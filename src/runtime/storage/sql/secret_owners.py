@@ -11,7 +11,7 @@ _secrets = TABLES["Secret"]
 
 
 async def exists(conn: AsyncConnection, entity_id: str, *, zone_id: str) -> bool:
-    """Tell whether that is an entity of the zone which can have secrets."""
+    """Tell whether the zone has an entity with that id which can own secrets."""
     owners = (
         select(literal(1)).where(table.c.zone_id == zone_id, table.c.id == entity_id)
         for table in (TABLES[name] for name in SECRET_OWNERS)
@@ -20,7 +20,7 @@ async def exists(conn: AsyncConnection, entity_id: str, *, zone_id: str) -> bool
 
 
 def managed_by(owner_type: OwnerType, zone_id: str) -> ColumnElement[bool]:
-    """The condition that who owns a secret is managed so; people are the customer's."""
+    """The condition that the owner of a secret has that `owner_type`; users count as the customer's."""
     return or_(
         *(
             _secrets.c.entity_id.in_(
