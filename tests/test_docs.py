@@ -1,6 +1,7 @@
 """What the documents say is true: every setting, every link, every command of make, and the locks."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,35 @@ def test_links_to_a_section_name_a_heading_that_is_there(document: Path):
     links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text("utf-8"))
     pages = [(document.parent / target if target else document, anchor) for target, anchor in links]
     assert [(page.name, anchor) for page, anchor in pages if anchor not in anchors(page)] == []
+
+
+def drawn_paths(tree: str) -> Iterator[str]:
+    """The paths in a drawing of the tree: a name ends with `/` or `.py`, and two columns are one level."""
+    above: list[str] = []
+    for line in tree.splitlines():
+        level, names = (len(line) - len(line.lstrip())) // 2, re.match(r"[\w./]+(?:, [\w./]+)*", line.strip())
+        if level > 5 or names is None or not re.search(r"(/|\.py)$", names[0]):
+            continue
+        for name in names[0].split(", "):
+            yield "".join([*above[:level], name])
+        above = [*above[:level], name]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_a_file_that_a_document_names_is_there(document: Path):
+    """A path of the source, the tests, the schemas or the examples leads to a file or a directory.
+
+    Paths in the changelog are those of their release, and MIGRATION stands for the name of a new file.
+    """
+    if document.name == "CHANGELOG.md":
+        return
+    text = document.read_text("utf-8")
+    named = set(re.findall(r"`((?:src|tests|schemas|examples|docs)/[\w./-]+)`", text))
+    named |= {f"src/runtime/{path}" for path in re.findall(r"`(services/[\w./-]+)`", text)}
+    trees = re.findall(r"^```text\n(src/.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    named |= {path for tree in trees for path in drawn_paths(tree)}
+    named -= {"src/runtime/domain/kinds/contact.py"} | {path for path in named if "MIGRATION" in path}
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
 
 
 def test_every_page_is_in_the_index():
