@@ -1,4 +1,4 @@
-"""Proofs of possession, and the tokens they come with, as requests carry them.
+"""The DPoP proof and the access token of a request, and the nonce for the next proof.
 
 Spec: RFC 9449 sections 4.3 and 7.1.
 """

@@ -1,4 +1,4 @@
-"""Sign-in on the zone's own page, for a zone without an identity provider."""
+"""The zone's sign-in page, for a zone without an identity provider."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The revocation delta, for servers that verify the zone's tokens by themselves."""
+"""The revocation list, for servers that verify the zone's tokens by themselves."""
 
 from hashlib import sha256
 from typing import Any

@@ -1,4 +1,4 @@
-"""The token endpoint: form in, JSON out. What happens in between is the grants' business."""
+"""The token endpoint. Spec: RFC 6749 section 3.2."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""From an address to a zone: the one place where the two modes of addressing differ.
+"""Routes of zones: by path (`/z/{zone}`) or by host.
 
 In path mode zones stand at `/z/{zone}`; in host mode each has a host of its own. Handlers are the same:
 they get the zone's id, and nothing they answer is made from the request's host.

@@ -1,4 +1,4 @@
-"""Where a request comes from: what limits count by, and sessions remember."""
+"""The client's IP address, which rate limits count by and sessions record."""
 
 from sanic.request import Request
 

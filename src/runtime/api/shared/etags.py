@@ -1,4 +1,4 @@
-"""Entity tags: whether the caller has the present version already."""
+"""`If-None-Match`: does the caller have the current version already?"""
 
 
 def seen(if_none_match: str | None, etag: str) -> bool:

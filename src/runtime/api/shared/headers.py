@@ -1,4 +1,4 @@
-"""Headers that a request must not carry twice, read so that no reader before this one saw another."""
+"""A request header as text: repeated lines joined by commas, so that two credentials never pass as one."""
 
 from sanic.request import Request
 

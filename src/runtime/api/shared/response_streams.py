@@ -1,4 +1,4 @@
-"""How long an answer may take to leave that is sent in parts, while something is held for it.
+"""Streamed responses with a time limit: a reader that is too slow is disconnected.
 
 A server's time limits are about silence, and one byte that is read now and then is none.
 """

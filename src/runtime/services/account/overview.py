@@ -1,4 +1,4 @@
-"""What a user's account page says: who may act for them, with what, and where they are signed in."""
+"""The account page: connected applications, grants, and browser sessions of a user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Users take back what they allowed, and end their sessions. Every worker hears of it at once."""
+"""Withdrawing consents and grants, and ending sessions, by the user on the account page."""
 
 from runtime.services import epochs
 from runtime.services.authority import end_events, session_revocation

@@ -1,4 +1,4 @@
-"""May this party still act for this user, now? Every grant, endpoint, page and API asks here.
+"""Are session, user and membership still active? Every grant, endpoint, page and API asks here.
 
 Nothing else reads status and expiry of what a sign-in rests on. Each caller turns NotActive into the refusal
 that its protocol has for it.

@@ -1,4 +1,4 @@
-"""What the earlier links of a chain rest on: that each client may still use what it passed the user on to.
+"""Consent along a delegation chain: the user still allows each client to use the resource of the next one.
 
 A token says who acted, and not what the tokens before it were for. Whoever acts after another client has been
 shown a token for a resource that it provides; of an application that provides several, any of them counts.

@@ -1,4 +1,4 @@
-"""What users have allowed applications: consents, implied or given, and delegated grants.
+"""Consents and delegated grants: what a user allows a client to do, now.
 
 Whoever asks what somebody may still do for a user asks here; nothing else reads consents to decide.
 """

@@ -1,4 +1,4 @@
-"""What people type in to be known by: an address and a password."""
+"""Rules for an e-mail address and a password that somebody chooses."""
 
 from pydantic import TypeAdapter, ValidationError
 

@@ -1,4 +1,4 @@
-"""The record of what ends without a token request: beside the token events, with the ending or not at all."""
+"""Audit records of what ends without a token request: sign-out, withdrawal, a client that is deleted."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

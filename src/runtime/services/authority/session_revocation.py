@@ -1,4 +1,4 @@
-"""Ending what a sign-in produced, so that every worker hears of it at once, and clients that want to."""
+"""Revoking sessions: with those below, their refresh tokens, and back-channel logout of their clients."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 

@@ -1,4 +1,4 @@
-"""Whose authority an exchange uses: the subject token, verified, and the root that its chain starts from.
+"""Subject tokens of a token exchange: verified, with the session and the user that they act for.
 
 Every refusal here has one text; which of the checks it was, only the record says.
 """
@@ -49,7 +49,7 @@ class SubjectToken:
     scopes: frozenset[str]
     session_id: str | None
     actors: tuple[str, ...]
-    may_act: Any
+    may_act: object
     expires_at: int
     issued_at: int
     jkt: str | None = None
@@ -60,7 +60,7 @@ class VerifiedAccessToken:
     """An access token whose signature, class and issuer were found to be in order, and all that it says."""
 
     subject: SubjectToken
-    claims: Mapping[str, Any]
+    claims: Mapping[str, object]
 
 
 class VerifiedTokenCache(ZoneCache):

@@ -1,4 +1,4 @@
-"""Asking users whether an application may act for them, and keeping what they said."""
+"""The consent prompt: whether the user has to be asked, what the page shows, and recording the answer."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -338,7 +338,7 @@ def _hinted_subject(services: Services, zone: CachedZone, hint: str | None, clie
     """The subject of an ID token this zone issued to this client, expired or not. Raises InvalidRequest."""
     if hint is None:
         return None
-    claims = read_hint(services, zone, hint, client_id=client_id)
-    if claims is None:
+    hinted = read_hint(services, zone, hint, client_id=client_id)
+    if hinted is None or hinted.subject is None:
         raise InvalidRequest("`id_token_hint` must be an ID token issued to this client")
-    return str(claims.get("sub"))
+    return hinted.subject

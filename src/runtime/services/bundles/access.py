@@ -1,4 +1,4 @@
-"""Whose policies a token opens: the user's who has agreed that the application may see and change them.
+"""Access to policy bundles: the user's own, with a token that carries the scope for it.
 
 A user limits applications by policies of their own. So no token opens these that an application can get by
 itself: it carries a scope that each user is asked for, whatever an administrator has decided about consent.

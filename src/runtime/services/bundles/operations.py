@@ -1,4 +1,4 @@
-"""The policy set of one user: made on first access, replaced whole, reset.
+"""Fetch, replace and reset the policy bundle of a user.
 
 It stands in the tables of the zone's policies, with the user as its target; its policies are named
 `<user id>/<name>`. Writes of one organization wait for one another, so of several replacements that name one

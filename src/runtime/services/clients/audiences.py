@@ -1,4 +1,4 @@
-"""How assertions name this server, whoever signed them: a key of the client, or a provider of workloads."""
+"""The `aud` values that client assertions may have."""
 
 from runtime.services.zones import CachedZone
 

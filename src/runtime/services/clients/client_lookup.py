@@ -1,4 +1,4 @@
-"""What signing in asks about a client: whether it is still there, and what it may ask users for."""
+"""The client of an authorization request: found or fetched, unchanged since, allowed for a resource."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""That whoever asks has the key a token is bound to, shown with a proof that works once.
+"""DPoP: verifying proofs of possession of the key that a token is bound to; each works once.
 
 Spec: RFC 9449 sections 4.3, 5 and 11.1.
 """

@@ -1,4 +1,4 @@
-"""Clients that introduce themselves: the same metadata twice is the same client, and nothing is kept twice.
+"""Dynamic client registration: the same metadata twice is the same client.
 
 Spec: RFC 7591; zone interface, section 3.
 """

@@ -1,4 +1,4 @@
-"""JWTs that work once: what names one is kept, as a digest, for as long as it could be shown again."""
+"""Replay protection for JWTs: the digest of a `jti` is kept for as long as the JWT could be shown again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The keys that a client signs with: at an address that is registered, or that its document names.
+"""`private_key_jwt`: the public keys of a client, from its registration or its metadata document.
 
 A document is fetched by the guarded client and remembered for as long as its site allows: a key that a client
 takes out of it is worth nothing from then on.

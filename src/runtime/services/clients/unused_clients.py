@@ -1,4 +1,4 @@
-"""Clients that registered themselves and that nobody has used for long: forgotten, with all that was theirs.
+"""The job that deletes dynamically registered clients which nobody has used for 30 days.
 
 One that comes back registers again, or is read from its document again, and its users are asked again.
 """

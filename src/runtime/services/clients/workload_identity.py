@@ -1,4 +1,4 @@
-"""Workloads: a token that a provider issued to them is what they prove themselves with.
+"""Workload identity: a client authenticates with a JWT that an identity provider issued to its workload.
 
 The provider's issuer and the token's subject are matched exactly with a `token` credential; a credential
 without a subject takes every subject of its provider, which whoever made it had to say. Such a token lies in

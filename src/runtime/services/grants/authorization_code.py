@@ -1,4 +1,4 @@
-"""Redeeming an authorization code: the bindings checked one by one, then a session, a family and tokens."""
+"""The authorization code grant: checks what the code is bound to, then creates session and tokens."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

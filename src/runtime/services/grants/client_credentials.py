@@ -1,4 +1,4 @@
-"""An application's own token: for a resource it declares, or for the zone itself."""
+"""The client credentials grant: a token for the application itself, for a resource or for the zone."""
 
 from datetime import datetime
 from typing import Any

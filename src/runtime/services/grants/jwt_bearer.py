@@ -1,4 +1,4 @@
-"""A user whom the zone's identity provider vouches for, without a browser in between.
+"""The JWT bearer grant: an access token for a user whom the zone's identity provider names in an assertion.
 
 The provider signs an assertion about somebody who has signed in here before; an application that has one, and
 can prove who it is, gets an access token as if that user had signed in to it just now.

@@ -1,4 +1,4 @@
-"""Refresh tokens: rotated on use, repeated for a moment, and worth nothing once one is used out of turn.
+"""The refresh token grant: rotation on use, a short grace period, and revocation of the family on reuse.
 
 A token names its family, so that one of any age is recognised; what counts is its hash.
 """

@@ -1,4 +1,4 @@
-"""Answering token requests: the client is authenticated, its grant type makes the answer, all is recorded.
+"""The token endpoint: authenticates the client, dispatches on `grant_type`, records the decision.
 
 Spec: RFC 6749 section 3.2; zone interface, sections 3 to 6.
 """

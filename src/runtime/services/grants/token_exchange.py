@@ -1,4 +1,4 @@
-"""Token exchange, step by step. Every exchange takes this one way; there is no shorter one for any case.
+"""The token exchange grant (RFC 8693), step by step. Every exchange takes these steps, in this order.
 
 The steps are numbered as the record of decisions has them:
 1 the form was read, 2 its zone resolved, 3 the client authenticated (`token_endpoint`)

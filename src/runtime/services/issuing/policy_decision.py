@@ -1,4 +1,4 @@
-"""What policies say, asked once for all scopes, and only when that is refused for each of them.
+"""The policy decision: Cedar is asked once for all scopes, and for each only where that is denied.
 
 The zone's policies decide. Where a user has made policies too, those are asked what the zone's allow: both
 have to allow it, so a user's can only take away.

@@ -1,4 +1,4 @@
-"""What a token is asked for: a registered resource that the application declares, with tokens made here."""
+"""Checks of the target of a token: a known resource, a declared dependency, with tokens issued here."""
 
 from runtime.domain.errors import InvalidTarget, UnauthorizedClient
 from runtime.domain.kinds.resource import Resource

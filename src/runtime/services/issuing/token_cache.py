@@ -1,4 +1,4 @@
-"""Exchanged tokens kept for the next request of the same kind: sealed, and good only under the same epochs.
+"""The cache of exchanged tokens: sealed, and valid only under the epochs it was filled under.
 
 The key holds everything a token depends on, so no application can be handed a token made for another.
 Spec: zone interface, section 3; design of the two token caches.

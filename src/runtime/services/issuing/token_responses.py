@@ -1,4 +1,4 @@
-"""The tokens that a code or a refresh token is answered with.
+"""Token responses: access and ID token for an authorization code, refresh token or JWT bearer assertion.
 
 An access token has one audience. Who was authorized for one resource gets a token for that; who was
 authorized for several, or for none, gets one for the zone itself (userinfo, exchanges), or names a resource.

@@ -1,4 +1,4 @@
-"""From an authorize request to a code: who is signed in, will that do, must they be asked, then the code."""
+"""The sign-in flow, from a checked authorization request to the authorization code."""
 
 from dataclasses import replace
 

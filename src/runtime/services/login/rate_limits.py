@@ -1,4 +1,4 @@
-"""Rate limits of passwords: after a few tries for an account from an address, each further one waits longer.
+"""Rate limits of password sign-in: after a few tries for an account from an address, each further one waits.
 
 The pair of both is counted, so an attacker elsewhere cannot lock the owner out. The address has a limit of
 its own besides: so many tries a minute, whatever accounts they are for.

@@ -1,7 +1,9 @@
-"""Sign-in at the zone's identity provider: there and back.
+"""Sign-in at the zone's identity provider: the authorization request to it, and its callback.
 
-The state that travels is a random handle. What it stands for stays here: which interaction, which provider,
-the nonce and the PKCE verifier. It works once, in the browser that was sent away.
+`state` is a random handle. What belongs to it is kept here, sealed: the pending login, the provider, the
+nonce and the PKCE verifier. It works once, in the browser that was redirected.
+
+Spec: OpenID Connect Core section 3.1; RFC 7636; RFC 9207.
 """
 
 from collections.abc import Mapping
@@ -45,7 +47,7 @@ _UNUSABLE = "the identity provider's answer cannot be used; try again, or ask th
 
 
 class UpstreamLogin(BaseModel):
-    """What a state handle stands for."""
+    """A sign-in under way at the identity provider, kept under the hash of its `state`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -94,7 +96,7 @@ async def start_upstream_login(
     *,
     prove: bool = False,
 ) -> str:
-    """The provider's address to send the browser to.
+    """The identity provider's authorization endpoint, with the parameters of this sign-in.
 
     Args:
         prove: whatever the request says, the user is to prove who they are.
@@ -146,7 +148,7 @@ def _wishes(terms: AuthenticationRequirements, *, prove: bool) -> dict[str, str]
 async def handle_callback(
     services: Services, zone: CachedZone, parameters: Parameters, pre_login: str | None
 ) -> UpstreamAuthentication:
-    """Who came back to the callback.
+    """The user whom the identity provider has authenticated, from the parameters of its callback.
 
     Raises: BadLink for a state that is unknown, used, of another zone or of another browser; SignInRefused
         when another issuer answers, before its code is used; SignInUnavailable when the provider's answer is

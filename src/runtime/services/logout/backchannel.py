@@ -1,4 +1,4 @@
-"""What the zone's provider tells without a browser: that a session there has ended, so it ends here too."""
+"""Back-channel logout from the zone's identity provider: its logout token ends sessions here."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""From a logout request to its end: must the user be asked, then the session's end, then onward.
+"""RP-initiated logout: confirm with the user where needed, revoke the session, redirect.
 
 What ends is the browser's session with every application's session below it, their refresh tokens, and so
 every exchange that starts there. What was granted for offline use goes on: that is what it was asked for.

@@ -8,7 +8,6 @@ Spec: OpenID Connect RP-Initiated Logout.
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import datetime
-from typing import Any
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from runtime.adapters.keys.sealing import SealBroken, new_secret
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.domain.kinds.user_agent import Registration
-from runtime.services.authority.id_token_hints import read_hint
+from runtime.services.authority.id_token_hints import IdTokenHint, read_hint
 from runtime.services.authorization.requests import Parameters
 from runtime.services.client_types import Client
 from runtime.services.container import Services
@@ -76,8 +75,8 @@ async def check(services: Services, zone: CachedZone, parameters: Parameters) ->
         raise BadLink(failure.detail) from None
     if repeated := parameters.repeated():
         raise BadLink(f"`{repeated[0]}` was sent more than once")
-    hinted = read_hint(services, zone, hint, client_id=None) if hint is not None else {}
-    if hinted is None:
+    hinted = read_hint(services, zone, hint, client_id=None) if hint is not None else None
+    if hint is not None and hinted is None:
         return LogoutRequest()
     client = await _client(zone, hinted, client_id)
     if address is not None and (client is None or address not in client.post_logout_redirect_uris):
@@ -85,8 +84,8 @@ async def check(services: Services, zone: CachedZone, parameters: Parameters) ->
     return LogoutRequest(
         application=client.name if client else None,
         client_id=client.client_id if client else None,
-        subject=hinted.get("sub"),
-        session_id=hinted.get("sid"),
+        subject=hinted.subject if hinted else None,
+        session_id=hinted.session_id if hinted else None,
         return_to=_with_state(address, state) if address is not None else None,
         self_registered=client is not None and client.registration is not Registration.MANAGED,
     )
@@ -142,12 +141,11 @@ async def take(services: Services, zone_id: str, state: str | None, browser: str
     return kept.request if await services.state.take(key) is not None else LogoutRequest()
 
 
-async def _client(zone: CachedZone, hinted: dict[str, Any], client_id: str | None) -> Client | None:
+async def _client(zone: CachedZone, hinted: IdTokenHint | None, client_id: str | None) -> Client | None:
     """Who sends the user. Raises BadLink when that is nobody known, or somebody else than the hint says."""
-    issued_to = hinted.get("aud")
     if client_id is None:
-        return await zone.clients.get(issued_to) if isinstance(issued_to, str) else None
-    if hinted and issued_to != client_id:
+        return await zone.clients.get(hinted.client_id) if hinted and hinted.client_id else None
+    if hinted is not None and hinted.client_id != client_id:
         raise BadLink("the ID token in the link belongs to another application")
     client = await zone.clients.get(client_id)
     if client is None:

@@ -1,1 +1,1 @@
-"""What becomes of issued tokens: asked about, ended before their time, told to those who cannot ask."""
+"""Introspection (RFC 7662) and revocation (RFC 7009) of issued tokens."""

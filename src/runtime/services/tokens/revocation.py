@@ -6,8 +6,8 @@ the same authority. A token that came from an exchange, or is an application's o
 behind it is another client's, who has not asked for anything.
 """
 
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from runtime.adapters.keys.signing import InvalidJwt as TokenRefused
 from runtime.adapters.keys.signing import verify
@@ -25,6 +25,22 @@ from runtime.storage.sql import sessions
 
 # Tokens the zone signs that nobody can take back: they are read once, or expire within minutes.
 _OTHER_TYPES = ("JWT", "logout+jwt")
+
+
+@dataclass(frozen=True, slots=True)
+class _RevocableToken:
+    """What a verified access token says, as far as its revocation needs it.
+
+    Attributes:
+        session_id: `sid`; None for an application's own token.
+        is_exchanged: it has an `act` claim, so it came from a token exchange.
+    """
+
+    token_id: str
+    client_id: str
+    session_id: str | None
+    is_exchanged: bool
+    expires_at: datetime
 
 
 async def revoke(
@@ -57,26 +73,28 @@ async def _refresh_token(
 async def _access_token(
     services: Services, zone: CachedZone, client: Client, token: str, now: datetime, decision: Decision
 ) -> bool:
-    claims = _claims(zone, token, now)
-    issued_to = await zone.clients.get(claims["client_id"]) if claims else None
-    if claims is None or issued_to is None or issued_to.client_id != client.client_id:
+    found = _read(zone, token, now)
+    issued_to = await zone.clients.get(found.client_id) if found else None
+    if found is None or issued_to is None or issued_to.client_id != client.client_id:
         return False
-    if "sid" in claims and "act" not in claims:
+    if found.session_id is not None and not found.is_exchanged:
         async with services.database.querying() as conn:
-            session = await sessions.find(conn, claims["sid"], zone_id=zone.id)
+            session = await sessions.find(conn, found.session_id, zone_id=zone.id)
         if session is not None and session.session_type != "browser":
             decision.user_id = session.user_id
             await session_revocation.end(services, zone.id, session_id=session.id)
             return True
     # Kept until the token has ended on every clock.
-    expires_at = datetime.fromtimestamp(claims["exp"] + LEEWAY_SECONDS, UTC)
+    expires_at = found.expires_at + timedelta(seconds=LEEWAY_SECONDS)
     async with services.epochs.transaction() as (conn, bumped):
-        bumped.update(await epochs.revoke_token(conn, zone.id, claims["jti"], now=now, expires_at=expires_at))
+        bumped.update(
+            await epochs.revoke_token(conn, zone.id, found.token_id, now=now, expires_at=expires_at)
+        )
     return bool(bumped)
 
 
-def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any] | None:
-    """The claims of an access token of the zone; None for one that is not. Raises UnsupportedTokenType.
+def _read(zone: CachedZone, token: str, now: datetime) -> _RevocableToken | None:
+    """What an access token of the zone says; None for one that is not. Raises UnsupportedTokenType.
 
     A token that seems not to have begun yet, or to have ended just now, is one that others may take.
     """
@@ -96,5 +114,11 @@ def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any] | Non
             continue
         if typ != ACCESS_TOKEN_TYPE:
             raise UnsupportedTokenType("only access tokens and refresh tokens can be revoked")
-        return claims
+        return _RevocableToken(
+            token_id=claims["jti"],
+            client_id=claims["client_id"],
+            session_id=claims.get("sid"),
+            is_exchanged="act" in claims,
+            expires_at=datetime.fromtimestamp(claims["exp"], UTC),
+        )
     return None
