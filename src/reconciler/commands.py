@@ -77,7 +77,7 @@ _WRITTEN = ("out", "receipt", "secrets_dir")
 
 
 def guard(
-    plan: Plan, options: Options, sources: SecretSources, losses: Cascades | None = None, *, applies: bool
+    plan: Plan, options: Options, sources: SecretSources, cascades: Cascades | None = None, *, applies: bool
 ) -> list[Refusal]:
     """What stands against applying the plan. Raises CommandFailed for a consent that means nothing.
 
@@ -95,7 +95,7 @@ def guard(
         consents[name] = int(count)
     if options.get("allow_deletes") is not None:
         consents["deletes"] = options["allow_deletes"]
-    found = [*check_guards(plan, consents, losses), *secret_refusals(plan, sources)]
+    found = [*check_guards(plan, consents, cascades), *secret_refusals(plan, sources)]
     directory = options.get("secrets_dir")
     if applies and (directory is None or not found):  # one is made where it is missing
         found += delivery_refusals(plan, directory)
@@ -168,13 +168,13 @@ def plan_command(path: Path, options: Options) -> int:
         sources = secret_sources(root, options, session.connection)
         made = session.plan()
         tried = session.try_out(made)
-        refusals = guard(made, options, sources, tried.losses, applies=False)
+        refusals = guard(made, options, sources, tried.cascades, applies=False)
     if options.get("out") is not None:
         save_plan(made, options["out"])
     if options["output"] == "json":
-        say_json(plan_json(made, refusals, tried.rejection, tried.losses))
+        say_json(plan_json(made, refusals, tried.rejection, tried.cascades))
     else:
-        lines = plan_lines(made, refusals, tried.losses, refused=tried.rejection is not None)
+        lines = plan_lines(made, refusals, tried.cascades, refused=tried.rejection is not None)
         say(*lines, *_notes(made, options, sources), *_shown_once_lines(made, options))
         if tried.rejection is not None:
             say_error(*rejection_lines(tried.rejection))
@@ -193,11 +193,11 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[CommandContext
         asks = not options["yes"] and not options["expect"]
         plan = session.plan()
         tried = session.try_out(plan) if asks or plan.destroying else DryRunResult()
-        refusals = guard(plan, options, sources, tried.losses, applies=True)
+        refusals = guard(plan, options, sources, tried.cascades, applies=True)
         if options["output"] == "text":
-            lines = plan_lines(plan, refusals, tried.losses, refused=tried.rejection is not None)
+            lines = plan_lines(plan, refusals, tried.cascades, refused=tried.rejection is not None)
             say(*lines, *_notes(plan, options, sources))
-        _expect(plan, options, plan_json(plan, refusals, tried.rejection, tried.losses))
+        _expect(plan, options, plan_json(plan, refusals, tried.rejection, tried.cascades))
         _stop_if_refused(plan, refusals, tried)
         if not plan.empty and asks and not ask(session):
             raise CommandFailed(FAILED, "nothing was changed")
@@ -280,7 +280,7 @@ def _apply_saved(path: Path, options: Options) -> None:
         _stop_saved(plan, guard(plan, options, sources, applies=True), options)
         if plan.destroying:
             tried = dry_run_plan(api, plan)
-            refusals = guard(plan, options, sources, tried.losses, applies=True)
+            refusals = guard(plan, options, sources, tried.cascades, applies=True)
             _stop_saved(plan, refusals, options, tried)
         _carry_out(api, plan, options, sources)
 
@@ -301,14 +301,14 @@ def _stop_saved(
     plan: Plan, refusals: Sequence[Refusal], options: Options, tried: DryRunResult | None = None
 ) -> None:
     if refusals and options["output"] == "text":
-        say(*plan_lines(plan, losses=tried.losses if tried else None, refused=True))
+        say(*plan_lines(plan, cascades=tried.cascades if tried else None, refused=True))
     _stop_if_refused(plan, refusals, tried or DryRunResult())
 
 
 def _stop_if_refused(plan: Plan, refusals: Sequence[Refusal], tried: DryRunResult) -> None:
     """Raise CommandFailed with all that stands against a plan; as JSON it is the plan that says so."""
     found = tried.rejection
-    document = plan_json(plan, refusals, found, tried.losses)
+    document = plan_json(plan, refusals, found, tried.cascades)
     if refusals:
         code = STALE if all(each.stale for each in refusals) else REFUSED
         told = [f"  {each.message}" for each in refusals]
@@ -470,8 +470,8 @@ def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
         sources = secret_sources(root, options, session.connection)
         plan = session.plan()
         tried = session.try_out(plan) if plan.destroying or not applies else DryRunResult()
-        refusals = guard(plan, options, sources, tried.losses, applies=applies)
-        told = (line for action in plan.actions for line in action_lines(action, tried.losses))
+        refusals = guard(plan, options, sources, tried.cascades, applies=applies)
+        told = (line for action in plan.actions for line in action_lines(action, tried.cascades))
         refused = bool(refusals) or tried.rejection is not None
         notes = () if applies else _shown_once_lines(plan, options)
         warned = similar_owner_lines(plan)

@@ -29,11 +29,11 @@ _OPERATION = re.compile(r"operations\[(\d+)\]\.?(.*)")
 class DryRunResult:
     """The server's answer to a dry run: its rejection, or the cascades of deletions.
 
-    `losses` is None when it was not asked, or refused the plan before it counted.
+    `cascades` is None when it was not asked, or refused the plan before it counted.
     """
 
     rejection: ServerRejection | None = None
-    losses: Cascades | None = None
+    cascades: Cascades | None = None
 
 
 def make_plan(
@@ -111,10 +111,10 @@ def dry_run_plan(
         if not error.about_body:
             raise
         return DryRunResult(server_rejection(error, plan, configuration))
-    return DryRunResult(losses=_losses(done.body))
+    return DryRunResult(cascades=_cascades(done.body))
 
 
-def _losses(body: Mapping[str, Any]) -> Cascades:
+def _cascades(body: Mapping[str, Any]) -> Cascades:
     return {
         (result["kind"], result["id"]): Cascade(result.get("takes_along") or {}, result.get("in_use") is True)
         for result in body.get("operations", [])

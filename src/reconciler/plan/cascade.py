@@ -29,14 +29,14 @@ Cascades = Mapping[tuple[str, str], Cascade]
 """Kind and id of what is deleted -> its cascade."""
 
 
-def cascade_of(action: Action, losses: Cascades) -> Cascade | None:
+def cascade_of(action: Action, cascades: Cascades) -> Cascade | None:
     """The cascade of what an action deletes; None where it deletes nothing or nothing was counted."""
-    return losses.get((action.kind, action.id)) if action.destroys and action.id is not None else None
+    return cascades.get((action.kind, action.id)) if action.destroys and action.id is not None else None
 
 
-def cascade_json(action: Action, loss: Cascade) -> LossDocument:
+def cascade_json(action: Action, cascade: Cascade) -> LossDocument:
     """The cascade as a JSON object."""
-    return {"object": action.title, "takes_along": dict(loss.takes_along), "in_use": loss.in_use}
+    return {"object": action.title, "takes_along": dict(cascade.takes_along), "in_use": cascade.in_use}
 
 
 def count_cascaded(index: SnapshotIndex, zone_id: str, gone: Set[str]) -> int:

@@ -29,12 +29,12 @@ class Refusal:
     stale: bool = False
 
 
-def check_guards(plan: Plan, consents: Mapping[str, int], losses: Cascades | None = None) -> list[Refusal]:
+def check_guards(plan: Plan, consents: Mapping[str, int], cascades: Cascades | None = None) -> list[Refusal]:
     """Every refusal of the plan; empty when it may be applied.
 
     Args:
         consents: name (one of `CONSENTS`) -> the count consented to.
-        losses: what the server says goes with deletions; None when it was not asked.
+        cascades: what the server says goes with deletions; None when it was not asked.
     """
     if plan.empty:
         consents = {}  # those of a job that is run again, when all is done
@@ -46,8 +46,8 @@ def check_guards(plan: Plan, consents: Mapping[str, int], losses: Cascades | Non
     found.extend(_protection(plan))
     found.extend(_reused_handles(plan))
     found.extend(_delete_budget(plan, consents))
-    if losses is not None:
-        found.extend(_in_use(plan, consents, losses))
+    if cascades is not None:
+        found.extend(_in_use(plan, consents, cascades))
     found.extend(_unowned(plan, consents))
     found.extend(_conflicts(plan, consents))
     return found
@@ -146,12 +146,12 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
     )
 
 
-def _in_use(plan: Plan, consents: Mapping[str, int], losses: Cascades) -> Iterator[Refusal]:
+def _in_use(plan: Plan, consents: Mapping[str, int], cascades: Cascades) -> Iterator[Refusal]:
     """Refuse to delete clients and credentials that were used lately: whoever uses them is locked out."""
     used = [
         action
         for action in plan.destroying
-        if (loss := cascade_of(action, losses)) is not None and loss.in_use
+        if (cascade := cascade_of(action, cascades)) is not None and cascade.in_use
     ]
     names = ", ".join(action.title for action in used)
     reason = f"{names}: used within the last thirty days, and deleted" if used else ""

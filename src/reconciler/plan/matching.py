@@ -114,7 +114,7 @@ class Matcher:
         zones: Mapping[str, str | None] | None = None,
     ) -> None:
         self.index = SnapshotIndex(snapshot, owner)
-        self.neighbours = OtherOwners(snapshot.entities, owner, zones or {})
+        self.other_owners = OtherOwners(snapshot.entities, owner, zones or {})
         self.owner = owner
         self.matches: dict[Key, Match] = {}
         self.taken: set[str] = set()
@@ -144,14 +144,14 @@ class Matcher:
         if zone is not None:
             return zone.found.id if zone.found is not None else ""
         try:
-            return self.neighbours.zone(manifest.zone or "").id
+            return self.other_owners.zone(manifest.zone or "").id
         except ReferenceUnresolved:
             return ""  # told when the manifest is resolved
 
     def zone_pointer(self, name: str) -> dict[str, str]:
         """The changeset's pointer to a zone, own or another owner's. Raises ReferenceUnresolved."""
         match = self.matches.get(Key(None, "Zone", name))
-        return match.pointer if match is not None else {"id": self.neighbours.zone(name).id}
+        return match.pointer if match is not None else {"id": self.other_owners.zone(name).id}
 
     def _find_all(self, siblings: Sequence[Match]) -> None:
         """Find the entities of the manifests of one kind in one zone, or of one kind without zones."""
@@ -361,7 +361,7 @@ class Matcher:
             return pointer.get("id", pointer)
         if "owner" in value:
             zone_id = self._reference_zone(match)
-            return self.neighbours.entity(ref.kind, zone_id, value["owner"], value["name"]).id
+            return self.other_owners.entity(ref.kind, zone_id, value["owner"], value["name"]).id
         external = ExternalReference(value["external"], value.get("owner_type"))
         zone_id = self._reference_zone(match)
         entity = self._external(ref.kind, external, zone_id)

@@ -94,17 +94,17 @@ class ActionOperations:
         return ((each.action, each) for each in found.values())
 
     def problems(self) -> Iterator[str]:
-        doing: dict[int, ActionEffect] = {}
-        yield from self._assigned(doing)
+        effect: dict[int, ActionEffect] = {}
+        yield from self._assigned(effect)
         for action in self.plan.actions:
             if action.op is Op.DELETE:
                 continue
-            if id(action) not in doing:
+            if id(action) not in effect:
                 yield f"{action.title}: the plan says {action.op}, and no operation does so{PLAN_AGAIN}"
             else:
-                yield from self._compared(doing[id(action)])
+                yield from self._compared(effect[id(action)])
 
-    def _assigned(self, doing: dict[int, ActionEffect]) -> Iterator[str]:
+    def _assigned(self, effect: dict[int, ActionEffect]) -> Iterator[str]:
         """Assign each operation to the action that tells of it; those without one are told."""
         for each in self.plan.operations:
             if each["op"] == "delete":
@@ -115,7 +115,7 @@ class ActionOperations:
                 yield f"the operations {each['op']} {each['kind']} `{name}`, which no action says{PLAN_AGAIN}"
                 continue
             kind = load_kinds().by_name[each["kind"]]
-            done = doing.setdefault(id(action), ActionEffect(action, kind))
+            done = effect.setdefault(id(action), ActionEffect(action, kind))
             done.ops.append(each["op"])
             if zone_id := zone_id_of(each):
                 done.zones.add(zone_id)
@@ -148,25 +148,25 @@ class ActionOperations:
             return f"Zone/{action.zone}" in self._labels(zone, "")
         return f"Zone/{action.zone}" in self.zones.get(zone.get("id", ""), {f"Zone/{action.zone}"})
 
-    def _compared(self, doing: ActionEffect) -> Iterator[str]:
-        action = doing.action
+    def _compared(self, effect: ActionEffect) -> Iterator[str]:
+        action = effect.action
         for op in (Op.ADOPT, Op.RENAME, Op.RELEASE):
-            if action.op is op and str(op) not in doing.ops:
+            if action.op is op and str(op) not in effect.ops:
                 yield f"{action.title}: the plan says {op}, and no operation does so{PLAN_AGAIN}"
         told = {change.path: change for change in action.changes}
-        for path, value in doing.values.items():
-            shape = doing.kind.leaf(path)
+        for path, value in effect.values.items():
+            shape = effect.kind.leaf(path)
             if not self._is_told(path, shape, value, told):
                 yield f"{action.title}: the plan does not say what is written to `{path}`{PLAN_AGAIN}"
         for path, change in told.items():
             if path == PROTECT or change.state in (ChangeState.CLAIM, ChangeState.RELEASE):
                 continue
             # Of what is made, null is what it has by default; and there nothing is written.
-            if (change.after, change.state) != (None, None) and not is_written(path, doing.values):
+            if (change.after, change.state) != (None, None) and not is_written(path, effect.values):
                 yield f"{action.title}: no operation changes `{path}` as the plan says{PLAN_AGAIN}"
         stays = action.protected and action.op in (Op.UPDATE, Op.RENAME)
         protect = told[PROTECT].after if PROTECT in told else stays
-        if doing.protect not in (None, protect):
+        if effect.protect not in (None, protect):
             yield f"{action.title}: the plan does not say that its protection changes{PLAN_AGAIN}"
 
     def _is_told(self, path: str, shape: MemberSchema, value: Any, told: Mapping[str, FieldChange]) -> bool:
@@ -251,17 +251,17 @@ def misidentified_objects(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
             yield f"{action.title}: its id is that of {min(names[entity.id])}{PLAN_AGAIN}"
         names[entity.id] |= {*own, _label_of(action)}
     agreed = list(ActionOperations.of(plan))
-    within = [(action, zone_id) for action, doing in agreed for zone_id in sorted(doing.zones)]
+    within = [(action, zone_id) for action, effect in agreed for zone_id in sorted(effect.zones)]
     within += [(each, found[each.id].zone_id or "") for each in plan.actions if each.id in found]
     yield from dict.fromkeys(
         f"{action.title}: it is in another zone, {min(names[zone_id])}{PLAN_AGAIN}"
         for action, zone_id in within
         if zone_id in found and f"Zone/{action.zone}" not in names[zone_id]
     )
-    for action, doing in agreed:
+    for action, effect in agreed:
         told = {change.path: change.after for change in action.changes}
-        for path, value in doing.values.items():
-            if doing.kind.leaf(path).ref is None:
+        for path, value in effect.values.items():
+            if effect.kind.leaf(path).ref is None:
                 continue
             for one, shown in _pairs(value, told.get(path)):
                 if one in found and shown not in names[one]:

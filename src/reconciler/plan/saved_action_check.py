@@ -49,7 +49,7 @@ class ActionChecker:
         self.index = SnapshotIndex(snapshot, plan.owner)
         self.tombstones = [each for each in snapshot.tombstones if each.owner == plan.owner]
         self.made = ActionOperations(plan).made
-        self.doing = {id(action): doing for action, doing in ActionOperations.of(plan)}
+        self.effect = {id(action): effect for action, effect in ActionOperations.of(plan)}
         renamed = {each.id: each.name for each in plan.actions if each.id and each.previous_name}
         self.names = DisplayNames(self.index, plan.owner, self.made_label, renamed)
 
@@ -62,22 +62,22 @@ class ActionChecker:
 
     def problems_of(self, action: Action) -> Iterator[str]:
         """What an action does not say of its object, or says otherwise than it is; one message each."""
-        kind, doing = self.kinds.by_name.get(action.kind), self.doing.get(id(action))
+        kind, effect = self.kinds.by_name.get(action.kind), self.effect.get(id(action))
         if kind is None:
             return
         if (action.zone is not None) != kind.zoned:
             yield f"the plan does not say that {kind.name} is {'of a' if kind.zoned else 'in no'} zone"
         yield from self._of_reason(action)
-        yield from self._of_making(action, kind, doing)
+        yield from self._of_making(action, kind, effect)
         yield from self._of_deletion_by_others(action, kind)
         entity = self.index.by_id.get(action.id or "")
         yield from self._of_zone(action, entity)
         if entity is not None and entity.revision <= self.plan.base_revision:
-            yield from self._of_object(action, kind, entity, doing)
-            yield from self._of_members(action, kind, entity, doing)
-            yield from self._forbidden(kind, entity, doing)
-        if kind.sole and doing is not None:
-            yield from self._displacing(kind, doing)
+            yield from self._of_object(action, kind, entity, effect)
+            yield from self._of_members(action, kind, entity, effect)
+            yield from self._forbidden(kind, entity, effect)
+        if kind.sole and effect is not None:
+            yield from self._displacing(kind, effect)
 
     # --- the object
 
@@ -89,9 +89,9 @@ class ActionChecker:
         elif _PLACE.fullmatch(action.reason) is None:
             yield "the plan does not say at which line of a manifest it is described"
 
-    def _of_making(self, action: Action, kind: Kind, doing: ActionEffect | None) -> Iterator[str]:
+    def _of_making(self, action: Action, kind: Kind, effect: ActionEffect | None) -> Iterator[str]:
         """What is made: its secret, its identifier, and that nothing was there before."""
-        values = doing.values if doing is not None and action.op in _MAKING else {}
+        values = effect.values if effect is not None and action.op in _MAKING else {}
         yield from _differing(action.shown_once, kind.shows_once(values), "its secret is shown once")
         if action.op not in _MAKING:
             return
@@ -148,7 +148,7 @@ class ActionChecker:
         return {each.id for each in self.plan.actions if each.op is Op.DELETE and each.id is not None}
 
     def _of_object(
-        self, action: Action, kind: Kind, entity: Entity, doing: ActionEffect | None
+        self, action: Action, kind: Kind, entity: Entity, effect: ActionEffect | None
     ) -> Iterator[str]:
         record = entity.ownership
         yield from _differing(action.protected, bool(record and record.protect), "it is protected")
@@ -156,7 +156,7 @@ class ActionChecker:
         yield from _differing(action.secret_ends, ends, "its secret stops working")
         handles = {entity.handle}
         if action.op is not Op.DELETE:
-            written = doing.values.get(kind.handle or "") if doing is not None else None
+            written = effect.values.get(kind.handle or "") if effect is not None else None
             handles |= {None, *([action.name] if kind.handle is not None else [])}
             handles |= {written} if isinstance(written, str) else set()
         if action.handle not in handles:
@@ -169,12 +169,12 @@ class ActionChecker:
     # --- its members
 
     def _of_members(
-        self, action: Action, kind: Kind, entity: Entity, doing: ActionEffect | None
+        self, action: Action, kind: Kind, entity: Entity, effect: ActionEffect | None
     ) -> Iterator[str]:
         told = {each.path: each for each in action.changes}
         if len(told) < len(action.changes):
             yield "the plan says twice what becomes of a member"
-        found = {each.path: each for each in self._changes(action, kind, entity, doing)}
+        found = {each.path: each for each in self._changes(action, kind, entity, effect)}
         for path in dict.fromkeys([*found, *told]):
             if not self._is_so(action, kind, entity, told.get(path), found.get(path)):
                 yield f"the plan does not say what `{path}` is before, or who has changed it"
@@ -205,7 +205,7 @@ class ActionChecker:
         return is_there and (action.op is Op.REPLACE or told.state is ChangeState.PENDING)
 
     def _changes(
-        self, action: Action, kind: Kind, entity: Entity, doing: ActionEffect | None
+        self, action: Action, kind: Kind, entity: Entity, effect: ActionEffect | None
     ) -> Iterator[FieldChange]:
         owned = entity.ownership.fields if entity.ownership is not None else frozenset[str]()
         if action.destroys:
@@ -214,24 +214,24 @@ class ActionChecker:
                 if path in owned or path in told:
                     yield FieldChange(path, value, None)
             yield from (FieldChange(path, there, None) for path, there in stored_secrets(entity).items())
-        elif doing is not None and doing.fields is not None:
-            yield from self._compared(kind, entity, doing, doing.fields)
+        elif effect is not None and effect.fields is not None:
+            yield from self._compared(kind, entity, effect, effect.fields)
 
     def _compared(
-        self, kind: Kind, entity: Entity, doing: ActionEffect, fields: frozenset[str]
+        self, kind: Kind, entity: Entity, effect: ActionEffect, fields: frozenset[str]
     ) -> list[FieldChange]:
         """What changes, as it was found when the plan was made: git's values are those that are written."""
         if entity.ownership is not None:
             applied = with_new_ids(entity.ownership.applied, self._renewed)
             entity = replace(entity, ownership=replace(entity.ownership, applied=applied))
-        wanted, secrets = _wanted(kind, entity, doing, fields)
+        wanted, secrets = _wanted(kind, entity, effect, fields)
         return three_way_diff(
             kind,
             wanted,
             {path: each for path, each in secrets.items() if path in fields},
             entity,
-            protect=bool(doing.protect),
-            ignores=lambda path: not is_written(path, doing.values),
+            protect=bool(effect.protect),
+            ignores=lambda path: not is_written(path, effect.values),
         )
 
     @cached_property
@@ -250,42 +250,42 @@ class ActionChecker:
 
     def zones_of(self, action: Action) -> set[str | None]:
         """The ids of the zones that an action's operations are in; none, of a zone that is yet to be made."""
-        doing = self.doing.get(id(action))
-        return {*doing.zones} if doing is not None and doing.zones else {None}
+        effect = self.effect.get(id(action))
+        return {*effect.zones} if effect is not None and effect.zones else {None}
 
     # --- what stands against it, whatever is consented to
 
-    def _forbidden(self, kind: Kind, entity: Entity, doing: ActionEffect | None) -> Iterator[str]:
+    def _forbidden(self, kind: Kind, entity: Entity, effect: ActionEffect | None) -> Iterator[str]:
         """A secret of git goes to addresses of git, and to no other that somebody has set meanwhile."""
-        if doing is None or doing.fields is None:
+        if effect is None or effect.fields is None:
             return
-        changes = self._compared(kind, entity, doing, doing.fields)
-        wanted, _ = _wanted(kind, entity, doing, doing.fields)
+        changes = self._compared(kind, entity, effect, effect.fields)
+        wanted, _ = _wanted(kind, entity, effect, effect.fields)
         for secret, address in foreign_secret_addresses(kind, wanted, entity, changes, lambda _: False):
             yield (
                 f"the plan does not say that `{secret}` is sent by `{address}`, which is set on the server"
                 " alone; apply the manifests themselves"
             )
 
-    def _displacing(self, kind: Kind, doing: ActionEffect) -> Iterator[str]:
-        within = (each for zone_id in doing.zones for each in self.index.in_zone.get(zone_id, ()))
-        for member, record in taken_from_others(kind, doing.values, within, self.plan.owner):
+    def _displacing(self, kind: Kind, effect: ActionEffect) -> Iterator[str]:
+        within = (each for zone_id in effect.zones for each in self.index.in_zone.get(zone_id, ()))
+        for member, record in taken_from_others(kind, effect.values, within, self.plan.owner):
             yield f"the plan does not say that `{record.name}` of `{record.owner}` loses `{member}: true`"
 
 
 def _wanted(
-    kind: Kind, entity: Entity, doing: ActionEffect, fields: Iterable[str]
+    kind: Kind, entity: Entity, effect: ActionEffect, fields: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
     """What git has, by what is written and what is left as it is: leaf path -> value; and its secrets."""
     fields = frozenset(fields)
     wanted: dict[str, Any] = {}
     secrets: dict[str, Mapping[str, Any]] = {}
-    for path in fields | doing.values.keys():
-        value = doing.values.get(path)
+    for path in fields | effect.values.keys():
+        value = effect.values.get(path)
         if kind.leaf(path).secret:
             secrets[path] = value["secret"] if value and is_secret(value) else {"keep": True}
         elif path in fields:
-            wanted[path] = _whole(value) if path in doing.values else value_at(entity.spec, path)
+            wanted[path] = _whole(value) if path in effect.values else value_at(entity.spec, path)
     return wanted, secrets
 
 

@@ -31,7 +31,7 @@ _STAYS = (ChangeState.CLAIM, ChangeState.RELEASE, ChangeState.KEEP)
 
 
 def plan_lines(
-    plan: Plan, refusals: Sequence[Refusal] = (), losses: Cascades | None = None, *, refused: bool = False
+    plan: Plan, refusals: Sequence[Refusal] = (), cascades: Cascades | None = None, *, refused: bool = False
 ) -> Iterator[Line]:
     """The whole plan, what follows from it, what goes with deletions, and what stands against it.
 
@@ -41,7 +41,7 @@ def plan_lines(
     yield from impact_lines(plan)
     yield from missing_name_lines(plan.missing_names)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
-        yield from action_lines(action, losses)
+        yield from action_lines(action, cascades)
     yield summary_line(plan, refused=refused or bool(refusals))
     if plan.budgets and plan.destroying and not plan.saved:
         budgets = ", ".join(f"{kind} {budget}" for kind, budget in sorted(plan.budgets.items()))
@@ -97,7 +97,7 @@ def plan_json(
     plan: Plan,
     refusals: Sequence[Refusal] = (),
     found: ServerRejection | None = None,
-    losses: Cascades | None = None,
+    cascades: Cascades | None = None,
 ) -> PlanDocument:
     """The plan, what stands against it, what the server has against it, and what goes with deletions."""
     document: PlanDocument = {**plan.as_json()}
@@ -110,11 +110,11 @@ def plan_json(
     if plan.missing_names:
         document["missing_names"] = [each.as_json() for each in plan.missing_names]
     document["problems"] = [each.as_json() for each in found.problems] if found is not None else []
-    if losses is not None:
+    if cascades is not None:
         document["losses"] = [
-            cascade_json(action, loss)
+            cascade_json(action, cascade)
             for action in plan.destroying
-            if (loss := cascade_of(action, losses)) is not None
+            if (cascade := cascade_of(action, cascades)) is not None
         ]
     return document
 
@@ -137,7 +137,7 @@ def applied_summary(summary: Mapping[str, int]) -> str:
     return ", ".join(f"{summary[op]} {op.removesuffix('e')}ed" for op in _COUNTED if op in summary)
 
 
-def action_lines(action: Action, losses: Cascades | None = None) -> Iterator[Line]:
+def action_lines(action: Action, cascades: Cascades | None = None) -> Iterator[Line]:
     """One action: what, which, where from, what goes with it, and each member."""
     sign, color = _SIGNS[action.op]
     notes = list(_notes(action))
@@ -145,8 +145,8 @@ def action_lines(action: Action, losses: Cascades | None = None) -> Iterator[Lin
     yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
     if _is_of_others(action) and action.write is not None:
         yield f"    {write_line(action.write, 'deleted' if action.deleted else 'last written')}"
-    if (loss := cascade_of(action, losses or {})) is not None:
-        yield from indented(_loss_lines(loss), 4)
+    if (cascade := cascade_of(action, cascades or {})) is not None:
+        yield from indented(_cascade_lines(cascade), 4)
     kind = load_kinds().by_name.get(action.kind)
     for change in action.changes:
         yield from change_lines(change, action.op, kind.leaf(change.path) if kind else MemberSchema())
@@ -158,11 +158,11 @@ def _is_of_others(action: Action) -> bool:
     return action.has_drift or action.op is Op.ADOPT
 
 
-def _loss_lines(loss: Cascade) -> Iterator[Line]:
-    if loss.in_use:
+def _cascade_lines(cascade: Cascade) -> Iterator[Line]:
+    if cascade.in_use:
         yield Styled("in use: ", "red"), "it was used within the last thirty days"
-    if loss.takes_along:
-        yield "takes along " + ", ".join(_counted(n, sort) for sort, n in sorted(loss.takes_along.items()))
+    if cascade.takes_along:
+        yield "takes along " + ", ".join(_counted(n, sort) for sort, n in sorted(cascade.takes_along.items()))
 
 
 def _counted(number: int, sort: str) -> str:

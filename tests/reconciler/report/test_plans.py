@@ -19,9 +19,9 @@ from reconciler.report.plans import plan_lines
 from reconciler.terminal import rendered
 
 
-def plan_text(made: Plan, losses: Cascades | None = None) -> str:
+def plan_text(made: Plan, cascades: Cascades | None = None) -> str:
     """A plan as it is printed on a terminal."""
-    return "\n".join(rendered(line) for line in plan_lines(made, losses=losses))
+    return "\n".join(rendered(line) for line in plan_lines(made, cascades=cascades))
 
 
 def plan(*actions: Action) -> Plan:
@@ -48,8 +48,8 @@ def test_worst_news_come_first() -> None:
 def test_a_deletion_says_what_goes_with_it() -> None:
     """Below its own line, in plain words; what is not deleted takes nothing along."""
     gone, kept = (replace(action(op, "c"), id="i") for op in (Op.DELETE, Op.UPDATE))
-    losses = {("Group", "i"): Cascade({"sessions": 1200, "policies": 1, "refresh_tokens": 2}, in_use=True)}
-    text = click.unstyle(plan_text(plan(gone, kept), losses))
+    cascades = {("Group", "i"): Cascade({"sessions": 1200, "policies": 1, "refresh_tokens": 2}, in_use=True)}
+    text = click.unstyle(plan_text(plan(gone, kept), cascades))
 
     assert "    in use: it was used within the last thirty days" in text
     assert "    takes along 1 policy, 2 refresh tokens, 1,200 sessions" in text
