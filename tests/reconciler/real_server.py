@@ -85,7 +85,7 @@ class RealWorld:
 
     def bound(self, owner: str) -> "RealWorld":
         """The same, for a credential of that configuration."""
-        caller = replace(self.company.caller, bound=CredentialScope.of(owner, None))
+        caller = replace(self.company.caller, scope=CredentialScope.of(owner, None))
         return replace(self, company=replace(self.company, caller=caller))
 
     def changeset(self, body: Mapping[str, Any]) -> dict[str, Any]:
