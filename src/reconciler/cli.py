@@ -295,7 +295,7 @@ def _nested(configuration: "Configuration") -> list[str]:
 
 
 def _load(paths: Sequence[Path], *, use_cache: bool = True) -> "Configuration":
-    from reconciler.configuration_settings import InvalidSettings, read_settings, require_other_owners
+    from reconciler.configuration_settings import InvalidSettingsFile, read_settings, require_other_owners
     from reconciler.kinds import load_kinds
     from reconciler.manifests import find_source_files, load_configuration
     from reconciler.manifests.source_files import SourceError
@@ -305,7 +305,7 @@ def _load(paths: Sequence[Path], *, use_cache: bool = True) -> "Configuration":
         settings = read_settings(source)
         require_other_owners(source, settings.owner or "")
         return load_configuration(source, load_kinds(), zones=settings.zones, use_cache=use_cache)
-    except (SourceError, InvalidSettings) as error:
+    except (SourceError, InvalidSettingsFile) as error:
         raise CommandFailed(USAGE, str(error)) from error
 
 

@@ -22,7 +22,7 @@ from reconciler.client.known_servers import KnownServers, state_directory
 from reconciler.client.snapshots import SnapshotCache
 from reconciler.configuration_settings import (
     ConfigurationSettings,
-    InvalidSettings,
+    InvalidSettingsFile,
     OwnerRefused,
     find_owner,
     read_settings,
@@ -196,7 +196,7 @@ def _settings_failures() -> Iterator[None]:
     """Settings that are not valid are wrong usage; another owner than the one named is refused."""
     try:
         yield
-    except InvalidSettings as error:
+    except InvalidSettingsFile as error:
         raise CommandFailed(USAGE, str(error)) from error
     except OwnerRefused as error:
         raise CommandFailed(REFUSED, str(error)) from error

@@ -24,7 +24,7 @@ _MEMBERS = (*_TEXTS, "zones", "nested", _BUDGETS)
 _NAMED_OWNER = {"name", "owner"}
 
 
-class InvalidSettings(ValueError):
+class InvalidSettingsFile(ValueError):
     """`zonectl.yaml` is not valid, or a required setting is missing."""
 
 
@@ -72,14 +72,14 @@ def read_settings(source: SourceFiles) -> ConfigurationSettings:
     directories the zones count together.
 
     Raises:
-        InvalidSettings: the file has mistakes; the directories belong to two configurations; a nested one is
-            not listed, or a listed one is not nested.
+        InvalidSettingsFile: the file has mistakes; the directories belong to two configurations; a nested one
+            is not listed, or a listed one is not nested.
     """
     read = [(named, _read(named, source)) for named in source.named]
     owners = sorted({settings.owner for _, settings in read if settings.owner is not None})
     if len(owners) > 1:
         both = ", ".join(f"`{owner}`" for owner in owners)
-        raise InvalidSettings(f"the paths belong to different configurations: {both}; name those of one")
+        raise InvalidSettingsFile(f"the paths belong to different configurations: {both}; name those of one")
     for named, settings in read:
         _require_nested(named, settings, source)
     if len(read) == 1:
@@ -89,7 +89,7 @@ def read_settings(source: SourceFiles) -> ConfigurationSettings:
 
 
 def _require_nested(named: Path, settings: ConfigurationSettings, source: SourceFiles) -> None:
-    """Raise InvalidSettings unless exactly the directories that are listed have settings of their own.
+    """Raise InvalidSettingsFile unless exactly the directories that are listed have settings of their own.
 
     Who writes in a directory below decides by that neither to leave this configuration, which would delete
     what is described there, nor to join it, which would apply that in its name.
@@ -97,7 +97,7 @@ def _require_nested(named: Path, settings: ConfigurationSettings, source: Source
     file = _shown(named)
     for nested in source.nested:
         if nested.is_relative_to(named) and not settings.nests(relative := nested.relative_to(named)):
-            raise InvalidSettings(
+            raise InvalidSettingsFile(
                 f"{_shown(nested)}: this file makes `{relative}` a configuration of its own, and {file} does"
                 f" not list it; write `nested: [{relative}]` there, or remove this file"
             )
@@ -106,7 +106,7 @@ def _require_nested(named: Path, settings: ConfigurationSettings, source: Source
     for folder in sorted({Path(each).parent for each in source.files}):
         for inside in _up_to(folder, named):
             if settings.nests(relative := inside.relative_to(named)):
-                raise InvalidSettings(
+                raise InvalidSettingsFile(
                     f"{file}: `{relative}` is listed in `nested`, and there is no {_shown(inside)}, which"
                     " names the owner of the manifests in it; write one, or remove it from the list"
                 )
@@ -118,16 +118,16 @@ def _up_to(folder: Path, named: Path) -> Iterator[Path]:
 
 
 def require_other_owners(source: SourceFiles, owner: str) -> None:
-    """Raise InvalidSettings where a nested configuration has no owner, or the same as another one."""
+    """Raise InvalidSettingsFile where a nested configuration has no owner, or the same as another one."""
     found = {owner}
     for nested in source.nested:
         settings, file = _read(nested, source), _shown(nested)
         if settings.owner is None:
-            raise InvalidSettings(
+            raise InvalidSettingsFile(
                 f"{file}: `owner` is missing; write `owner: NAME`, who owns the manifests in that directory"
             )
         if settings.owner in found:
-            raise InvalidSettings(
+            raise InvalidSettingsFile(
                 f"{file}: `{bounded(settings.owner)}` is also the owner of another directory; each apply"
                 " would delete what the other describes; name another owner"
             )
@@ -148,14 +148,14 @@ def _read(named: Path, source: SourceFiles) -> ConfigurationSettings:
     except FileRefused as refused:
         if refused.code == "no-file":
             return ConfigurationSettings()
-        raise InvalidSettings(f"{file}: {refused.reason}") from refused
+        raise InvalidSettingsFile(f"{file}: {refused.reason}") from refused
     except InvalidMapping as error:
-        raise InvalidSettings(f"{file}{error.place}: {error}") from error
+        raise InvalidSettingsFile(f"{file}{error.place}: {error}") from error
     for name, (value, place) in found.items():
         if name in _TEXTS and not isinstance(value, str):
-            raise InvalidSettings(f"{file}{place}: {wrong_type(f'`{name}`', 'a string', value)}")
+            raise InvalidSettingsFile(f"{file}{place}: {wrong_type(f'`{name}`', 'a string', value)}")
         if name == _BUDGETS and (problem := _budgets_problem(value)):
-            raise InvalidSettings(f"{file}{place}: {problem}")
+            raise InvalidSettingsFile(f"{file}{place}: {problem}")
     texts = {name: found[name][0] for name in _TEXTS if name in found}
     return ConfigurationSettings(
         **texts,
@@ -166,18 +166,18 @@ def _read(named: Path, source: SourceFiles) -> ConfigurationSettings:
 
 
 def _zones(file: Path, written: Any, place: str) -> Iterator[tuple[str, str | None]]:
-    """The zones of other configurations: names, or name and owner. Raises InvalidSettings."""
+    """The zones of other configurations: names, or name and owner. Raises InvalidSettingsFile."""
     seen = set()
     for index, each in _listed(f"{file}{place}", "zones", written, "a list of names of zones"):
         said = {"name": each} if isinstance(each, str) else each
         if not isinstance(said, dict) or not said.keys() <= _NAMED_OWNER or "name" not in said:
-            raise InvalidSettings(
+            raise InvalidSettingsFile(
                 f"{file}{place}: `zones[{index}]` must be the name of a zone, or `{{name: .., owner: ..}}`"
             )
         if not all(isinstance(value, str) and value for value in said.values()):
-            raise InvalidSettings(f"{file}{place}: `zones[{index}]`: name and owner must be strings")
+            raise InvalidSettingsFile(f"{file}{place}: `zones[{index}]`: name and owner must be strings")
         if said["name"] in seen:
-            raise InvalidSettings(
+            raise InvalidSettingsFile(
                 f"{file}{place}: `zones[{index}]`: `{bounded(said['name'])}` is listed twice"
             )
         seen.add(said["name"])
@@ -185,11 +185,11 @@ def _zones(file: Path, written: Any, place: str) -> Iterator[tuple[str, str | No
 
 
 def _nested(file: Path, written: Any, place: str) -> Iterator[str]:
-    """The directories of other configurations. Raises InvalidSettings."""
+    """The directories of other configurations. Raises InvalidSettingsFile."""
     for index, each in _listed(f"{file}{place}", "nested", written, "a list of directories"):
         steps = each.split("/") if isinstance(each, str) else []
         if not steps or any(step in ("", ".", "..") or ("*" in step and step != "*") for step in steps):
-            raise InvalidSettings(
+            raise InvalidSettingsFile(
                 f"{file}{place}: `nested[{index}]` must be a directory below this one, as in"
                 " `teams/payments`, or `teams/*` for all in it"
             )
@@ -198,7 +198,7 @@ def _nested(file: Path, written: Any, place: str) -> Iterator[str]:
 
 def _listed(where: str, member: str, written: Any, wanted: str) -> Iterable[tuple[int, Any]]:
     if not isinstance(written, list):
-        raise InvalidSettings(f"{where}: {wrong_type(f'`{member}`', wanted, written)}")
+        raise InvalidSettingsFile(f"{where}: {wrong_type(f'`{member}`', wanted, written)}")
     return enumerate(written)
 
 
@@ -221,13 +221,13 @@ def find_owner(option: str | None, configured: ConfigurationSettings, source: So
     """The id of the configuration set.
 
     Raises:
-        InvalidSettings: no option, variable or file names an owner.
+        InvalidSettingsFile: no option, variable or file names an owner.
         OwnerRefused: the repository says another one than the option or the environment.
     """
     outside = named_owner(option)
     owner = outside or configured.owner
     if not owner:
-        raise InvalidSettings(f"no owner: {_where_to_say_it(source)}{environment_variables.misspelt()}")
+        raise InvalidSettingsFile(f"no owner: {_where_to_say_it(source)}{environment_variables.misspelt()}")
     require_owner(owner, configured.owner, f"its {SETTINGS_FILE}")
     return owner
 

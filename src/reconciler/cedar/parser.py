@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from .names import EntityName
 from .rules import Piece, Rule, conjuncts, piece_of
-from .tokens import CedarToken, tokens_of, unescape
+from .tokens import PolicyToken, tokens_of, unescape
 from .vocabulary import ACTION, Types, Vocabulary
 
 MAX_NESTING = 50  # brackets inside one another, and as many `if`: the server takes no more brackets either
@@ -65,7 +65,7 @@ class ParsedPolicies:
 
 
 class _Unreadable(Exception):
-    def __init__(self, token: CedarToken, message: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, token: PolicyToken, message: str, known: Iterable[str] = ()) -> None:
         super().__init__(message)
         end = max(token.end, token.offset + 1)
         self.problem = CedarProblem(token.offset, end, "cedar", message, token.text, frozenset(known))
@@ -104,7 +104,7 @@ class _Reader:
     # --- tokens
 
     @property
-    def token(self) -> CedarToken:
+    def token(self) -> PolicyToken:
         return self.tokens[self.at]
 
     def ahead(self, text: str) -> bool:
@@ -118,14 +118,14 @@ class _Reader:
         self.at += 1
         return True
 
-    def expect(self, *texts: str) -> CedarToken:
+    def expect(self, *texts: str) -> PolicyToken:
         """Go past one of these, which has to come next."""
         token = self.token
         if not any(self.take(text) for text in texts):
             self.refuse(" or ".join(f"`{text}`" for text in texts))
         return token
 
-    def kind(self, kind: str, what: str) -> CedarToken:
+    def kind(self, kind: str, what: str) -> PolicyToken:
         """Go past a token of that kind, which has to come next."""
         token = self.token
         if token.kind != kind:
@@ -391,7 +391,7 @@ class _Reader:
             parts.append(self.kind("name", "a name").text)
         return "::".join(parts)
 
-    def entity(self, type_: str, first: CedarToken) -> Types:
+    def entity(self, type_: str, first: PolicyToken) -> Types:
         literal = self.token
         id_ = self.string("the entity's id in quotes")
         name = EntityName(type_, id_)
@@ -406,13 +406,13 @@ class _Reader:
         first = self.token
         self.check_type(self.path(), first)
 
-    def check_type(self, type_: str, first: CedarToken) -> bool:
+    def check_type(self, type_: str, first: PolicyToken) -> bool:
         if type_ in self.words.types:
             return True
         self.tell(first, "unknown-type", f"there is no entity type `{type_}`", type_, self.words.types)
         return False
 
-    def attribute(self, types: Types, name: str, token: CedarToken) -> Types:
+    def attribute(self, types: Types, name: str, token: PolicyToken) -> Types:
         """The types of an attribute, which has to be one that such a value may have."""
         if types is None:
             return None
@@ -425,7 +425,7 @@ class _Reader:
 
     # --- what is told
 
-    def name(self, what: str) -> CedarToken:
+    def name(self, what: str) -> PolicyToken:
         token = self.kind("name", what)
         if token.text in _RESERVED:
             self.at -= 1
@@ -439,5 +439,5 @@ class _Reader:
             raise _Unreadable(token, "the string has an escape that Cedar does not know")
         return value
 
-    def tell(self, token: CedarToken, code: str, message: str, word: str, known: Iterable[str]) -> None:
+    def tell(self, token: PolicyToken, code: str, message: str, word: str, known: Iterable[str]) -> None:
         self.problems.append(CedarProblem(token.offset, token.end, code, message, word, frozenset(known)))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .tokens import CedarToken
+from .tokens import PolicyToken
 
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 Piece = tuple[str, ...]
@@ -40,7 +40,7 @@ def is_covered(rule: Rule, by: Iterable[Rule]) -> bool:
     return any(each.covers(rule) for each in by)
 
 
-def piece_of(tokens: Sequence[CedarToken]) -> Piece:
+def piece_of(tokens: Sequence[PolicyToken]) -> Piece:
     """Tokens as they are compared: how a text is laid out means nothing."""
     followed = zip(tokens, [*(each.text for each in tokens[1:]), ""], strict=False)
     return tuple(each.text for each, after in followed if not (each.text == "," and after in _CLOSING))

@@ -19,7 +19,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-7][0-9A-Fa-f])|u\{([0-9A-Fa-f_]{1,12})\}|(.))",
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "0": "\0", "'": "'", '"': '"'}
 
 
-class CedarToken(NamedTuple):
+class PolicyToken(NamedTuple):
     """A token; `end` is an empty one after the last."""
 
     kind: str
@@ -32,14 +32,14 @@ class CedarToken(NamedTuple):
         return self.offset + len(self.text)
 
 
-def tokens_of(text: str) -> list[CedarToken]:
+def tokens_of(text: str) -> list[PolicyToken]:
     """The tokens without comments and space, and an empty one of kind `end`."""
     found = [
-        CedarToken(match.lastgroup or "", match[0], match.start())
+        PolicyToken(match.lastgroup or "", match[0], match.start())
         for match in _TOKEN.finditer(text)
         if match.lastgroup != "space"
     ]
-    return [*found, CedarToken("end", "", found[-1].end if found else len(text))]
+    return [*found, PolicyToken("end", "", found[-1].end if found else len(text))]
 
 
 def stretch_at(text: str, line: int, column: int) -> tuple[int, int]:
