@@ -31,7 +31,7 @@ _REFUSED = "the access token is not valid here"
 
 
 @dataclass(frozen=True, slots=True)
-class AuthenticatedUser:
+class BearerUser:
     """Who presents a zone's token at the zone itself: its subject, the session behind it, and its client."""
 
     subject: SubjectToken
@@ -48,7 +48,7 @@ async def require_bearer(
     scope: str | None = None,
     uri: str | None = None,
     proved: str | None = None,
-) -> AuthenticatedUser:
+) -> BearerUser:
     """The user whose access token the request carries in its Authorization header.
 
     Args:
@@ -77,16 +77,14 @@ async def require_bearer(
     return bearer
 
 
-async def _standing(
-    services: Services, zone: CachedZone, subject: SubjectToken, audience: str
-) -> AuthenticatedUser:
+async def _standing(services: Services, zone: CachedZone, subject: SubjectToken, audience: str) -> BearerUser:
     if subject.audience != audience or subject.session_id is None or subject.actors:
         raise InvalidToken(_REFUSED, internal="another audience, no user, or others who act for them")
     require_not_denied(zone, subject.token_id)
     root = require_root(await zone.session_roots.get(subject.session_id), subject, services.clock())
     client = await check_chain(zone, subject)
     await require_sign_in_consent(services, zone, subject, client, root)
-    return AuthenticatedUser(subject, root, client)
+    return BearerUser(subject, root, client)
 
 
 def _under(presented: PresentedToken, refusal: InvalidToken) -> InvalidToken:
