@@ -9,7 +9,7 @@ import pytest
 from runtime.contract.openapi import openapi
 from runtime.contract.routes import BY_OPERATION, ROUTES, Route
 from runtime.domain.kinds import ALL, Verb
-from runtime.domain.kinds.base import Envelope
+from runtime.domain.kinds.base import PageShape
 
 DOCUMENT = openapi()
 
@@ -61,15 +61,15 @@ def test_status_of_success(operation: str, status: int) -> None:
 @pytest.mark.parametrize(
     ("operation", "envelope"),
     [
-        ("zones.list", Envelope.ZONE_FULL),
-        ("applications.list_credentials", Envelope.ZONE_FULL),
-        ("resources.list", Envelope.ZONE),
-        ("service_accounts.list", Envelope.ORGANIZATION),
-        ("api_keys.list", Envelope.ORGANIZATION),
-        ("changesets.list", Envelope.ORGANIZATION),
+        ("zones.list", PageShape.ZONE_FULL),
+        ("applications.list_credentials", PageShape.ZONE_FULL),
+        ("resources.list", PageShape.ZONE),
+        ("service_accounts.list", PageShape.ORGANIZATION),
+        ("api_keys.list", PageShape.ORGANIZATION),
+        ("changesets.list", PageShape.ORGANIZATION),
     ],
 )
-def test_envelope_of_a_list(operation: str, envelope: Envelope) -> None:
+def test_envelope_of_a_list(operation: str, envelope: PageShape) -> None:
     """Each list has the wrapping that its readers expect."""
     assert BY_OPERATION[operation].envelope is envelope
 

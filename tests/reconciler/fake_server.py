@@ -25,7 +25,7 @@ from runtime.contract.bodies import parse
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.kinds import BY_NAME
-from runtime.domain.oauth.neighbours import Neighbours, Placed
+from runtime.domain.oauth.resource_overlaps import PlacedResource, ResourceOverlaps
 from runtime.domain.policy.defaults import all_defaults
 from runtime.services.management.changesets.changeset import PackedOperation, packed
 from runtime.services.management.changesets.problems import located
@@ -569,18 +569,18 @@ class _Run:
             if entity["kind"] != "Resource" or entity["id"] not in self.world.entities:
                 continue
             is_now = (entity["handle"], entity["spec"].get("prefix"))
-            neighbours = Neighbours(
-                Placed(each["id"], each["handle"], each["spec"].get("prefix") is True)
+            overlaps = ResourceOverlaps(
+                PlacedResource(each["id"], each["handle"], each["spec"].get("prefix") is True)
                 for each in self.world.entities.values()
                 if (each["kind"], each["zone_id"]) == ("Resource", zone_id)
             )
-            one, where = neighbours.of(entity["id"]), f"operations[{index}].spec.identifier"
+            one, where = overlaps.find(entity["id"]), f"operations[{index}].spec.identifier"
             if "://" not in entity["handle"] or was == is_now:
                 continue
-            if (was is None or was[0] != is_now[0]) and (twin := neighbours.twin(one)) is not None:
+            if (was is None or was[0] != is_now[0]) and (twin := overlaps.find_equal(one)) is not None:
                 message = f"`{one.identifier}` is `{twin.identifier}` spelt otherwise"
                 raise Refused(409, "conflict", message, where)
-            if (around := neighbours.around(one)) is not None:
+            if (around := overlaps.find_prefix(one)) is not None:
                 self.refuse_others_of(around.id, where)
 
     def refuse_others_of(self, entity_id: str, where: str = "") -> None:

@@ -11,7 +11,7 @@ from runtime.adapters.cedar_tokenizer import (
     split,
     unescaped,
 )
-from runtime.domain.policy.words import known_attributes, unknown_attributes
+from runtime.domain.policy.unknown_attributes import known_attributes, unknown_attributes
 
 
 def attribute_problems(text: str, version: str) -> list[PolicyProblem]:

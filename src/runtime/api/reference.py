@@ -30,41 +30,41 @@ _Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class TypeWord:
     """A piece of what a type is called; `schema` when it names one that the page describes."""
 
     text: str
     schema: bool = False
 
 
-Words = tuple[Word, ...]
+TypeWords = tuple[TypeWord, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ReferenceMember:
     """A parameter of an operation, or a property of a schema."""
 
     name: str
     place: str
-    type: Words
+    type: TypeWords
     required: bool
     deprecated: bool
     about: str
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class ReferenceContent:
     """A body or an answer: what it is called, its media type, what it holds, and how that looks."""
 
     status: str
     about: str
     media: str
-    type: Words
+    type: TypeWords
     example: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ReferenceOperation:
     """One method of one path, without what most operations have. `callers`: who else may call it."""
 
     id: str
@@ -72,18 +72,18 @@ class Operation:
     path: str
     summary: str
     callers: str
-    parameters: tuple[Member, ...]
-    bodies: tuple[Content, ...]
-    answers: tuple[Content, ...]
+    parameters: tuple[ReferenceMember, ...]
+    bodies: tuple[ReferenceContent, ...]
+    answers: tuple[ReferenceContent, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ReferenceSchema:
     """A schema by name."""
 
     name: str
     about: str
-    members: tuple[Member, ...]
+    members: tuple[ReferenceMember, ...]
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -158,15 +158,15 @@ def _operations(document: _Document) -> Iterable[tuple[str, str, _Document]]:
             yield path, method.upper(), found
 
 
-def _operation(document: _Document, path: str, method: str, found: _Document) -> Operation:
-    answers: list[Content] = []
+def _operation(document: _Document, path: str, method: str, found: _Document) -> ReferenceOperation:
+    answers: list[ReferenceContent] = []
     for status, answer in found["responses"].items():
         told = _followed(document, answer)
         answers += _contents(told, status, told["description"]) or [
-            Content(status, told["description"], "", ())
+            ReferenceContent(status, told["description"], "", ())
         ]
     body = found.get("requestBody", {})
-    return Operation(
+    return ReferenceOperation(
         id=found["operationId"],
         method=method,
         path=path,
@@ -197,9 +197,9 @@ def _followed(document: _Document, found: _Document) -> _Document:
     return found
 
 
-def _contents(found: _Document, status: str, about: str) -> list[Content]:
+def _contents(found: _Document, status: str, about: str) -> list[ReferenceContent]:
     return [
-        Content(status, about, media, words(content["schema"]), _example(status, content))
+        ReferenceContent(status, about, media, words(content["schema"]), _example(status, content))
         for media, content in found.get("content", {}).items()
     ]
 
@@ -212,8 +212,8 @@ def _example(status: str, content: _Document) -> str:
     return value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
-def _parameter(found: _Document) -> Member:
-    return Member(
+def _parameter(found: _Document) -> ReferenceMember:
+    return ReferenceMember(
         name=found["name"],
         place=found["in"],
         type=words(found["schema"]),
@@ -223,13 +223,13 @@ def _parameter(found: _Document) -> Member:
     )
 
 
-def _described(name: str, schema: _Document) -> Described:
+def _described(name: str, schema: _Document) -> ReferenceSchema:
     required = schema.get("required", ())
     members = tuple(
-        Member(member, "", words(found), member in required, False, found.get("description", ""))
+        ReferenceMember(member, "", words(found), member in required, False, found.get("description", ""))
         for member, found in schema.get("properties", {}).items()
     )
-    return Described(name, schema.get("description", ""), members)
+    return ReferenceSchema(name, schema.get("description", ""), members)
 
 
 def _in_most(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -238,8 +238,10 @@ def _in_most(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(one for one, times in found.items() if 2 * times > len(each))
 
 
-def _without(operation: Operation, usual: tuple[Member, ...], refusals: tuple[Content, ...]) -> Operation:
-    return Operation(
+def _without(
+    operation: ReferenceOperation, usual: tuple[ReferenceMember, ...], refusals: tuple[ReferenceContent, ...]
+) -> ReferenceOperation:
+    return ReferenceOperation(
         id=operation.id,
         method=operation.method,
         path=operation.path,
@@ -251,30 +253,30 @@ def _without(operation: Operation, usual: tuple[Member, ...], refusals: tuple[Co
     )
 
 
-def words(schema: _Document) -> Words:
+def words(schema: _Document) -> TypeWords:
     """What a type is called: `list of Zone`, `string or null`, `"asc" or "desc"`."""
     if "$ref" in schema:
-        return (Word(schema["$ref"].rpartition("/")[2], schema=True),)
+        return (TypeWord(schema["$ref"].rpartition("/")[2], schema=True),)
     for joined, between in (("oneOf", " or "), ("anyOf", " or "), ("allOf", " of ")):
         if joined in schema:
             return _between([words(inner) for inner in schema[joined]], between)
     if "enum" in schema:
-        return _between([(Word(f'"{value}"'),) for value in schema["enum"]], " or ")
+        return _between([(TypeWord(f'"{value}"'),) for value in schema["enum"]], " or ")
     if "const" in schema:
-        return (Word(f'"{schema["const"]}"'),)
+        return (TypeWord(f'"{schema["const"]}"'),)
     types = schema.get("type", "any")
     if isinstance(types, list):
         return _between([words({**schema, "type": one}) for one in types], " or ")
     if types == "array":
-        return (Word("list of "), *words(schema.get("items", {})))
+        return (TypeWord("list of "), *words(schema.get("items", {})))
     items = schema.get("properties", {}).get("items", {}).get("items")
     if types == "object" and items is not None:  # what a page is a page of
         return words(items)
-    return (Word(f"{types} ({schema['format']})" if "format" in schema and types == "string" else types),)
+    return (TypeWord(f"{types} ({schema['format']})" if "format" in schema and types == "string" else types),)
 
 
-def _between(found: list[Words], between: str) -> Words:
-    joined: list[Word] = []
+def _between(found: list[TypeWords], between: str) -> TypeWords:
+    joined: list[TypeWord] = []
     for each in found:
-        joined += [Word(between), *each] if joined else each
+        joined += [TypeWord(between), *each] if joined else each
     return tuple(joined)

@@ -112,15 +112,15 @@ def zone() -> None:
 
 @zone.command("set")
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
-@click.argument("switch")
+@click.argument("setting")
 @click.argument("value")
 @click.pass_obj
-def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
+def set_zone(settings: Settings, zone: str, setting: str, value: str) -> None:
     """Set `strict-assertion-audience`, `require-dpop-nonce` or `grant-missing-error` of a zone."""
 
     async def change(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)
-        await zone_settings.set_zone_setting(services, zone_id, switch, value, by=current_operator())
+        await zone_settings.set_zone_setting(services, zone_id, setting, value, by=current_operator())
 
     with_services(settings, change)
-    click.echo(f"`{switch}` of `{zone}` is `{value}`")
+    click.echo(f"`{setting}` of `{zone}` is `{value}`")

@@ -73,7 +73,7 @@ class Operation(Part):
     protect: bool | None = None
 
 
-class Envelope(Part):
+class ChangesetHeader(Part):
     """What stands around the operations of a changeset."""
 
     base_revision: Annotated[int, Field(ge=0)]
@@ -82,7 +82,7 @@ class Envelope(Part):
     source: Source = Source()
 
 
-class Changeset(Envelope):
+class Changeset(ChangesetHeader):
     """An ordered list of operations that happens wholly or not at all."""
 
     operations: Annotated[list[Operation], Field(min_length=1)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from runtime.domain.kinds.base import Envelope, Kind
+from runtime.domain.kinds.base import Kind, PageShape
 from runtime.domain.kinds.values import (
     ApplicationTrait,
     GrantStatus,
@@ -185,7 +185,7 @@ def _search(plain: bool) -> Query:
 def retrieve_query(kind: Kind) -> tuple[Query, ...]:
     expands: tuple[str, ...] = ()
     if kind.listing is not None:
-        keep_total = kind.listing.envelope is Envelope.ORGANIZATION
+        keep_total = kind.listing.envelope is PageShape.ORGANIZATION
         expands = tuple(value for value in kind.listing.expands if keep_total or value != "total_count")
         if kind.listing.retrieve_expands is not None:
             expands = kind.listing.retrieve_expands

@@ -14,7 +14,7 @@ _PUSHES = ("push", "push-client", "push-zone")
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class PublicEndpoint:
     """An address with its methods.
 
     Attributes:
@@ -28,16 +28,16 @@ class Endpoint:
     limited: tuple[str, ...] = ()
 
 
-def _get(path: str, leaves: str, *limited: str) -> Endpoint:
-    return Endpoint(("GET",), path, leaves, limited)
+def _get(path: str, leaves: str, *limited: str) -> PublicEndpoint:
+    return PublicEndpoint(("GET",), path, leaves, limited)
 
 
-def _post(path: str, leaves: str, *limited: str) -> Endpoint:
-    return Endpoint(("POST",), path, leaves, limited)
+def _post(path: str, leaves: str, *limited: str) -> PublicEndpoint:
+    return PublicEndpoint(("POST",), path, leaves, limited)
 
 
-ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
+ENDPOINTS: tuple[PublicEndpoint, ...] = (
+    PublicEndpoint(
         ("GET", "POST"),
         "{issuer}/oauth/authorize",
         "a sign-in or a request that waits; the description of a client that is new is fetched and kept",
@@ -100,13 +100,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "forms-sent",
         *_SIGN_INS,
     ),
-    Endpoint(("GET", "POST"), "{issuer}/openid/logout", "nothing; a session that there is ends"),
+    PublicEndpoint(("GET", "POST"), "{issuer}/openid/logout", "nothing; a session that there is ends"),
     _get("{issuer}/openid/logout/callback", _NOTHING),
     _get("{issuer}/oauth/sign-out", "nothing; a session that there is ends"),
     _post("{issuer}/oauth/sign-out", "that the form was sent; the session ends", "forms-sent"),
     _get("{issuer}/oauth/signed-out", _NOTHING),
     _get("{issuer}/oauth/style.css", _MEMORY),
-    Endpoint(("GET", "POST"), "{issuer}/openid/userinfo", "that a proof was used", ("proofs",)),
+    PublicEndpoint(("GET", "POST"), "{issuer}/openid/userinfo", "that a proof was used", ("proofs",)),
     _post("{issuer}/openid/backchannel", "sessions end that the zone's provider names, by a token it signed"),
     _get("{issuer}/.well-known/oauth-authorization-server", _MEMORY),
     _get("{issuer}/.well-known/openid-configuration", _MEMORY),

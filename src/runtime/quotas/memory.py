@@ -15,7 +15,7 @@ _OF_ZONE = "of a zone"
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class BoundedMemory:
     """A container that lives as long as a process, or as a zone's view in it.
 
     Attributes:
@@ -30,91 +30,99 @@ class Memory:
     whose: str = "of a process"
 
 
-def _of_zone(place: str, what: str, most: int | str) -> Memory:
-    return Memory(f"runtime.services.{place}", what, most, _OF_ZONE)
+def _of_zone(place: str, what: str, most: int | str) -> BoundedMemory:
+    return BoundedMemory(f"runtime.services.{place}", what, most, _OF_ZONE)
 
 
-MEMORY: tuple[Memory, ...] = (
-    Memory(
+MEMORY: tuple[BoundedMemory, ...] = (
+    BoundedMemory(
         "runtime.services.clients.guessing.SecretGuessing._blocked",
         "clients that wait",
         sizes.BLOCKED_CLIENTS,
     ),
-    Memory("runtime.logs.ThrottledWarnings._told", "warnings of a moment ago", logs.MOST_TROUBLES),
-    Memory("runtime.services.rate_limiter.RateLimiter._local", "limits counted here", "the limits there are"),
-    Memory(
+    BoundedMemory("runtime.logs.ThrottledWarnings._told", "warnings of a moment ago", logs.MOST_TROUBLES),
+    BoundedMemory(
+        "runtime.services.rate_limiter.RateLimiter._local", "limits counted here", "the limits there are"
+    ),
+    BoundedMemory(
         "runtime.services.rate_limiter._LocalCounts._counted", "counts of one limit", sizes.RATE_LIMIT_COUNTS
     ),
-    Memory(
+    BoundedMemory(
         "runtime.services.decision_log.DecisionLog._queued",
         "token events to be written; beyond it requests are answered 503",
         decision_log.MAX_QUEUED,
     ),
-    Memory(
+    BoundedMemory(
         "runtime.services.decision_log.DecisionLog._seen",
         "credentials whose use was recorded within a day",
         decision_log.MOST_SEEN,
     ),
-    Memory(
+    BoundedMemory(
         "runtime.services.decision_log.DecisionLog._tallies",
         "refusals that were only counted, by zone, grant type and code",
         "zones there are, for a minute",
     ),
-    Memory(
+    BoundedMemory(
         "runtime.storage.sql.database.Database._at_one_instant",
         "requests that read the database at one instant",
         _REQUESTS,
     ),
-    Memory("runtime.services.epochs._Moved._newer", "epochs that have moved lately", epochs.MOST_MOVED),
-    Memory("runtime.services.epochs._Moved._older", "the same, of before", epochs.MOST_MOVED),
-    Memory(
+    BoundedMemory(
+        "runtime.services.epochs._Moved._newer", "epochs that have moved lately", epochs.MOST_MOVED
+    ),
+    BoundedMemory("runtime.services.epochs._Moved._older", "the same, of before", epochs.MOST_MOVED),
+    BoundedMemory(
         "runtime.services.revocation_list.Revocations._logs", "zones' revocations", sizes.REVOCATION_LISTS
     ),
-    Memory(
+    BoundedMemory(
         "runtime.services.management.authentication.callers._noted",
         "API keys that were seen in use",
         callers.MAX_NOTED,
     ),
-    Memory(
+    BoundedMemory(
         "runtime.services.management.authentication.callers._background",
         "notes of that, being written",
         _REQUESTS,
     ),
-    Memory(
+    BoundedMemory(
         "runtime.services.management.changesets.admission._taken",
         "changesets and snapshots under way, by organization and caller",
         _REQUESTS,
     ),
-    Memory("runtime.services.management.time_slices._turns", "who of long work goes on next", 1),
-    Memory("runtime.services.job_notifier.JobNotifier._notified", "jobs with work", "the jobs there are"),
-    Memory(
+    BoundedMemory("runtime.services.management.time_slices._turns", "who of long work goes on next", 1),
+    BoundedMemory(
+        "runtime.services.job_notifier.JobNotifier._notified", "jobs with work", "the jobs there are"
+    ),
+    BoundedMemory(
         "runtime.services.outbox.delivery.Outbox._handlers", "how messages are sent", "the topics there are"
     ),
-    Memory(
+    BoundedMemory(
         "runtime.adapters.shared_fetch._Partitions._partitions",
         "documents of others (keys, descriptions of clients and providers), and failures to fetch one; "
         f"{shared_fetch.MAX_OF_ONE} of one zone's",
         shared_fetch.MAX_ENTRIES,
     ),
-    Memory("runtime.adapters.shared_fetch.SharedFetch._running", "fetches under way", _REQUESTS),
-    Memory("runtime.adapters.outbound.Outbound._turns", "whose turn it is to fetch", _REQUESTS),
-    Memory(
+    BoundedMemory("runtime.adapters.shared_fetch.SharedFetch._running", "fetches under way", _REQUESTS),
+    BoundedMemory("runtime.adapters.outbound.Outbound._turns", "whose turn it is to fetch", _REQUESTS),
+    BoundedMemory(
         "runtime.storage.state.partitions.PartitionedEntries._shares",
         "short-lived state without Redis, by kind and zone",
         "see the list of that",
     ),
-    Memory("runtime.storage.state.batching.RequestBatcher._waiting", "questions to Redis", _REQUESTS),
-    Memory("runtime.storage.state.batching.RequestBatcher._trips", "trips to Redis", _REQUESTS),
-    Memory(f"{_ZONE}._views", "zones, as they stand", _ZONES),
-    Memory(f"{_ZONE}._loading", "zones that are being read", _ZONES),
-    Memory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
-    Memory("runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", sizes.POLICY_SETS),
-    Memory(
+    BoundedMemory("runtime.storage.state.batching.RequestBatcher._waiting", "questions to Redis", _REQUESTS),
+    BoundedMemory("runtime.storage.state.batching.RequestBatcher._trips", "trips to Redis", _REQUESTS),
+    BoundedMemory(f"{_ZONE}._views", "zones, as they stand", _ZONES),
+    BoundedMemory(f"{_ZONE}._loading", "zones that are being read", _ZONES),
+    BoundedMemory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
+    BoundedMemory(
+        "runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", sizes.POLICY_SETS
+    ),
+    BoundedMemory(
         "runtime.services.zones.policies.PolicyCache._by_set_version",
         "users' policy sets, parsed",
         sizes.POLICY_SETS,
     ),
-    Memory(f"{_ZONE}._ids_by_slug", "ids of zones by slug", _ZONES),
+    BoundedMemory(f"{_ZONE}._ids_by_slug", "ids of zones by slug", _ZONES),
     _of_zone("zones.cached_zone.CachedZone.keys", "its keys", "those there are"),
     _of_zone("zones.cached_zone.CachedZone._signing", "its signing keys", "those there are"),
     _of_zone("zones.cached_zone.CachedZone._caches", "the caches below", "those there are"),
@@ -173,7 +181,7 @@ MEMORY: tuple[Memory, ...] = (
         "what policies know of applications and resources",
         sizes.POLICY_PARTIES,
     ),
-    Memory(
+    BoundedMemory(
         "runtime.api.oauth.discovery.DiscoveryDocumentCache.documents",
         "documents about the zone",
         2,

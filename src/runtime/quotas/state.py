@@ -20,7 +20,7 @@ CLIENTS, PROVIDER, SERVICE = "applications", "the zone's provider", "this servic
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class StateKind:
     """A kind of short-lived state.
 
     Attributes:
@@ -45,53 +45,55 @@ _PUSHES = ("push", "push-client", "push-back-end", "push-zone")
 _TRIES = ("passwords", "passwords-zone")
 _LONGEST_TOKEN_SECONDS = 86_400
 
-STATE: tuple[Kind, ...] = (
-    Kind(
+STATE: tuple[StateKind, ...] = (
+    StateKind(
         "interaction",
         "a sign-in or a question that waits for its user",
         ANYBODY,
         _SIGN_INS,
         interactions.INTERACTION_SECONDS,
     ),
-    Kind(
+    StateKind(
         "trip",
         "a sign-in under way at the zone's provider",
         ANYBODY,
         _SIGN_INS,
         upstream.UPSTREAM_LOGIN_SECONDS,
     ),
-    Kind(
+    StateKind(
         "pushed",
         "an authorize request that waits for its browser",
         ANYBODY,
         _PUSHES,
         pushed_authorization_requests.PUSHED_SECONDS,
     ),
-    Kind(
+    StateKind(
         "form",
         "that a form was sent",
         "anybody who has begun a sign-in",
         ("forms-sent",),
         interactions.INTERACTION_SECONDS + 1,
     ),
-    Kind("code", "an authorization code", USERS, ("codes",), authorization_codes.CODE_SECONDS),
-    Kind("code-used", "what was made of a code", USERS, ("codes",), authorization_codes.MARK_SECONDS),
-    Kind("code-reused", "that a code was shown again", ANYBODY, ("codes",), authorization_codes.MARK_SECONDS),
-    Kind(
+    StateKind("code", "an authorization code", USERS, ("codes",), authorization_codes.CODE_SECONDS),
+    StateKind("code-used", "what was made of a code", USERS, ("codes",), authorization_codes.MARK_SECONDS),
+    StateKind(
+        "code-reused", "that a code was shown again", ANYBODY, ("codes",), authorization_codes.MARK_SECONDS
+    ),
+    StateKind(
         "sign-out",
         "where a sign-out ends that goes by the zone's provider",
         USERS,
         ("one for a session that ends",),
         logout_requests.KEPT_SECONDS,
     ),
-    Kind(
+    StateKind(
         "logout-token",
         "that a logout token was used",
         PROVIDER,
         ("signed by the provider",),
         _LONGEST_TOKEN_SECONDS,
     ),
-    Kind(
+    StateKind(
         "assertion",
         "that an assertion was used",
         "clients with a key",
@@ -99,15 +101,17 @@ STATE: tuple[Kind, ...] = (
         assertion_rules.MAX_AHEAD_SECONDS + 60,
         most=100_000,
     ),
-    Kind("proof", "that a DPoP proof was used", ANYBODY, ("proofs",), dpop.REMEMBERED_SECONDS, most=100_000),
-    Kind(
+    StateKind(
+        "proof", "that a DPoP proof was used", ANYBODY, ("proofs",), dpop.REMEMBERED_SECONDS, most=100_000
+    ),
+    StateKind(
         "vouched",
         "that a provider's assertion was used",
         PROVIDER,
         ("signed by the provider",),
         assertion_rules.MAX_VOUCHED_AHEAD_SECONDS + 60,
     ),
-    Kind(
+    StateKind(
         "token",
         "a token that was issued, to be given again",
         CLIENTS,
@@ -115,7 +119,7 @@ STATE: tuple[Kind, ...] = (
         _LONGEST_TOKEN_SECONDS,
         most=100_000,
     ),
-    Kind(
+    StateKind(
         "epoch",
         "how often a zone, user or session has changed",
         SERVICE,
@@ -123,7 +127,7 @@ STATE: tuple[Kind, ...] = (
         epochs.TTL_SECONDS,
         most=200_000,
     ),
-    Kind(
+    StateKind(
         "guess",
         f"wrong secrets, in {guessing.BUCKETS:,} counters for an address",
         ANYBODY,
@@ -131,10 +135,12 @@ STATE: tuple[Kind, ...] = (
         rate_limits.CLIENT_SECRET_GUESSES.seconds,
         most=100_000,
     ),
-    Kind("tries", "tries for an account", ANYBODY, _TRIES, rate_limits.PASSWORD_TRIES.seconds, most=100_000),
-    Kind("tries-gate", "that a try has to wait", ANYBODY, _TRIES, login_limits.MAX_DELAY_SECONDS),
+    StateKind(
+        "tries", "tries for an account", ANYBODY, _TRIES, rate_limits.PASSWORD_TRIES.seconds, most=100_000
+    ),
+    StateKind("tries-gate", "that a try has to wait", ANYBODY, _TRIES, login_limits.MAX_DELAY_SECONDS),
     *(
-        Kind(
+        StateKind(
             each.name,
             f"a count of {each.counts}",
             "whoever is counted",

@@ -15,7 +15,7 @@ PEOPLE = "people and programs with a role"
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class GrowingTable:
     """A table that others than the people of an organization fill.
 
     Attributes:
@@ -36,8 +36,8 @@ def _days(setting: str) -> str:
     return f"`ZONED_{setting.upper()}` ({default} days)"
 
 
-RECORDS: tuple[Records, ...] = (
-    Records(
+RECORDS: tuple[GrowingTable, ...] = (
+    GrowingTable(
         "token_events",
         "the record of token requests and of what has ended",
         ANYBODY,
@@ -48,128 +48,130 @@ RECORDS: tuple[Records, ...] = (
         ),
         f"{_days('token_events_days')}; job `retention`",
     ),
-    Records(
+    GrowingTable(
         "user_agents",
         "clients that registered or described themselves",
         ANYBODY,
         ("register", "register-zone", "documents", "new-clients"),
         f"{unused_clients.UNUSED.days} days without use; job `unused_clients`",
     ),
-    Records(
+    GrowingTable(
         "users",
         "users",
         "anybody where a zone lets people register; else the provider's users, and who is invited",
         ("sign-ups", "passwords", "tries"),
         "deleted by an administrator, or with its zone",
     ),
-    Records("user_credentials", "passwords, as hashes", USERS, ("one for a user",), "with its user"),
-    Records(
+    GrowingTable("user_credentials", "passwords, as hashes", USERS, ("one for a user",), "with its user"),
+    GrowingTable(
         "sessions",
         "sessions",
         USERS,
         ("passwords", "authorize", "codes"),
         f"{_days('ended_sessions_days')} after its time; job `retention`",
     ),
-    Records(
+    GrowingTable(
         "refresh_families",
         "refresh tokens, as hashes",
         USERS,
         ("codes",),
         "with its session",
     ),
-    Records(
+    GrowingTable(
         "consents",
         "what users let applications do",
         USERS,
         ("one for a user, an application and a resource",),
         "withdrawn, or with its user or application",
     ),
-    Records(
+    GrowingTable(
         "delegated_grants",
         "what a provider lets applications do for a user",
         USERS,
         ("one for a user, a resource and a provider",),
         "withdrawn, or with its user or resource",
     ),
-    Records(
+    GrowingTable(
         "revocations",
         "what was revoked before its time",
         f"{USERS}, {CLIENTS}, {PEOPLE}",
         ("one for a session, token or grant that ends",),
         "the time that what was revoked would have lasted; job `revocations`",
     ),
-    Records(
+    GrowingTable(
         "withdrawn_names",
         "client ids, actors and audiences whose earlier tokens are worth nothing",
         PEOPLE,
         ("one for an application, a credential or a resource that went",),
         "the longest that tokens can last, a year; job `revocations`",
     ),
-    Records(
+    GrowingTable(
         "subjects",
         "what tokens of a zone call a user or an application; digests of those who are gone",
         f"{PEOPLE}, and who becomes a user",
         ("one for a user or an application, and for each name it ever had",),
         "with its zone: nobody else is ever called so",
     ),
-    Records(
+    GrowingTable(
         "assigned_names",
         "issuers of zones and labels of organizations, given once",
         PEOPLE,
         ("one for a zone or an organization", "organizations-made"),
         "never: tokens and keys that name them are out in the world",
     ),
-    Records(
+    GrowingTable(
         "outbox",
         "mails and logout tokens to be sent",
         f"{PEOPLE}, and sessions that end",
         ("invitations", "invitations-to-one", "one for a client of a session that ends"),
         f"sent, or {delivery.DEAD_LETTERS_KEPT.days} days after it was given up; job `outbox`",
     ),
-    Records(
+    GrowingTable(
         "epoch_changes",
         "that something cached is out of date",
         SERVICE,
         ("one for a change",),
         f"{epochs.KEPT_SECONDS // 60} minutes; job `{epochs.JOB}`",
     ),
-    Records(
+    GrowingTable(
         "audit_events",
         "the audit trail, a chain of hashes",
         PEOPLE,
         ("one for a change",),
         "never: it outlives what it is about",
     ),
-    Records(
+    GrowingTable(
         "organization_heads",
         "where an organization's audit trail ends",
         PEOPLE,
         ("one for an organization", "organizations-made"),
         "never: with the trail",
     ),
-    Records(
+    GrowingTable(
         "changesets",
         "receipts of changesets",
         PEOPLE,
         ("one for a changeset that was applied",),
         "with its organization",
     ),
-    Records(
+    GrowingTable(
         "tombstones",
         "what was deleted that a configuration manages",
         PEOPLE,
         ("one for an object that a changeset has made or adopted",),
         f"the next changeset of its owner, or {retention.TOMBSTONE_DAYS} days; job `retention`",
     ),
-    Records(
+    GrowingTable(
         "api_keys",
         "keys that call the management API",
         PEOPLE,
         (f"{api_keys.MAX_API_KEYS} in an organization, expired ones included",),
         f"revoked, or with what made it; {api_keys.KEPT_EXPIRED.days} days after its end; job `api_keys`",
     ),
-    Records("jobs", "when a job is due", SERVICE, ("one for a job",), "never"),
-    Records("service_secrets", "keys of this service, wrapped", SERVICE, ("one for a purpose",), "never"),
+    GrowingTable("jobs", "when a job is due", SERVICE, ("one for a job",), "never"),
+    GrowingTable(
+        "service_secrets", "keys of this service, wrapped", SERVICE, ("one for a purpose",), "never"
+    ),
 )
 
 # What only people and programs with a role write, and is there until one of them deletes it.

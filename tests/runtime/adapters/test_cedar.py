@@ -8,17 +8,19 @@ import pytest
 from runtime.adapters import cedar
 from runtime.adapters.cedar import InvalidPolicy, check, compile_policies, decide
 from runtime.domain.policy import defaults, requests, schema
-from runtime.domain.policy.requests import Application, Group, Resource, User
+from runtime.domain.policy.requests import PolicyApplication, PolicyGroup, PolicyResource, PolicyUser
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SCHEMA = cedar.parse_schema(schema.current().text)
-API = Resource("https://api.example", scopes=("read", "write"), provider="api")
-ADA = User("ada", email="ada@example.test", groups=(Group("contractors", "Contractors", ("viewer",)),))
+API = PolicyResource("https://api.example", scopes=("read", "write"), provider="api")
+ADA = PolicyUser(
+    "ada", email="ada@example.test", groups=(PolicyGroup("contractors", "Contractors", ("viewer",)),)
+)
 DEFAULTS = compile_policies([(policy.name, policy.text) for policy in defaults.all_defaults()], SCHEMA)
 
 
 def agent(**changes):
-    return Application(**{"identifier": "agent", "credential": "password", **changes})
+    return PolicyApplication(**{"identifier": "agent", "credential": "password", **changes})
 
 
 def ask(principal=ADA, application=None, **changes):
@@ -138,8 +140,10 @@ def test_a_request_outside_the_schema_denies():
 def test_names_cannot_become_rules(name):
     """Whatever a user, group, application or resource is called, it stays one value."""
     only_ada = policies('permit(principal == User::"ada", action, resource);')
-    hostile = User(name, groups=(Group(name, name, (name,)),), roles=(name,))
-    request = ask(hostile, agent(identifier=name, traits=(name,)), actors=(name,), resource=Resource(name))
+    hostile = PolicyUser(name, groups=(PolicyGroup(name, name, (name,)),), roles=(name,))
+    request = ask(
+        hostile, agent(identifier=name, traits=(name,)), actors=(name,), resource=PolicyResource(name)
+    )
 
     assert not decide(only_ada, request).allowed
     assert decide(policies(PERMIT), request) == cedar.PolicyDecision(True, ("v0#open",), ())
@@ -337,8 +341,10 @@ def test_large_sets_decide_the_same_from_a_slice():
 
     assert len(compiled) == 401
     for number in (0, 399):
-        request = ask(resource=Resource(f"r{number}"))
+        request = ask(resource=PolicyResource(f"r{number}"))
         assert decide(compiled, request).determining == (f"v{number}#r{number}",)
-        assert decide(compiled, ask(User("eve"), resource=Resource(f"r{number}"))).determining == ("v400#no",)
-    assert not decide(compiled, ask(resource=Resource("unknown"))).allowed
-    assert not decide(compiled, ask(resource=Resource(""))).allowed
+        assert decide(
+            compiled, ask(PolicyUser("eve"), resource=PolicyResource(f"r{number}"))
+        ).determining == ("v400#no",)
+    assert not decide(compiled, ask(resource=PolicyResource("unknown"))).allowed
+    assert not decide(compiled, ask(resource=PolicyResource(""))).allowed

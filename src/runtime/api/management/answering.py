@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from runtime.api.management.calls import Call
 from runtime.contract.answers import answer, part_answer
-from runtime.domain.kinds import Entity, Envelope, Kind
+from runtime.domain.kinds import Entity, Kind, PageShape
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management.access.permissions import children_of, permission_map
@@ -72,9 +72,9 @@ def send_page(call: Call, kind: Kind, listed: Listed, query: ListQuery) -> HTTPR
     }
     if listed.total is not None:
         pagination["total_count"] = listed.total
-    if call.route.envelope is Envelope.ORGANIZATION:
+    if call.route.envelope is PageShape.ORGANIZATION:
         return send(_organization_page(call, kind, items, listed, start, end))
-    if call.route.envelope is Envelope.ORGANIZATION_COUNTED:
+    if call.route.envelope is PageShape.ORGANIZATION_COUNTED:
         page = _organization_page(call, kind, items, listed, start, end)
         return send({**page, "pagination": pagination})
     page_info = {

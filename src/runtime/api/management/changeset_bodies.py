@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from runtime.api.shared.json_bodies import MAX_BODY_BYTES, MAX_CHANGESET_BYTES, MAX_DEPTH, read_json
 from runtime.contract.bodies import MAX_PROBLEMS, parse
-from runtime.contract.changes import Changeset, Envelope, Operation
+from runtime.contract.changes import Changeset, ChangesetHeader, Operation
 from runtime.domain.errors import BadRequest, ManagementError, Problem, TooLarge, ValidationFailed
 from runtime.services.management.changesets.changeset import PackedChangeset, Packer, packed
 from runtime.services.management.changesets.problems import invalid_changeset
@@ -80,7 +80,7 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Pac
     raw = read_json(rest, content_type)
     if not split.operations or not isinstance(raw, dict):
         return packed(parse(Changeset, raw))
-    envelope = parse(Envelope, {name: value for name, value in raw.items() if name != "operations"})
+    envelope = parse(ChangesetHeader, {name: value for name, value in raw.items() if name != "operations"})
     packer = Packer()
     operations, problems = [], []
     for index, (begin, end) in enumerate(split.operations):

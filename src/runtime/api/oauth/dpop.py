@@ -21,7 +21,7 @@ def offered_nonce(request: Request, zone: CachedZone | None) -> dict[str, str]:
 
     Spec: RFC 9449 section 8.2.
     """
-    if zone is None or not zone.switches.require_dpop_nonce or proof_of(request) is None:
+    if zone is None or not zone.settings.require_dpop_nonce or proof_of(request) is None:
         return {}
     services = request.app.ctx.services
     return {"DPoP-Nonce": dpop.nonce(services, zone, services.clock())}

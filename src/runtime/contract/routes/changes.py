@@ -4,7 +4,7 @@ from runtime.contract import changes
 from runtime.contract.queries import AFTER, AUDITED, BEFORE, LIMIT, SINCE, UNTIL, Query, expand, paging
 from runtime.contract.routes.route import Route, by_hand
 from runtime.domain import kinds
-from runtime.domain.kinds.base import Envelope
+from runtime.domain.kinds.base import PageShape
 
 _ORGANIZATION = kinds.ORGANIZATION.item_path
 
@@ -54,7 +54,7 @@ ROUTES: tuple[Route, ...] = (
         "List what was applied, newest first",
         query=paging("permissions", "total_count"),
         response=(changes.Receipt,),
-        envelope=Envelope.ORGANIZATION,
+        envelope=PageShape.ORGANIZATION,
     ),
     by_hand(
         "changesets.retrieve",
@@ -80,6 +80,6 @@ ROUTES: tuple[Route, ...] = (
             expand("permissions"),
         ),
         response=(changes.AuditEvent,),
-        envelope=Envelope.ORGANIZATION,
+        envelope=PageShape.ORGANIZATION,
     ),
 )

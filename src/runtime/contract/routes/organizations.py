@@ -5,7 +5,7 @@ from runtime.contract.bodies import bodies
 from runtime.contract.queries import AFTER, BEFORE, LIMIT, Query, expand
 from runtime.contract.routes.route import Route, Wrap, by_hand
 from runtime.domain import kinds
-from runtime.domain.kinds.base import Envelope, Verb
+from runtime.domain.kinds.base import PageShape, Verb
 from runtime.domain.kinds.sso_connection import SSO_CONNECTION, SSOConnection
 from runtime.domain.kinds.values import OrganizationRole
 
@@ -62,7 +62,7 @@ ROUTES: tuple[Route, ...] = (
             expand("permissions", "total_count"),
         ),
         response=(answers.Identity,),
-        envelope=Envelope.ORGANIZATION_COUNTED,
+        envelope=PageShape.ORGANIZATION_COUNTED,
     ),
     by_hand(
         "sso_connection.enable",

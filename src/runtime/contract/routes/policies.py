@@ -6,7 +6,7 @@ from runtime.contract.bundles import MEDIA_TYPE, BundleArchive
 from runtime.contract.queries import AFTER, BEFORE, FORMAT, LIMIT, ORDER, Query, expand
 from runtime.contract.routes.route import Route, by_hand
 from runtime.domain import kinds
-from runtime.domain.kinds.base import Envelope
+from runtime.domain.kinds.base import PageShape
 from runtime.domain.kinds.policy import PolicySchema
 
 _VERSION = kinds.POLICY_SET_VERSION.item_path
@@ -32,7 +32,7 @@ ROUTES: tuple[Route, ...] = (
             expand("total_count", "user"),
         ),
         response=(PolicySchema,),
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
     ),
     by_hand(
         "policy_schemas.retrieve",
@@ -72,7 +72,7 @@ ROUTES: tuple[Route, ...] = (
             expand("total_count", "user"),
         ),
         response=kinds.POLICY_VERSION.classes,
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
     ),
     by_hand(
         "policy_bundle.retrieve",

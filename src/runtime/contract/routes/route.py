@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from runtime.contract.queries import Query
-from runtime.domain.kinds.base import Envelope, Kind, Verb
+from runtime.domain.kinds.base import Kind, PageShape, Verb
 
 METHODS = {
     Verb.LIST: "GET",
@@ -52,7 +52,7 @@ class Route:
     body: tuple[type[BaseModel], ...] = ()
     body_required: bool = True
     response: tuple[type[BaseModel], ...] = ()
-    envelope: "Envelope | Wrap | None" = None
+    envelope: "PageShape | Wrap | None" = None
     media: str = "application/json"
     form: bool = False
     takes: str = "application/json"

@@ -12,7 +12,7 @@ from runtime.contract.queries import OF_SECRETS, SCOPE, ZONE_ROLE, Query, paging
 from runtime.contract.routes.route import Route, Wrap, by_hand, words
 from runtime.contract.secrets import SecretWithData
 from runtime.domain import kinds
-from runtime.domain.kinds.base import Envelope, Kind, article
+from runtime.domain.kinds.base import Kind, PageShape, article
 
 _APPLICATION = kinds.APPLICATION.item_path
 _GROUP = kinds.GROUP.item_path
@@ -38,7 +38,7 @@ def _assignments(owner: Kind, name: str, add: str, remove: str) -> tuple[Route, 
             kind=kind,
             query=_ASSIGNED_QUERY,
             response=_ASSIGNMENT,
-            envelope=Envelope.ZONE,
+            envelope=PageShape.ZONE,
         ),
         by_hand(
             f"{name}.{add}",
@@ -83,7 +83,7 @@ ROUTES: tuple[Route, ...] = (
         kind=kinds.APPLICATION_CREDENTIAL,
         query=paging(cursor=True),
         response=kinds.APPLICATION_CREDENTIAL.classes,
-        envelope=Envelope.ZONE_FULL,
+        envelope=PageShape.ZONE_FULL,
     ),
     by_hand(
         "applications.list_resources",
@@ -94,7 +94,7 @@ ROUTES: tuple[Route, ...] = (
         kind=kinds.RESOURCE,
         query=paging(cursor=True),
         response=kinds.RESOURCE.classes,
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
     ),
     by_hand(
         "application_dependencies.list",
@@ -105,7 +105,7 @@ ROUTES: tuple[Route, ...] = (
         kind=kinds.RESOURCE,
         query=(Query("when_accessing", about="the id of a resource"), *paging(cursor=True)),
         response=kinds.RESOURCE.classes,
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
     ),
     by_hand(
         "application_dependencies.add",
@@ -147,7 +147,7 @@ ROUTES: tuple[Route, ...] = (
         kind=kinds.GROUP,
         query=(Query("filter[id]", many=True, limit=100, about="ids of users"), *paging()),
         response=(answers.GroupMember,),
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
     ),
     by_hand(
         "group_members.add",
@@ -198,7 +198,7 @@ ROUTES: tuple[Route, ...] = (
         kind=kinds.ROLE_ASSIGNMENT,
         query=(ZONE_ROLE, *paging()),
         response=(answers.ZoneMember,),
-        envelope=Envelope.ZONE_FULL,
+        envelope=PageShape.ZONE_FULL,
     ),
     by_hand(
         "members.add",

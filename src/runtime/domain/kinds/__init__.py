@@ -2,7 +2,7 @@
 
 from runtime.domain.kinds.api_key import API_KEY
 from runtime.domain.kinds.application import APPLICATION, APPLICATION_CREDENTIAL
-from runtime.domain.kinds.base import Entity, Envelope, Kind, Listing, Verb
+from runtime.domain.kinds.base import Entity, Kind, Listing, PageShape, Verb
 from runtime.domain.kinds.invitation import INVITATION
 from runtime.domain.kinds.organization import (
     ORGANIZATION,
@@ -74,8 +74,8 @@ __all__ = [
     "USER_AGENT",
     "ZONE",
     "Entity",
-    "Envelope",
     "Kind",
     "Listing",
+    "PageShape",
     "Verb",
 ]

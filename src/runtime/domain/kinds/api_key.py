@@ -3,10 +3,18 @@
 from datetime import datetime
 from typing import Annotated
 
-from runtime.domain.kinds.base import PERMISSIONS, Envelope, Kind, Listing, OrganizationEntity, Verb
+from runtime.domain.kinds.base import PERMISSIONS, Kind, Listing, OrganizationEntity, PageShape, Verb
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import ORGANIZATION
-from runtime.domain.kinds.values import BoundZones, Id, Lifetime, Name, OrganizationRole, OwnerName, Timestamp
+from runtime.domain.kinds.values import (
+    BoundZones,
+    CredentialLifetime,
+    Id,
+    Name,
+    OrganizationRole,
+    OwnerName,
+    Timestamp,
+)
 
 KEY_PREFIX = "zwk_"
 
@@ -49,8 +57,8 @@ API_KEY = Kind(
     parent=ORGANIZATION,
     item="api_key_id",
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.DELETE}),
-    listing=Listing(envelope=Envelope.ORGANIZATION, expands=("permissions", "total_count")),
+    listing=Listing(envelope=PageShape.ORGANIZATION, expands=("permissions", "total_count")),
     created=201,
-    inputs={Verb.CREATE: Lifetime},
+    inputs={Verb.CREATE: CredentialLifetime},
     unique_together={"id": ("id",)},  # it arrives without a tenant
 )

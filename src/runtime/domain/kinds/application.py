@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import field_validator
 
-from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
+from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
 from runtime.domain.kinds.marks import Embed, Mark, Ref
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import (
@@ -140,7 +140,7 @@ APPLICATION = Kind(
     operations="applications",
     parent=ZONE,
     listing=Listing(
-        envelope=Envelope.ZONE_FULL,
+        envelope=PageShape.ZONE_FULL,
         filters=("id", "identifier", "slug"),
         plain={"identifier": "identifier", "slug": "slug"},
         search=("identifier", "name"),
@@ -158,7 +158,7 @@ APPLICATION_CREDENTIAL = Kind(
     parent=ZONE,
     variants=(PasswordCredential, PublicCredential, TokenCredential, PublicKeyCredential, UrlCredential),
     listing=Listing(
-        envelope=Envelope.ZONE_FULL,
+        envelope=PageShape.ZONE_FULL,
         plain={"applicationId": "application_id", "application_id": "application_id", "slug": "slug"},
         cursor=True,
     ),

@@ -60,7 +60,7 @@ ALL_VERBS = frozenset({Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE, Verb.
 ARCHIVED_VERBS = frozenset({Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE, Verb.ARCHIVE})
 
 
-class Envelope(StrEnum):
+class PageShape(StrEnum):
     """The shape of a page. Spec: `envelopes` of the management API table."""
 
     ORGANIZATION = "OrgPage"
@@ -85,7 +85,7 @@ class Listing:
         ordered: whether `order=asc|desc` is taken, newest first by default (policy paths).
     """
 
-    envelope: Envelope
+    envelope: PageShape
     filters: tuple[str, ...] = ()
     plain: dict[str, str] = field(default_factory=dict)
     search: tuple[str, ...] = ()

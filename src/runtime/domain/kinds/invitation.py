@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from runtime.domain.kinds.base import PERMISSIONS, Envelope, Kind, Listing, OrganizationEntity, Verb
+from runtime.domain.kinds.base import PERMISSIONS, Kind, Listing, OrganizationEntity, PageShape, Verb
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import ORGANIZATION
 from runtime.domain.kinds.values import Email, Id, InvitationStatus, OrganizationRole, Timestamp
@@ -49,7 +49,7 @@ INVITATION = Kind(
     parent=ORGANIZATION,
     item="invitation_id",
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.DELETE}),
-    listing=Listing(envelope=Envelope.ORGANIZATION, expands=("permissions", "total_count")),
+    listing=Listing(envelope=PageShape.ORGANIZATION, expands=("permissions", "total_count")),
     created=201,
     indexes=(("address",),),
 )

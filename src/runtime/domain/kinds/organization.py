@@ -8,19 +8,19 @@ from runtime.domain.kinds.base import (
     ALL_VERBS,
     PERMISSIONS,
     Entity,
-    Envelope,
     Kind,
     Listing,
     OrganizationEntity,
+    PageShape,
     Verb,
 )
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import (
     BoundZones,
+    CredentialLifetime,
     Description,
     Email,
     Id,
-    Lifetime,
     Name,
     OrganizationRole,
     OrganizationStatus,
@@ -97,7 +97,7 @@ class ServiceAccountCredential(OrganizationEntity):
         return self.expires_at is not None and self.expires_at <= now
 
 
-_PAGE = Listing(envelope=Envelope.ORGANIZATION, expands=("permissions", "total_count"))
+_PAGE = Listing(envelope=PageShape.ORGANIZATION, expands=("permissions", "total_count"))
 
 ORGANIZATION = Kind(
     entity=Organization,
@@ -146,5 +146,5 @@ SERVICE_ACCOUNT_CREDENTIAL = Kind(
     verbs=ALL_VERBS,
     listing=_PAGE,
     created=201,
-    inputs={Verb.CREATE: Lifetime},
+    inputs={Verb.CREATE: CredentialLifetime},
 )

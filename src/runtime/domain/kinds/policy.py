@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from runtime.domain.kinds.base import ARCHIVED_VERBS, Envelope, Kind, Listing, Verb, ZoneEntity
+from runtime.domain.kinds.base import ARCHIVED_VERBS, Kind, Listing, PageShape, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Expand, Mark, Ref
 from runtime.domain.kinds.values import (
     Description,
@@ -59,7 +59,7 @@ class Policy(ZoneEntity):
     updated_by_user: BY_USER = None
 
 
-class PolicyText(Part):
+class PolicyContent(Part):
     """What a manifest of a policy has besides: its Cedar text, inline or from a `.cedar` file."""
 
     cedar: str
@@ -219,14 +219,14 @@ class PolicySchema(Part):
 
 
 _SET_PAGE = Listing(
-    envelope=Envelope.ZONE,
+    envelope=PageShape.ZONE,
     filters=("owner_type", "target_type"),
     search=("name",),
     sorts=("created_at", "status"),
     expands=("total_count", "user"),
     ordered=True,
 )
-_VERSION_PAGE = Listing(envelope=Envelope.ZONE, expands=("total_count", "user"), ordered=True)
+_VERSION_PAGE = Listing(envelope=PageShape.ZONE, expands=("total_count", "user"), ordered=True)
 _VERSION_VERBS = frozenset({Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.ARCHIVE})
 
 POLICY = Kind(
@@ -237,7 +237,7 @@ POLICY = Kind(
     item="policy_id",
     verbs=ARCHIVED_VERBS,
     listing=Listing(
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
         filters=("id", "owner_type", "target_type"),
         search=("name", "description"),
         expands=("total_count", "user"),
@@ -245,7 +245,7 @@ POLICY = Kind(
     ),
     created=201,
     manifest=True,
-    extras=PolicyText,
+    extras=PolicyContent,
     etag=True,
 )
 

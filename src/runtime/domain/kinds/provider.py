@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
+from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
 from runtime.domain.kinds.marks import BoundTo, Mark
 from runtime.domain.kinds.values import (
     Description,
@@ -103,7 +103,7 @@ PROVIDER = Kind(
     operations="providers",
     parent=ZONE,
     listing=Listing(
-        envelope=Envelope.ZONE_FULL,
+        envelope=PageShape.ZONE_FULL,
         filters=("id", "identifier", "slug", "type"),
         plain={"identifier": "identifier", "slug": "slug", "type": "type"},
         search=("identifier", "name"),

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from runtime.domain.kinds.application import Application
-from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
+from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
 from runtime.domain.kinds.marks import Embed, Mark, Ref
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import (
@@ -48,7 +48,7 @@ RESOURCE = Kind(
     operations="resources",
     parent=ZONE,
     listing=Listing(
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
         filters=("id", "identifier", "slug", "owner_type"),
         plain={"identifier": "identifier", "slug": "slug", "credentialProviderId": "credential_provider_id"},
         search=("identifier", "name"),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict
 
-from runtime.domain.kinds.base import ALL_VERBS, Envelope, Kind, Listing, Verb, ZoneEntity
+from runtime.domain.kinds.base import ALL_VERBS, Kind, Listing, PageShape, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Expand, Mark, Ref
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import (
@@ -147,7 +147,7 @@ ROLE = Kind(
     parent=ZONE,
     item="roleId",
     listing=Listing(
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
         filters=("owner_type",),
         single=("owner_type",),
         plain={"identifier": "identifier"},
@@ -165,7 +165,7 @@ GROUP = Kind(
     item="groupId",
     verbs=ALL_VERBS,
     listing=Listing(
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
         filters=("id", "identifier"),
         sorts=("created_at", "name", "identifier"),
         expands=("member_count", "roles", "total_count"),
@@ -182,7 +182,7 @@ USER = Kind(
     parent=ZONE,
     verbs=frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE}),
     listing=Listing(
-        envelope=Envelope.ZONE,
+        envelope=PageShape.ZONE,
         filters=("email", "external", "id", "identifier", "issuer", "subject"),
         search=("email", "subject"),
         sorts=("created_at", "email", "authenticated_at"),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import field_validator
 
 from runtime.domain.kinds.application import Application
-from runtime.domain.kinds.base import Envelope, Kind, Listing, Verb, ZoneEntity
+from runtime.domain.kinds.base import Kind, Listing, PageShape, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Embed, Mark
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
@@ -103,7 +103,7 @@ SESSION = Kind(
     operations="sessions",
     parent=ZONE,
     verbs=_ENDED_ONLY,
-    listing=Listing(envelope=Envelope.ZONE, plain={"user_id": "user_id"}),
+    listing=Listing(envelope=PageShape.ZONE, plain={"user_id": "user_id"}),
     bodies={Verb.UPDATE: RevocationBody},
 )
 
@@ -113,6 +113,6 @@ DELEGATED_GRANT = Kind(
     operations="delegated_grants",
     parent=ZONE,
     verbs=_ENDED_ONLY,
-    listing=Listing(envelope=Envelope.ZONE, plain={"user_id": "user_id", "resource_id": "resource_id"}),
+    listing=Listing(envelope=PageShape.ZONE, plain={"user_id": "user_id", "resource_id": "resource_id"}),
     bodies={Verb.UPDATE: RevocationBody},
 )

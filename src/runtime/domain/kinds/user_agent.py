@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any
 
-from runtime.domain.kinds.base import Envelope, Kind, Listing, Verb, ZoneEntity
+from runtime.domain.kinds.base import Kind, Listing, PageShape, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import ApplicationType, Identifier, Name, Part, Slug, Timestamp
 from runtime.domain.kinds.zone import ZONE
@@ -69,5 +69,5 @@ USER_AGENT = Kind(
     operations="user_agents",
     parent=ZONE,
     verbs=frozenset({Verb.LIST, Verb.RETRIEVE}),
-    listing=Listing(envelope=Envelope.ZONE),
+    listing=Listing(envelope=PageShape.ZONE),
 )

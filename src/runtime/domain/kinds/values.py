@@ -106,7 +106,7 @@ MIN_SECONDS, MAX_SECONDS = (
 )  # that a key or a credential can last, when it is to end by itself
 
 
-class Lifetime(Part):
+class CredentialLifetime(Part):
     """How long a new key or credential is valid; without it, until it is deleted."""
 
     expires_in_seconds: Annotated[int, Field(ge=MIN_SECONDS, le=MAX_SECONDS)] | None = None

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import field_validator
 
-from runtime.domain.kinds.base import PERMISSIONS, Entity, Envelope, Kind, Listing, Verb
+from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind, Listing, PageShape, Verb
 from runtime.domain.kinds.marks import Mark, Ref
 from runtime.domain.kinds.values import Description, Id, Name, NonEmpty, OwnerType, Part, Slug, Uri
 from runtime.domain.oauth.client_ids import is_entry
@@ -123,7 +123,7 @@ ZONE = Kind(
     parent=None,
     item="zoneId",
     listing=Listing(
-        envelope=Envelope.ZONE_FULL,
+        envelope=PageShape.ZONE_FULL,
         filters=("organization_id",),
         single=("organization_id",),
         plain={"slug": "slug"},

@@ -19,7 +19,7 @@ LEEWAY_SECONDS = 60
 MAX_ID_CHARS = 512
 
 
-class NotAcceptable(Exception):
+class InvalidAssertion(Exception):
     """The claims are not what they must be. The message is for the log alone and holds nothing of them."""
 
 
@@ -27,16 +27,16 @@ def check_times(claims: Mapping[str, Any], *, now: datetime, max_ahead_seconds: 
     """Check `exp`, which must be there and near, and `iat` and `nbf`; the end.
 
     A clock that differs is put up with for the beginning alone: an end that has come has come.
-    Raises NotAcceptable.
+    Raises InvalidAssertion.
     """
     at, end = now.timestamp(), claims.get("exp")
     if not is_time(end) or end <= at:
-        raise NotAcceptable("`exp` is missing or past")
+        raise InvalidAssertion("`exp` is missing or past")
     if end > at + max_ahead_seconds + LEEWAY_SECONDS:
-        raise NotAcceptable("`exp` is too far ahead")
+        raise InvalidAssertion("`exp` is too far ahead")
     for name in ("iat", "nbf"):
         if name in claims and (not is_time(claims[name]) or claims[name] > at + LEEWAY_SECONDS):
-            raise NotAcceptable(f"`{name}` lies ahead")
+            raise InvalidAssertion(f"`{name}` lies ahead")
     return end
 
 
@@ -54,26 +54,26 @@ def check_audience(claims: Mapping[str, Any], accepted: Collection[str], *, list
 
     Args:
         listed: take a list of one too, which is how some platforms write a single audience.
-    Raises NotAcceptable; for several audiences too, because each of them could use the assertion here.
+    Raises InvalidAssertion; for several audiences too, because each of them could use the assertion here.
     """
     audience = claims.get("aud")
     if listed and isinstance(audience, list) and len(audience) == 1:
         audience = audience[0]
     if not isinstance(audience, str) or audience not in accepted:
-        raise NotAcceptable("`aud` is not this server, or not it alone")
+        raise InvalidAssertion("`aud` is not this server, or not it alone")
 
 
 def token_id(claims: Mapping[str, Any]) -> str:
-    """The `jti`, by which a second use is recognised. Raises NotAcceptable."""
+    """The `jti`, by which a second use is recognised. Raises InvalidAssertion."""
     found = claims.get("jti")
     if not isinstance(found, str) or not 0 < len(found) <= MAX_ID_CHARS:
-        raise NotAcceptable("`jti` is missing or too long")
+        raise InvalidAssertion("`jti` is missing or too long")
     return found
 
 
 def named(claims: Mapping[str, Any], name: str) -> str:
-    """A claim that must be text. Raises NotAcceptable."""
+    """A claim that must be text. Raises InvalidAssertion."""
     found = claims.get(name)
     if not isinstance(found, str) or not found:
-        raise NotAcceptable(f"`{name}` is missing or no text")
+        raise InvalidAssertion(f"`{name}` is missing or no text")
     return found

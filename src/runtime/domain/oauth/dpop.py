@@ -8,7 +8,7 @@ from hmac import compare_digest
 from typing import Any
 from urllib.parse import urlsplit
 
-from runtime.domain.oauth.assertions import NotAcceptable, named, token_id
+from runtime.domain.oauth.assertions import InvalidAssertion, named, token_id
 from runtime.domain.oauth.claims import is_time
 
 TYPE = "dpop+jwt"
@@ -24,19 +24,19 @@ def check_proof(
     Args:
         uri: the address that was asked for, as this service knows it: never made from what a request says.
         access_token: what the proof comes with at an API.
-    Raises: NotAcceptable.
+    Raises: InvalidAssertion.
     """
     if named(claims, "htm") != method:
-        raise NotAcceptable("`htm` is another method")
+        raise InvalidAssertion("`htm` is another method")
     if not same_target(named(claims, "htu"), uri):
-        raise NotAcceptable("`htu` is another address")
+        raise InvalidAssertion("`htu` is another address")
     issued_at = claims.get("iat")
     if not is_time(issued_at) or abs(issued_at - now.timestamp()) > WINDOW_SECONDS:
-        raise NotAcceptable("`iat` is missing, or not about now")
+        raise InvalidAssertion("`iat` is missing, or not about now")
     if access_token is not None and not compare_digest(
         named(claims, "ath").encode(), digest(access_token).encode()
     ):
-        raise NotAcceptable("`ath` belongs to another access token")
+        raise InvalidAssertion("`ath` belongs to another access token")
     return token_id(claims)
 
 

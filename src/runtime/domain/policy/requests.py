@@ -16,7 +16,7 @@ _WHOLE_SECONDS = 60  # requests of the same minute are the same question, so a d
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PolicyGroup:
     """A group of the user, with the identifiers of the roles it hands down."""
 
     identifier: str
@@ -25,17 +25,17 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class PolicyUser:
     """The user whose authority is used: `identifier` in the zone, and the `roles` assigned directly."""
 
     identifier: str
     email: str | None = None
-    groups: tuple[Group, ...] = ()
+    groups: tuple[PolicyGroup, ...] = ()
     roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class PolicyApplication:
     """An application, as it stands and as it authenticated.
 
     Attributes:
@@ -54,7 +54,7 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class PolicyResource:
     """The target. `provider` is the identifier of the application that provides it."""
 
     identifier: str
@@ -89,11 +89,11 @@ class PolicyRequest:
 
 
 def exchange(
-    principal: User | Application,
+    principal: PolicyUser | PolicyApplication,
     *,
-    application: Application,
+    application: PolicyApplication,
     actors: tuple[str, ...],
-    resource: Resource,
+    resource: PolicyResource,
     scopes: Iterable[str],
     now: datetime,
     authenticated_at: datetime | None = None,
@@ -114,7 +114,7 @@ def exchange(
 
 
 def direct(
-    application: Application, *, resource: Resource, scopes: Iterable[str], now: datetime
+    application: PolicyApplication, *, resource: PolicyResource, scopes: Iterable[str], now: datetime
 ) -> PolicyRequest:
     """May *application* have a token for *resource* on its own behalf?"""
     context = _circumstances(application, (application.identifier,), scopes, now, None, None)
@@ -128,9 +128,9 @@ def reference(kind: str, identifier: str) -> dict[str, str]:
 
 def _ask(
     action: Action,
-    principal: User | Application,
-    application: Application,
-    resource: Resource,
+    principal: PolicyUser | PolicyApplication,
+    application: PolicyApplication,
+    resource: PolicyResource,
     context: dict[str, Any],
 ) -> PolicyRequest:
     entities: dict[tuple[str, str], dict[str, Any]] = {}
@@ -141,7 +141,7 @@ def _ask(
     ):
         entities[entity["uid"]["type"], entity["uid"]["id"]] = entity
     return PolicyRequest(
-        principal_type="User" if isinstance(principal, User) else "Application",
+        principal_type="User" if isinstance(principal, PolicyUser) else "Application",
         principal_id=principal.identifier,
         action=action,
         resource_id=resource.identifier,
@@ -151,7 +151,7 @@ def _ask(
 
 
 def _circumstances(
-    application: Application,
+    application: PolicyApplication,
     actors: tuple[str, ...],
     scopes: Iterable[str],
     now: datetime,
@@ -175,8 +175,8 @@ def _circumstances(
     return context
 
 
-def _principal_entities(principal: User | Application) -> list[dict[str, Any]]:
-    if isinstance(principal, Application):
+def _principal_entities(principal: PolicyUser | PolicyApplication) -> list[dict[str, Any]]:
+    if isinstance(principal, PolicyApplication):
         return _application_entities(principal)
     attributes: dict[str, Any] = {"identifier": principal.identifier}
     if principal.email is not None:
@@ -190,7 +190,7 @@ def _principal_entities(principal: User | Application) -> list[dict[str, Any]]:
     return entities + [_role_entity(role) for role in granted]
 
 
-def _application_entities(application: Application) -> list[dict[str, Any]]:
+def _application_entities(application: PolicyApplication) -> list[dict[str, Any]]:
     attributes = {
         "identifier": application.identifier,
         "traits": list(application.traits),
@@ -202,7 +202,7 @@ def _application_entities(application: Application) -> list[dict[str, Any]]:
     return [entity, *(_role_entity(role) for role in application.roles)]
 
 
-def _resource_entity(resource: Resource) -> dict[str, Any]:
+def _resource_entity(resource: PolicyResource) -> dict[str, Any]:
     attributes: dict[str, Any] = {"identifier": resource.identifier, "scopes": list(resource.scopes)}
     if resource.provider is not None:
         attributes["provider"] = _entity_value("Application", resource.provider)

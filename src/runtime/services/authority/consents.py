@@ -230,7 +230,7 @@ def authorization_required(
     """The refusal that asks the user to authorize the application first, and says where."""
     named = {"resource": resource.identifier} if resource else {}
     query = urlencode({"client_id": client.client_id, **named})
-    by_switch = zone.switches.grant_missing_error == InsufficientAuthorization.code
+    by_switch = zone.settings.grant_missing_error == InsufficientAuthorization.code
     refusal = InsufficientAuthorization if by_switch else AccessDenied
     return refusal(
         "the user has not authorized the application for that resource",

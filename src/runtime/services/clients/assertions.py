@@ -55,7 +55,7 @@ def read(form: Mapping[str, str]) -> ClientAssertion:
     try:
         jws = parse(form["client_assertion"])
         issuer, subject = rules.named(jws.payload, "iss"), rules.named(jws.payload, "sub")
-    except (InvalidJwt, rules.NotAcceptable) as failure:
+    except (InvalidJwt, rules.InvalidAssertion) as failure:
         raise InvalidClient(internal=str(failure)) from None
     return ClientAssertion(jws, issuer, subject, form.get("client_id"))
 
@@ -88,7 +88,7 @@ async def client_of(
     try:
         ends = _check(zone, assertion.jws, now)
         await private_key_jwt.check_signature(services, zone, client, assertion.jws)
-    except (InvalidJwt, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
+    except (InvalidJwt, rules.InvalidAssertion, OutboundRefused, OutboundFailed) as failure:
         raise InvalidClient(internal=str(failure)) from None
     if not is_known(client) and (
         wait := services.rate_limiter.hit_local(rate_limits.CLIENT_ASSERTIONS, zone.id, sender)
@@ -108,7 +108,7 @@ async def client_of(
 
 
 def _check(zone: CachedZone, jws: CompactJws, now: datetime) -> float:
-    """Check all that the assertion says but who it is; its end. Raises NotAcceptable; InvalidToken."""
+    """Check all that the assertion says but who it is; its end. Raises InvalidAssertion; InvalidToken."""
     check_class(jws, _TYPES)
     rules.check_audience(jws.payload, accepted_audiences(zone))
     rules.token_id(jws.payload)

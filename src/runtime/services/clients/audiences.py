@@ -8,6 +8,6 @@ def accepted_audiences(zone: CachedZone) -> frozenset[str]:
 
     Spec: zone interface, section 4; the successor of RFC 7523, which wants the issuer alone.
     """
-    if zone.switches.strict_assertion_audience:
+    if zone.settings.strict_assertion_audience:
         return frozenset({zone.issuer})
     return frozenset({zone.issuer, str(zone.entity.protocols.oauth2.token_endpoint)})

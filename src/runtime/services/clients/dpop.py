@@ -19,7 +19,7 @@ from runtime.domain.errors import (
     UseDpopNonce,
 )
 from runtime.domain.oauth import dpop
-from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.domain.oauth.assertions import InvalidAssertion
 from runtime.services import rate_limits
 from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.container import Services
@@ -128,9 +128,9 @@ async def verify_proof(
     try:
         opened = verify_dpop_proof(proof)
         token_id = dpop.check_proof(opened.claims, method=method, uri=uri, now=now, access_token=access_token)
-    except (jose.InvalidJwt, NotAcceptable) as failure:
+    except (jose.InvalidJwt, InvalidAssertion) as failure:
         raise InvalidDpopProof(_REFUSED, internal=str(failure)) from None
-    if zone.switches.require_dpop_nonce and not _is_current(services, zone, opened.claims.get("nonce"), now):
+    if zone.settings.require_dpop_nonce and not _is_current(services, zone, opened.claims.get("nonce"), now):
         raise UseDpopNonce(_NONCE_WANTED, nonce=nonce(services, zone, now))
     if bound_to not in (None, opened.thumbprint):
         return opened.thumbprint

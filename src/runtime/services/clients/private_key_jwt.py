@@ -13,7 +13,7 @@ from runtime.adapters.keys.remote import check_with
 from runtime.domain.errors import InvalidClient, PageError
 from runtime.domain.kinds.application import PublicKeyCredential, UrlCredential
 from runtime.domain.kinds.user_agent import ClientMetadata
-from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.domain.oauth.assertions import InvalidAssertion
 from runtime.services.client_types import Client, UserAgentClient
 from runtime.services.clients import metadata_documents
 from runtime.services.container import Services
@@ -23,7 +23,7 @@ from runtime.services.zones import CachedZone
 async def check_signature(services: Services, zone: CachedZone, client: Client, jws: CompactJws) -> None:
     """Check that the client has signed.
 
-    Raises: InvalidClient when it has no keys; InvalidToken; NotAcceptable for a document that is no use;
+    Raises: InvalidClient when it has no keys; InvalidToken; InvalidAssertion for a document that is no use;
         OutboundRefused, OutboundFailed.
     """
     partition = zone.sites_of_applications
@@ -58,7 +58,7 @@ async def _described(services: Services, zone: CachedZone, client: UserAgentClie
 
 
 async def _documented(services: Services, zone: CachedZone, client_id: str) -> str:
-    """Where the document at a client id says that the keys are. Raises NotAcceptable and as above."""
+    """Where the document at a client id says that the keys are. Raises InvalidAssertion and as above."""
     found = await services.client_documents.get(client_id, partition=zone.sites_of_applications)
     return named_keys(found.document, client_id)
 
@@ -67,7 +67,7 @@ def named_keys(document: Mapping[str, Any], client_id: str) -> str:
     """The address of the keys in a document that is about the client.
 
     It is a client's metadata, which repeats the client id to the letter, or a protected resource's, whose
-    resource stands on the same site. Raises NotAcceptable.
+    resource stands on the same site. Raises InvalidAssertion.
     Spec: zone interface, section 3; RFC 9728 section 3.3.
     """
     if "client_id" in document:
@@ -76,10 +76,10 @@ def named_keys(document: Mapping[str, Any], client_id: str) -> str:
         resource = document.get("resource")
         is_about_it = isinstance(resource, str) and _site(resource) == _site(client_id)
     if not is_about_it:
-        raise NotAcceptable("the document is about something else")
+        raise InvalidAssertion("the document is about something else")
     address = document.get("jwks_uri")
     if not isinstance(address, str):
-        raise NotAcceptable("the document names no keys")
+        raise InvalidAssertion("the document names no keys")
     return address
 
 

@@ -52,7 +52,7 @@ async def workload_of(
         if failure.temporary:
             raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
         raise InvalidClient(internal=str(failure)) from None
-    except (InvalidJwt, rules.NotAcceptable, ProviderRefused, OutboundRefused) as failure:
+    except (InvalidJwt, rules.InvalidAssertion, ProviderRefused, OutboundRefused) as failure:
         raise InvalidClient(internal=str(failure)) from None
     return client
 

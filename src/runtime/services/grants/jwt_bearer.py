@@ -126,7 +126,7 @@ async def _verified(
         if failure.temporary:
             raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
         raise InvalidGrant(REFUSED, internal=str(failure)) from None
-    except (InvalidJwt, rules.NotAcceptable, ProviderRefused, OutboundRefused) as failure:
+    except (InvalidJwt, rules.InvalidAssertion, ProviderRefused, OutboundRefused) as failure:
         raise InvalidGrant(REFUSED, internal=str(failure)) from None
     return vouched
 
@@ -139,18 +139,18 @@ def _read(
     jws: CompactJws,
     now: datetime,
 ) -> VerifiedAssertion:
-    """What the assertion says, its signature still to be verified. Raises NotAcceptable; InvalidToken.
+    """What the assertion says, its signature still to be verified. Raises InvalidAssertion; InvalidToken.
 
     An ID token or an access token of the provider is none: neither is meant for this server alone.
     """
     check_class(jws, ("JWT",))
     claims = jws.payload
     if rules.named(claims, "iss") != settings.issuer:
-        raise rules.NotAcceptable("another issuer than the zone's identity provider")
+        raise rules.InvalidAssertion("another issuer than the zone's identity provider")
     rules.check_audience(claims, (zone.issuer,))
     ends = rules.check_times(claims, now=now, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS)
     if claims.get("client_id", client.client_id) != client.client_id:
-        raise rules.NotAcceptable("meant for another client")
+        raise rules.InvalidAssertion("meant for another client")
     subject = rules.named(claims, settings.external_id_claim)
     acr, amr = claims.get("acr"), claims.get("amr")
     return VerifiedAssertion(
@@ -166,10 +166,10 @@ def _read(
 
 
 def _authenticated_at(claims: Mapping[str, Any], now: datetime) -> datetime:
-    """When the user signed in at the provider, which is no later than now. Raises NotAcceptable."""
+    """When the user signed in at the provider, which is no later than now. Raises InvalidAssertion."""
     told = claims.get("auth_time", claims.get("iat", now.timestamp()))
     if not is_time(told):
-        raise rules.NotAcceptable("`auth_time` is not a time")
+        raise rules.InvalidAssertion("`auth_time` is not a time")
     return min(datetime.fromtimestamp(told, UTC), now)
 
 

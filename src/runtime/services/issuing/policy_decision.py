@@ -14,7 +14,7 @@ from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import CredentialType
 from runtime.domain.policy import requests
-from runtime.domain.policy.circumstances import looked_at
+from runtime.domain.policy.context_usage import used_attributes
 from runtime.domain.policy.requests import PolicyRequest
 from runtime.logs import log
 from runtime.services import cache_sizes
@@ -41,7 +41,7 @@ class PolicyPrincipal:
         own_policies: id of the policy set version that the user has made.
     """
 
-    principal: requests.User | requests.Application
+    principal: requests.PolicyUser | requests.PolicyApplication
     key: str
     authenticated_at: datetime | None = None
     acr: str | None = None
@@ -119,7 +119,7 @@ class PolicyDecisionCache(ZoneCache):
     def __init__(self) -> None:
         self.decisions: BoundedCache[PolicyDecision] = BoundedCache(cache_sizes.POLICY_DECISIONS)
         self.reads: BoundedCache[frozenset[str]] = BoundedCache(cache_sizes.POLICY_READS)
-        self.parties: BoundedCache[tuple[requests.Application, requests.Resource]] = BoundedCache(
+        self.parties: BoundedCache[tuple[requests.PolicyApplication, requests.PolicyResource]] = BoundedCache(
             cache_sizes.POLICY_PARTIES
         )
 
@@ -171,7 +171,7 @@ def _looked_at(zone: CachedZone, policies: Policies, resource: Resource) -> froz
     """Those of the circumstances that differ between requests which some rule about the resource looks at."""
     cache = zone.cache_of(PolicyDecisionCache).reads
     if (held := cache.get(resource.id)) is None:
-        names = looked_at(policies.reads, resource.identifier)
+        names = used_attributes(policies.reads, resource.identifier)
         held = _VARYING if names is None else names & _VARYING
         cache.put(resource.id, held)
     return held
@@ -206,7 +206,7 @@ async def _policies(zone: CachedZone, authority: PolicyPrincipal) -> list[Polici
 
 async def _parties(
     zone: CachedZone, client: Client, resource: Resource
-) -> tuple[requests.Application, requests.Resource]:
+) -> tuple[requests.PolicyApplication, requests.PolicyResource]:
     """The asking client and the target, as policies see them."""
     key = f"{client.facts_key}\0{resource.id}"
     cache = zone.cache_of(PolicyDecisionCache).parties
@@ -215,7 +215,7 @@ async def _parties(
     provider = await zone.applications.get(resource.application_id) if resource.application_id else None
     made = (
         await _asking(zone, client, resource),
-        requests.Resource(
+        requests.PolicyResource(
             resource.identifier,
             tuple(sorted(resource.scopes or ())),
             provider.identifier if provider else None,
@@ -225,7 +225,7 @@ async def _parties(
     return made
 
 
-async def _asking(zone: CachedZone, client: Client, resource: Resource) -> requests.Application:
+async def _asking(zone: CachedZone, client: Client, resource: Resource) -> requests.PolicyApplication:
     """The asking application, with the one declared dependency that matters here.
 
     A client that registered itself declares nothing and holds no roles; rules know it by its registration.
@@ -234,6 +234,6 @@ async def _asking(zone: CachedZone, client: Client, resource: Resource) -> reque
         facts = await zone.applications.policy_facts(client.application)
         return replace(facts, credential=client.credential.type.value, dependencies=(resource.identifier,))
     credential = CredentialType.PUBLIC if client.is_public else CredentialType.URL
-    return requests.Application(
+    return requests.PolicyApplication(
         client.identifier, registration=client.registration.value, credential=credential.value
     )

@@ -21,7 +21,7 @@ from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.kinds.zone import Zone
-from runtime.domain.oauth.neighbours import Neighbours
+from runtime.domain.oauth.resource_overlaps import ResourceOverlaps
 from runtime.services import epochs, keys
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
@@ -52,7 +52,7 @@ class UnitOfWork:
         slugs_asked: how many slugs have been looked for there.
         checks: (kind name, id) -> what has to hold of an entity when the unit ends, not in the middle of
             it: a changeset asks for each with its operation, `finish` for those that are left.
-        neighbours: zone id -> where its resources stand, once all has been written.
+        resource_overlaps: zone id -> its resources by URL, once all has been written.
         keeps_zones: nothing that is cached of a zone goes out of date: what is written concerns one user,
             whose epoch is bumped in its place.
         signing_keys: zone id -> kid -> key, opened once a unit.
@@ -75,7 +75,7 @@ class UnitOfWork:
     slugs: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     slugs_asked: dict[tuple[str, ...], int] = field(default_factory=dict)
     checks: dict[tuple[str, str], Check] = field(default_factory=dict)
-    neighbours: dict[str, Neighbours] = field(default_factory=dict)
+    resource_overlaps: dict[str, ResourceOverlaps] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)
     keys_to_give: list[dict[Algorithm, SigningKey]] = field(default_factory=list, repr=False)
     head: ledger.Head | None = None

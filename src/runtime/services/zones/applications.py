@@ -19,7 +19,7 @@ class ApplicationCache:
         size = cache_sizes.APPLICATIONS
         self._by_id: ReadThroughCache[Application] = ReadThroughCache(database, size)
         self._by_identifier: ReadThroughCache[Application] = ReadThroughCache(database, size)
-        self._policy_facts: ReadThroughCache[requests.Application] = ReadThroughCache(database, size)
+        self._policy_facts: ReadThroughCache[requests.PolicyApplication] = ReadThroughCache(database, size)
         self._principals: ReadThroughCache[str] = ReadThroughCache(database, size)
         self._dependencies: ReadThroughCache[frozenset[str]] = ReadThroughCache(database, size)
 
@@ -35,13 +35,13 @@ class ApplicationCache:
             identifier, lambda conn: storage.application_named(conn, self._zone_id, identifier)
         )
 
-    async def policy_facts(self, application: Application) -> requests.Application:
+    async def policy_facts(self, application: Application) -> requests.PolicyApplication:
         """What policies may know of an application, how it authenticated and what it depends on left out."""
 
-        async def query(conn: AsyncConnection) -> requests.Application:
+        async def query(conn: AsyncConnection) -> requests.PolicyApplication:
             roles = await storage.application_roles(conn, self._zone_id, application.id)
             traits = tuple(sorted(application.traits or ()))
-            return requests.Application(application.identifier, traits=traits, roles=roles)
+            return requests.PolicyApplication(application.identifier, traits=traits, roles=roles)
 
         return await self._policy_facts.read(application.id, query)
 

@@ -9,7 +9,7 @@ from runtime.domain.errors import Unavailable
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
-from runtime.domain.oauth import switches
+from runtime.domain.oauth import zone_settings
 from runtime.services import keys
 from runtime.services.epochs import Epochs, ReadUnderEpochs
 from runtime.services.zones.applications import ApplicationCache
@@ -42,7 +42,7 @@ class CachedZone:
         keys: kid -> key that tokens of this zone may be signed with.
         jwks: the members of the published JWK set.
         valid_until: when the zone's keys change next; it is made again then.
-        switches: the settings of the zone that differ from the usual.
+        settings: the zone's settings, by its operator.
         denials: how many single tokens of the zone were ever revoked, an epoch of its own.
         denied: the ids of those of them that may be alive.
         sealer: seals under the zone's data key.
@@ -70,7 +70,7 @@ class CachedZone:
         self.issuer = str(zone.protocols.oauth2.issuer)
         self.epoch = internals.epoch
         self.access_token_algorithm = internals.access_token_algorithm
-        self.switches = internals.switches or switches.DEFAULTS
+        self.settings = internals.settings or zone_settings.DEFAULTS
         self.sealer = sealer
         self.keys: dict[str, VerificationKey] = ring.verification
         self.jwks = ring.published

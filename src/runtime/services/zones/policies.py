@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from runtime.adapters import cedar
 from runtime.adapters.cedar import CompiledPolicies, InvalidPolicy
 from runtime.domain.policy import schema
-from runtime.domain.policy.circumstances import UNKNOWN, Reads, reads_of
+from runtime.domain.policy.context_usage import UNKNOWN, ContextUsage, context_usage_of
 from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.storage.sql.exchange import ActivePolicies
@@ -17,7 +17,7 @@ class Policies:
     """The policies of a set, parsed, with what each of their rules looks at."""
 
     compiled: CompiledPolicies
-    reads: tuple[Reads, ...]
+    reads: tuple[ContextUsage, ...]
 
 
 class PolicyCache:
@@ -61,8 +61,8 @@ def compiled(active: ActivePolicies) -> Policies:
     return Policies(cedar.compile_policies(texts, words), reads)
 
 
-def _reads(text: str) -> list[Reads]:
+def _reads(text: str) -> list[ContextUsage]:
     try:
-        return reads_of(cedar.to_json(text))
+        return context_usage_of(cedar.to_json(text))
     except InvalidPolicy:  # too deep for that form
         return [UNKNOWN]

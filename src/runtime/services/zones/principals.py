@@ -17,11 +17,11 @@ class Principal:
     """
 
     user: User
-    principal: requests.User
+    principal: requests.PolicyUser
     own_policies: str | None = None
 
     @property
-    def groups(self) -> tuple[requests.Group, ...]:
+    def groups(self) -> tuple[requests.PolicyGroup, ...]:
         """The groups, each with the roles it hands down."""
         return self.principal.groups
 
@@ -47,8 +47,8 @@ class SessionRoot:
 
 def principal_of(user: User, memberships: Memberships, own_policies: str | None) -> Principal:
     """A user as policies see them: by groups and roles, and by an address that is proved."""
-    groups = tuple(requests.Group(name, title, roles) for name, title, roles in memberships.groups)
+    groups = tuple(requests.PolicyGroup(name, title, roles) for name, title, roles in memberships.groups)
     # An address that nobody has proved to be theirs must not open what a policy gives to it.
     email = str(user.email) if user.email_verified else None
-    principal = requests.User(user.identifier, email, groups, memberships.roles)
+    principal = requests.PolicyUser(user.identifier, email, groups, memberships.roles)
     return Principal(user, principal, own_policies)

@@ -45,7 +45,7 @@ from runtime.domain.kinds.application import (
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
-from runtime.domain.oauth.switches import Switches
+from runtime.domain.oauth.zone_settings import ZoneSettings
 from runtime.storage.sql.tables import METADATA, TABLES
 
 Credential = PasswordCredential | PublicCredential | PublicKeyCredential | UrlCredential | TokenCredential
@@ -81,7 +81,7 @@ class ZoneInternals:
     access_token_algorithm: str
     epoch: int
     policy_schema_version: str
-    switches: Switches | None = None
+    settings: ZoneSettings | None = None
     denials: int = 0
 
 
@@ -126,8 +126,9 @@ async def zone(conn: AsyncConnection, zone_id: str) -> tuple[Zone, ZoneInternals
     row = (await conn.execute(select(_zones).where(_zones.c.id == zone_id))).mappings().one_or_none()
     if row is None or internals is None:
         return None
-    written = internals["switches"]
-    kept = {**internals, "switches": Switches.model_validate(written) if written else None}
+    kept = dict(internals)
+    written = kept.pop("switches")  # the column's older name
+    kept["settings"] = ZoneSettings.model_validate(written) if written else None
     return ZONE.read(dict(row)), ZoneInternals(**kept)
 
 
@@ -270,9 +271,9 @@ async def use_algorithm(conn: AsyncConnection, zone_id: str, algorithm: str) -> 
     )
 
 
-async def set_switches(conn: AsyncConnection, zone_id: str, switches: Switches) -> None:
-    """Keep how a zone departs from the usual."""
-    written = switches.model_dump(mode="json", exclude_defaults=True)
+async def set_zone_settings(conn: AsyncConnection, zone_id: str, settings: ZoneSettings) -> None:
+    """Store the settings of a zone; those at their default are left out."""
+    written = settings.model_dump(mode="json", exclude_defaults=True)
     await conn.execute(
         update(_internals).where(_internals.c.zone_id == zone_id).values(switches=written or None)
     )

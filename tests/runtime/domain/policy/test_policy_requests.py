@@ -6,13 +6,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from runtime.domain.policy import defaults, requests, schema
-from runtime.domain.policy.requests import Application, Group, Resource, User
+from runtime.domain.policy.requests import PolicyApplication, PolicyGroup, PolicyResource, PolicyUser
 
 NOW = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC)
-AGENT = Application("agent", credential="password", traits=("mcp",), roles=("runner",))
-API = Resource("https://api.example", scopes=("read",), provider="api")
-ADA = User(
-    "ada", email="ada@example.test", groups=(Group("eng", "Engineering", ("viewer",)),), roles=("admin",)
+AGENT = PolicyApplication("agent", credential="password", traits=("mcp",), roles=("runner",))
+API = PolicyResource("https://api.example", scopes=("read",), provider="api")
+ADA = PolicyUser(
+    "ada",
+    email="ada@example.test",
+    groups=(PolicyGroup("eng", "Engineering", ("viewer",)),),
+    roles=("admin",),
 )
 
 
@@ -63,7 +66,7 @@ def test_the_same_question_in_the_same_minute_has_one_digest():
     others = [
         ask(scopes=["write"]),
         ask(actors=("agent", "portal")),
-        ask(User("bob")),
+        ask(PolicyUser("bob")),
         ask(now=NOW + timedelta(minutes=1)),
         ask(acr="2"),
     ]
@@ -81,7 +84,7 @@ def test_other_scopes_change_nothing_else():
 )
 def test_identifiers_stay_values(name):
     """A hostile name arrives in the structured request as that very text."""
-    request = json.loads(json.dumps(ask(User(name)).entities))
+    request = json.loads(json.dumps(ask(PolicyUser(name)).entities))
 
     assert {"type": "User", "id": name} in [entity["uid"] for entity in request]
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 from pydantic_core import from_json, to_json
 
-from runtime.contract.changes import Changeset, Envelope, Op, Operation, Pointer, Source
+from runtime.contract.changes import Changeset, ChangesetHeader, Op, Operation, Pointer, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ class PackedChangeset:
     operations: Sequence[PackedOperation]
 
     @classmethod
-    def of(cls, envelope: Envelope, operations: Sequence[PackedOperation]) -> "PackedChangeset":
-        """The changeset of an envelope and its operations."""
-        return cls(envelope.base_revision, envelope.owner, envelope.plan_digest, envelope.source, operations)
+    def of(cls, header: ChangesetHeader, operations: Sequence[PackedOperation]) -> "PackedChangeset":
+        """The changeset of a header and its operations."""
+        return cls(header.base_revision, header.owner, header.plan_digest, header.source, operations)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from runtime.domain.errors import Conflict, Problem
 from runtime.domain.kinds import RESOURCE
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.oauth.neighbours import Neighbours
+from runtime.domain.oauth.resource_overlaps import ResourceOverlaps
 from runtime.domain.oauth.resources import host_of
 from runtime.services.management import credential_scope
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -46,29 +46,29 @@ class _Apart:
 
     async def __call__(self) -> None:
         """Raises: Conflict for one that is called as another is; Forbidden beneath a prefix of others."""
-        neighbours = await _neighbours(self.unit, self.resource)
-        one = neighbours.of(self.resource.id)
+        overlaps = await _overlaps(self.unit, self.resource)
+        one = overlaps.find(self.resource.id)
         if one is None:  # no URL, or gone by now
             return
-        if self.is_new and (twin := neighbours.twin(one)) is not None:
+        if self.is_new and (twin := overlaps.find_equal(one)) is not None:
             message = (
                 f"`{one.identifier}` is `{twin.identifier}` spelt otherwise, and that is another resource's:"
                 " identifiers are compared as URLs, and each can be in the zone once"
             )
             raise Conflict(message, problems=[Problem(Conflict.code, message, "identifier")])
-        if (around := neighbours.around(one)) is not None:
+        if (around := overlaps.find_prefix(one)) is not None:
             why = f"`{one.identifier}` is beneath the prefix `{around.identifier}`: "
             await credential_scope.refuse_others_of(self.unit, RESOURCE, around.id, why=why)
 
 
-async def _neighbours(unit: UnitOfWork, resource: Resource) -> Neighbours:
+async def _overlaps(unit: UnitOfWork, resource: Resource) -> ResourceOverlaps:
     """The resources of the same host; of the whole zone, once, where many are looked at."""
-    if (known := unit.neighbours.get(resource.zone_id)) is not None:
+    if (known := unit.resource_overlaps.get(resource.zone_id)) is not None:
         return known
     if not (host := host_of(resource.identifier)):
-        return Neighbours(())
+        return ResourceOverlaps(())
     if len(unit.checks) < _ONE_BY_ONE:
-        return Neighbours(await storage.placed(unit.conn, resource.zone_id, beginning=host))
-    found = Neighbours(await storage.placed(unit.conn, resource.zone_id))
-    unit.neighbours[resource.zone_id] = found
+        return ResourceOverlaps(await storage.placed(unit.conn, resource.zone_id, beginning=host))
+    found = ResourceOverlaps(await storage.placed(unit.conn, resource.zone_id))
+    unit.resource_overlaps[resource.zone_id] = found
     return found

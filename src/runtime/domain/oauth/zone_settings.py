@@ -1,6 +1,6 @@
-"""How a zone departs from the usual, where the management API has no member for it.
+"""Settings of one zone that operators set with `zoned zone set`; the management API has no member for them.
 
-Operators set these with `zoned zone set`; a zone without any has the defaults.
+A zone without any has the defaults.
 """
 
 from typing import Literal
@@ -8,16 +8,16 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 
-class Switches(BaseModel):
-    """The switches of a zone.
+class ZoneSettings(BaseModel):
+    """The settings of a zone, each with its default.
 
     Attributes:
         strict_assertion_audience: take client assertions for the issuer alone, as the successor of RFC 7523
             has it; else for the token endpoint too, which widespread clients write.
-        grant_missing_error: what an application hears that the user has not authorized yet; some clients
+        grant_missing_error: the error for an application that the user has not authorized yet; some clients
             wait for `insufficient_authorization`. Spec: zone interface, section 5.
-        require_dpop_nonce: take only proofs of possession that carry a nonce of ours, so that none can be
-            made ahead of time. Spec: RFC 9449 section 8.
+        require_dpop_nonce: accept only DPoP proofs with a nonce of this server, so that none can be made
+            ahead of time. Spec: RFC 9449 section 8.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,4 +27,4 @@ class Switches(BaseModel):
     require_dpop_nonce: bool = False
 
 
-DEFAULTS = Switches()
+DEFAULTS = ZoneSettings()

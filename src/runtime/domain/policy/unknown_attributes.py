@@ -1,7 +1,7 @@
-"""Attributes that a policy looks at and that nothing ever has.
+"""Finds attributes in Cedar policies that the schema does not have.
 
-The policy engine takes any after `has`: it is false then, and what depends on it is not looked at. So a
-misspelt attribute makes a rule that never applies.
+Cedar accepts any attribute after `has`: it is false then, and what depends on it is not evaluated. So a
+misspelt attribute makes a policy that never applies.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ Types = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class UnknownAttribute:
-    """An attribute that values of these types never have."""
+    """An attribute that the schema gives to none of these entity types."""
 
     name: str
     types: tuple[str, ...]
 
 
 def unknown_attributes(rule: Mapping[str, Any], version: str) -> list[UnknownAttribute]:
-    """What a rule looks at in vain.
+    """The attributes of a policy that no entity and no context of that schema version has.
 
     Args:
         rule: in Cedar's JSON form.
@@ -38,7 +38,7 @@ def unknown_attributes(rule: Mapping[str, Any], version: str) -> list[UnknownAtt
 
 
 def known_attributes(version: str) -> frozenset[str]:
-    """Every attribute that something has."""
+    """Every attribute that the schema gives to an entity type or to the context."""
     words = _Schema(schema.as_json(version)[""])
     return frozenset(name for attributes in words.attributes.values() for name in attributes)
 

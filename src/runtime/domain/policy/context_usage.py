@@ -1,4 +1,7 @@
-"""Which circumstances a policy looks at: what none of them looks at cannot change a decision."""
+"""Which members of the request context a policy reads: one that no policy reads cannot change a decision.
+
+So decisions are cached by the members that are read.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,23 +12,23 @@ _ACCESSES = (".", "has")
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
-    """What one rule looks at.
+class ContextUsage:
+    """What of a request one policy reads.
 
     Attributes:
-        resource_id: the only resource it can concern; None when it can concern any.
-        names: the members of the context it looks at; None when it may look at all of them.
+        resource_id: the only resource it applies to; None when it can apply to any.
+        names: the members of the context it reads; None when it may read all of them.
     """
 
     resource_id: str | None
     names: frozenset[str] | None
 
 
-UNKNOWN = Reads(None, None)
+UNKNOWN = ContextUsage(None, None)
 
 
-def reads_of(policies: Mapping[str, Any]) -> list[Reads]:
-    """What each of these policies looks at.
+def context_usage_of(policies: Mapping[str, Any]) -> list[ContextUsage]:
+    """What each of these policies reads of a request.
 
     Args:
         policies: in Cedar's JSON form, where strings are written without escapes.
@@ -34,12 +37,12 @@ def reads_of(policies: Mapping[str, Any]) -> list[Reads]:
     for rule in policies.get("staticPolicies", {}).values():
         names: set[str] = set()
         everything = _collect(rule.get("conditions", []), names)
-        found.append(Reads(_only_resource(rule), None if everything else frozenset(names)))
+        found.append(ContextUsage(_only_resource(rule), None if everything else frozenset(names)))
     return found
 
 
-def looked_at(reads: Iterable[Reads], resource_id: str) -> frozenset[str] | None:
-    """The members of the context that some rule looks at when this resource is asked for; None for all."""
+def used_attributes(reads: Iterable[ContextUsage], resource_id: str) -> frozenset[str] | None:
+    """The members of the context that some policy reads in a request for this resource; None for all."""
     names: set[str] = set()
     for each in reads:
         if each.resource_id not in (None, resource_id):

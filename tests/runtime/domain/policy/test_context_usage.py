@@ -3,7 +3,7 @@
 import pytest
 
 from runtime.adapters import cedar
-from runtime.domain.policy.circumstances import Reads, looked_at, reads_of
+from runtime.domain.policy.context_usage import ContextUsage, context_usage_of, used_attributes
 
 HEAD = "permit (principal, action, resource)"
 
@@ -24,7 +24,9 @@ HEAD = "permit (principal, action, resource)"
 )
 def test_reads_of(text: str, names: frozenset[str] | None) -> None:
     """Members by either spelling count; using the context as a whole counts as looking at everything."""
-    assert reads_of(cedar.to_json(text)) == [Reads(None, names if names is None else frozenset(names))]
+    assert context_usage_of(cedar.to_json(text)) == [
+        ContextUsage(None, names if names is None else frozenset(names))
+    ]
 
 
 def test_rules_about_one_resource_concern_only_that() -> None:
@@ -33,8 +35,8 @@ def test_rules_about_one_resource_concern_only_that() -> None:
         'forbid (principal, action, resource == Resource::"r1") when { context.scopes.contains("a") };'
         " permit (principal, action, resource) when { context.chain_depth == 1 };"
     )
-    reads = reads_of(cedar.to_json(text))
+    reads = context_usage_of(cedar.to_json(text))
 
-    assert looked_at(reads, "r1") == frozenset({"scopes", "chain_depth"})
-    assert looked_at(reads, "r2") == frozenset({"chain_depth"})
-    assert looked_at([*reads, Reads(None, None)], "r2") is None
+    assert used_attributes(reads, "r1") == frozenset({"scopes", "chain_depth"})
+    assert used_attributes(reads, "r2") == frozenset({"chain_depth"})
+    assert used_attributes([*reads, ContextUsage(None, None)], "r2") is None

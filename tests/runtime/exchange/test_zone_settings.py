@@ -1,0 +1,61 @@
+"""Zone settings: what operators set, for lack of a member in the management API."""
+
+import pytest
+from tests.support.scene import Scene
+
+from runtime.domain.errors import AccessDenied, NotFound, ValidationFailed
+from runtime.domain.oauth.zone_settings import ZoneSettings
+from runtime.services.zone_settings import set_zone_setting
+
+
+async def test_missing_grants_in_the_words_of_some_clients(own_scene: Scene) -> None:
+    """The code changes, and nothing else of the refusal; switched back, it is as before."""
+    company, zone = own_scene.company, own_scene.zone
+    api = await company.resource(zone, "https://api.test", scopes=["read"])
+    agent = await company.app(zone, "agent", consent="required", dependencies=[api])
+    person = await company.person(zone, "ann@acme.test")
+    subject = await company.token(zone, agent, person)
+
+    refusals = []
+    for value in ("access_denied", "insufficient_authorization", "access_denied"):
+        await set_zone_setting(own_scene.services, zone.id, "grant-missing-error", value)
+        with pytest.raises(AccessDenied) as refusal:
+            await own_scene.exchange(agent, subject, api)
+        assert refusal.value.code == value
+        refusals.append((refusal.value.status, refusal.value.detail, refusal.value.members))
+    assert refusals[0] == refusals[1] == refusals[2]
+    assert refusals[0][2]["reason"] == "user_authorization_required"
+
+
+async def test_a_zone_setting_is_kept_beside_those_set_before(own_scene: Scene) -> None:
+    """Each call sets one setting, spelt with hyphens or underscores, and returns them all."""
+    services, zone = own_scene.services, own_scene.zone
+    first = await set_zone_setting(services, zone.id, "strict_assertion_audience", "on")
+    second = await set_zone_setting(services, zone.id, "grant-missing-error", "insufficient_authorization")
+    third = await set_zone_setting(services, zone.id, "grant-missing-error", "access_denied")
+
+    assert first == third == ZoneSettings(strict_assertion_audience=True)
+    assert second == ZoneSettings(
+        strict_assertion_audience=True, grant_missing_error="insufficient_authorization"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("no-such", "on", "are grant-missing-error, require-dpop-nonce, strict-assertion-audience"),
+        ("strict-assertion-audience", "perhaps", "`on` or `off`"),
+    ],
+)
+async def test_an_unknown_zone_setting_or_value_is_refused_with_the_known_ones(
+    own_scene: Scene, name: str, value: str, message: str
+) -> None:
+    """The refusal lists what there is to choose from."""
+    with pytest.raises(ValidationFailed, match=message):
+        await set_zone_setting(own_scene.services, own_scene.zone.id, name, value)
+
+
+async def test_a_zone_setting_needs_a_zone(own_scene: Scene) -> None:
+    """A zone that does not exist is not found."""
+    with pytest.raises(NotFound):
+        await set_zone_setting(own_scene.services, "nowhere", "strict-assertion-audience", "on")
