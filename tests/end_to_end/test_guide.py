@@ -46,7 +46,7 @@ def run(page: str, tmp_path: Path, **settings: str) -> str:
     return said
 
 
-def test_every_command_works_as_it_stands(tmp_path: Path):
+def test_every_command_works_with_current_status(tmp_path: Path):
     """From `zoned init` to the request that a changed policy answers differently."""
     said = run("guide.md", tmp_path)
     assert '"act": {\n    "sub": "calendar-tools",\n    "act": {\n      "sub": "calendar-agent"' in said

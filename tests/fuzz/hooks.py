@@ -18,6 +18,7 @@ from runtime.contract.bundles import MEDIA_TYPE
 _BEYOND_SCHEMAS = (
     # an id in a body or a query that leads nowhere
     r"`.*` is no [\w, ]+ of this (?:zone|organization)",
+    r"no \w+ with the id `.*` exists in the (?:zone|organization)",
     r"`.*` is no version of policy `.*`",
     r"unknown schema version `.*`; known: .*",
     r"unknown kind `.*`.*",
@@ -36,9 +37,9 @@ _BEYOND_SCHEMAS = (
     r"is at most `org_member` for a key with `owner` or `zones`.*",
     # parameters that exclude or contradict one another, or that only mean something together
     r"does not go together with .*",
-    r"says otherwise than .*",
+    r"conflicts with .*; send one of them",
     r"conflicts with .*",
-    r"is the older name of .*, and says otherwise",
+    r"is the older name of .* and conflicts with it; send one of them",
     r"belongs together with .*",
     r"is required with .*",
     r"must have each member once, and `status` alone",

@@ -120,7 +120,7 @@ def _put(
     """Add a filter; two names of the same one must say the same."""
     given = tuple(values)
     if member in filters and set(filters[member]) != set(given):
-        raise ValidationFailed.of(name, "says otherwise than another name of the same filter")
+        raise ValidationFailed.of(name, "conflicts with the older spelling of this filter; send one of them")
     filters[member] = given
 
 

@@ -1,4 +1,4 @@
-"""What a credential that is bound to zones reaches, and what one that is bound to an owner leaves alone."""
+"""The scope of a credential: the zones that it is limited to, and the owner whose entities it changes."""
 
 from collections.abc import Iterable, Mapping
 

@@ -125,7 +125,7 @@ async def require_in_zone(
     }
     for one in unknown:
         if one not in found:
-            raise ValidationFailed.of(field, f"`{one}` is no {kind.name} of this zone")
+            raise ValidationFailed.of(field, f"no {kind.name} with the id `{one}` exists in the zone")
         unit.known.add((zone_id, kind.name, one))
 
 

@@ -1,4 +1,4 @@
-"""What an answer shows around an entity: other entities inside it, and the people who changed it."""
+"""Expansions of an answer: embedded entities, and with `expand=user` the people who changed it."""
 
 from collections.abc import Sequence
 from functools import cache

@@ -1,6 +1,6 @@
-"""What was issued to what goes: tokens are told to be revoked, to those who cannot ask; API keys go as well.
+"""Revokes tokens of a deleted or renamed client, credential or resource, and the keys a deleted key made.
 
-Sessions, users and grants tell so themselves where they end, in storage.
+Sessions, users and grants put their tokens on the revocation list themselves where they end, in storage.
 """
 
 from typing import cast

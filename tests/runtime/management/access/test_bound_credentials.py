@@ -473,7 +473,7 @@ class TestMaking:
         """A zone of another organization is told as one that is not there."""
         path = f"/organizations/{api.organization_id}/api-keys"
         body = {"name": "k", "role": "org_member", "zones": [other.zone().id]}
-        assert "is no Zone of this organization" in api.refused(400, "POST", path, body)["message"]
+        assert "exists in the organization" in api.refused(400, "POST", path, body)["message"]
 
     @pytest.mark.threat("49h")
     def test_makes_no_other_key(self, api: Api, zone: Zone) -> None:

@@ -248,7 +248,7 @@ async def test_a_base_that_was_empty_stays_empty(git: Git) -> None:
     assert record["applied"] == {"name": "Other"}
 
 
-async def test_what_is_claimed_as_it_stands_is_the_base(git: Git) -> None:
+async def test_what_is_claimed_with_current_status_is_the_base(git: Git) -> None:
     """An update that only claims a member writes nothing, and records what is there."""
     await git.company.update(APPLICATION, zone_of(git), agent_of(git), description="by hand")
     fields = {"fields": ["name", "identifier", "description"]}

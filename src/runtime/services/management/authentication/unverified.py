@@ -1,4 +1,4 @@
-"""Reading a token before its signature is checked, for the one question where to find what checks it."""
+"""Reads claims of a token whose signature is not verified yet, to find the key that verifies it."""
 
 import re
 
@@ -9,7 +9,7 @@ _ID = re.compile(r"[!-~]{1,255}")
 
 
 def claim(token: str, name: str) -> str | None:
-    """An id in a token that proves nothing yet; None when it has none, or is no token at all."""
+    """An id claim of an unverified token; None when it has none, or is malformed."""
     try:
         value = parse(token).payload.get(name)
     except MalformedJwt:

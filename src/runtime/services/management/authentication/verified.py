@@ -1,4 +1,4 @@
-"""Reading a token that a zone has issued for this API, once its signature is checked."""
+"""Verifies access tokens that a zone has issued for the management API. Spec: RFC 9068 section 4."""
 
 from typing import Any
 

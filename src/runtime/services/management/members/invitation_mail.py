@@ -1,4 +1,4 @@
-"""What an invited person reads."""
+"""The mail of an invitation."""
 
 from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.values import OrganizationRole
@@ -30,7 +30,7 @@ yourself. If you did not expect this message, you can leave it unanswered.
 
 
 async def put(unit: UnitOfWork, invitation: Invitation, token: str, organization: str, zone: Zone) -> None:
-    """Have the invitation sent once the unit is committed.
+    """Enqueue the mail; it is sent after the commit.
 
     Args:
         organization: its name.
@@ -60,6 +60,6 @@ async def put(unit: UnitOfWork, invitation: Invitation, token: str, organization
 
 
 def _shown(name: str) -> str:
-    """A name as a mail shows it: one line, nothing that a reader does not see, and no room for a letter."""
+    """A name as a mail shows it: printable characters on one line, shortened to 80 of them."""
     line = " ".join("".join(each if each.isprintable() else " " for each in name).split())
     return line if len(line) <= _MAX_SHOWN_CHARS else f"{line[: _MAX_SHOWN_CHARS - 1]}…"

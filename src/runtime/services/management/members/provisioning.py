@@ -1,4 +1,4 @@
-"""People whom nobody there could have invited: brought in by the operator, who vouches for their address."""
+"""Users and members that an operator creates; there is no invitation to prove their address."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 

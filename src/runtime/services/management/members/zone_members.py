@@ -63,7 +63,8 @@ async def add(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) -> Zo
     person = await _person(unit, person_id)
     if person is None:
         raise ValidationFailed.of(
-            "organization_user_id", f"`{person_id}` is no OrganizationUser of this organization"
+            "organization_user_id",
+            f"no OrganizationUser with the id `{person_id}` exists in the organization",
         )
     if await _held(unit, zone, own, person):
         raise Conflict(f"OrganizationUser `{person.id}` is a member of this zone already")

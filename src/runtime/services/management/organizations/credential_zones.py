@@ -1,4 +1,4 @@
-"""What a new credential is bound to: zones of the organization that are there."""
+"""The zones that a new credential is limited to: existing ones of the organization."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,14 +9,16 @@ from runtime.storage.sql import changes, entities
 
 
 async def check(unit: UnitOfWork, zones: Sequence[str] | None) -> None:
-    """Raise ValidationFailed for an id that is no zone's of the organization."""
+    """Raise ValidationFailed for an id without a zone in the organization."""
     if zones is None:
         return
     within = {"organization_id": unit.organization_id}
     found = {each.id for each in await entities.many(unit.conn, ZONE, list(zones), within=within)}
     for index, zone_id in enumerate(zones):
         if zone_id not in found:
-            raise ValidationFailed.of(f"zones[{index}]", f"`{zone_id}` is no Zone of this organization")
+            raise ValidationFailed.of(
+                f"zones[{index}]", f"no Zone with the id `{zone_id}` exists in the organization"
+            )
 
 
 def ordered(zones: Iterable[str] | None) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""What an organization's own zone has besides: a way for people to get to the management API.
+"""The client `zonectl` and the resource "Management API" in the home zone of an organization.
 
 The platform's own client `zonectl` runs on people's machines, and is sent back to a loopback address on
 whatever port is free there. It depends on the one resource that the management API is.
@@ -26,7 +26,7 @@ REDIRECT_URIS = ["http://127.0.0.1/callback", "http://localhost/callback"]
 
 
 async def equip(unit: UnitOfWork, zone: Zone) -> None:
-    """Give an organization's own zone what it lacks of the client and of the resource."""
+    """Create the client and the resource in the home zone, where they do not exist."""
     client = await _client(unit, zone)
     resource = await _management_api(unit, zone)
     if resource.id not in await applications.dependencies_of(unit.conn, client.id, zone_id=zone.id):

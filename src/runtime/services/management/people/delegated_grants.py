@@ -10,7 +10,7 @@ from runtime.services import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.people.expiry import as_it_stands, asked_status
+from runtime.services.management.people.expiry import status_filter, with_current_status
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import consents
 from runtime.storage.sql import entities as storage
@@ -20,17 +20,17 @@ async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery
     """One page of delegated grants, each as it stands now."""
     scope = await entities.scope_of(unit, DELEGATED_GRANT, parents)
     entities.require(unit, DELEGATED_GRANT, Verb.LIST, scope)
-    status = asked_status(query)
+    status = status_filter(query)
     more = [consents.grant_has_status(unit.now, status)] if status is not None else []
     listed = await entities.page(unit, DELEGATED_GRANT, scope, query, *more)
-    return listed.with_items([as_it_stands(unit, grant) for grant in listed.items])
+    return listed.with_items([with_current_status(unit, grant) for grant in listed.items])
 
 
 async def retrieve(
     unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The delegated grant, as it stands now."""
-    return as_it_stands(unit, await entities.retrieve(unit, DELEGATED_GRANT, parents, entity_id))
+    return with_current_status(unit, await entities.retrieve(unit, DELEGATED_GRANT, parents, entity_id))
 
 
 async def revoke(
@@ -46,7 +46,7 @@ async def revoke(
         await _bump_user(unit, grant)
         if await consents.revoke(unit.conn, grant.id, zone_id=grant.zone_id, now=unit.now):
             await _record(unit, "revoke", grant, before={"status": "active"}, after={"status": "revoked"})
-    return as_it_stands(unit, await storage.get(unit.conn, DELEGATED_GRANT, entity_id, within=scope))
+    return with_current_status(unit, await storage.get(unit.conn, DELEGATED_GRANT, entity_id, within=scope))
 
 
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:

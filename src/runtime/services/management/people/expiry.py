@@ -1,4 +1,4 @@
-"""Sessions and delegated grants as they stand now: that one has expired is written down nowhere."""
+"""The status of sessions and delegated grants at this time: that one has expired is not stored."""
 
 from typing import cast
 
@@ -9,8 +9,8 @@ from runtime.services.management.listing import ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
 
 
-def as_it_stands(unit: UnitOfWork, entity: Entity) -> Entity:
-    """The session or the grant, with the status that it has now."""
+def with_current_status(unit: UnitOfWork, entity: Entity) -> Entity:
+    """The session or the grant, with `expired` as its status where its time is over."""
     stored = cast(Session | DelegatedGrant, entity)
     status = stored.status
     if status == "active" and stored.expires_at <= unit.now:
@@ -18,11 +18,11 @@ def as_it_stands(unit: UnitOfWork, entity: Entity) -> Entity:
     return stored.model_copy(update={"status": status, "active": status == "active"})
 
 
-def asked_status(query: ListQuery) -> str | None:
+def status_filter(query: ListQuery) -> str | None:
     """The status that a list is limited to, under its name or the older one. Raises ValidationFailed."""
     status = next(iter(query.special.get("status", ())), None)
     if "filter[active]" not in query.special:
         return status
     if status not in (None, "active"):
-        raise ValidationFailed.of("active", "says otherwise than `status`")
+        raise ValidationFailed.of("active", "conflicts with `status`; send one of them")
     return "active"

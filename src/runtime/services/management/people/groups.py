@@ -118,7 +118,7 @@ async def add_member(unit: UnitOfWork, parents: Parents, group_id: str, user_id:
     await unit.revision()
     found = await storage.many(unit.conn, USER, [user_id], within=scope)
     if not found:
-        raise ValidationFailed.of("user_id", f"`{user_id}` is no User of this zone")
+        raise ValidationFailed.of("user_id", f"no User with the id `{user_id}` exists in the zone")
     user = found[0]
     if await directory.joined_at(unit.conn, group_id, [user_id], zone_id=zone_id):
         raise Conflict(f"User `{user_id}` is a member of this group already")

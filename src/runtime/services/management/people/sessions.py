@@ -9,7 +9,7 @@ from runtime.services import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.people.expiry import as_it_stands, asked_status
+from runtime.services.management.people.expiry import status_filter, with_current_status
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.outbox import backchannel_logout
 from runtime.storage.sql import entities as storage
@@ -21,21 +21,21 @@ async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery
     scope = await entities.scope_of(unit, SESSION, parents)
     entities.require(unit, SESSION, Verb.LIST, scope)
     more = []
-    if (status := asked_status(query)) is not None:
+    if (status := status_filter(query)) is not None:
         more.append(sessions.has_status(unit.now, status))
     if whose := query.special.get("session_type"):
         more.append(sessions.is_of(whose[0]))
     if "include_nested" not in query.special:
         more.append(sessions.is_initiated())
     listed = await entities.page(unit, SESSION, scope, query, *more)
-    return listed.with_items([as_it_stands(unit, session) for session in listed.items])
+    return listed.with_items([with_current_status(unit, session) for session in listed.items])
 
 
 async def retrieve(
     unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The session, as it stands now."""
-    return as_it_stands(unit, await entities.retrieve(unit, SESSION, parents, entity_id))
+    return with_current_status(unit, await entities.retrieve(unit, SESSION, parents, entity_id))
 
 
 async def revoke(
@@ -45,7 +45,7 @@ async def revoke(
     scope, before = await entities.for_change(unit, SESSION, parents, entity_id, Verb.UPDATE)
     if before.status is not SessionStatus.REVOKED:
         await _end(unit, entity_id, scope["zone_id"])
-    return as_it_stands(unit, await storage.get(unit.conn, SESSION, entity_id, within=scope))
+    return with_current_status(unit, await storage.get(unit.conn, SESSION, entity_id, within=scope))
 
 
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Which version of a policy set decides in a zone."""
+"""Activation: binds a version of a policy set to a zone as the active one, or ends that."""
 
 from runtime.domain.errors import BadRequest, Conflict
 from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, ZONE, Verb
@@ -68,7 +68,7 @@ async def _refuse_archived_entries(unit: UnitOfWork, version: PolicySetVersion) 
 
 
 async def deactivate(unit: UnitOfWork, policy_set: PolicySet) -> None:
-    """Let no version of a policy set decide any more: where one did, the zone's first policies do again.
+    """Deactivate a policy set: where it was active, the default policy set of the zone is activated.
 
     A zone without any would refuse everything, and what is in force would depend on what was before.
     Raises: Forbidden, where that has to be changed and the caller may not; as `activate`.

@@ -1,4 +1,4 @@
-"""What the service vouches for when it stores a policy set version."""
+"""Attestations: the signed statement (JWS) that the service stores with each policy set version."""
 
 from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.kinds.policy import AttestationStatement, PolicySet

@@ -185,7 +185,7 @@ async def _latest_versions(
     for policy_id in policy_ids:
         policy = policies.get(policy_id)
         if not isinstance(policy, Policy):
-            raise ValidationFailed.of(field, f"`{policy_id}` is no Policy of this zone")
+            raise ValidationFailed.of(field, f"no Policy with the id `{policy_id}` exists in the zone")
         if policy.latest_version_id is None:
             raise ValidationFailed.of(field, f"policy `{policy.name}` has no text yet")
         pairs.append((policy_id, policy.latest_version_id))

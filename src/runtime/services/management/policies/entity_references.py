@@ -1,4 +1,4 @@
-"""Entities that policies name, held against what the zone has.
+"""References from policies to entities (`User::"a@example.com"`), compared with the entities of the zone.
 
 A rule about a name that nobody has never matches, so a misspelt `forbid` protects nothing. It is valid all
 the same, and may be meant: a policy can come before what it names. `absent_names` says so.

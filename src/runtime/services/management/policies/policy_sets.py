@@ -41,7 +41,9 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     entities.require(unit, POLICY_SET, Verb.CREATE, scope)
     target, older = body.get("target_type"), body.get("scope_type")
     if target and older and target != older:
-        raise ValidationFailed.of("scope_type", "is the older name of `target_type`, and says otherwise")
+        raise ValidationFailed.of(
+            "scope_type", "is the older name of `target_type` and conflicts with it; send one of them"
+        )
     given = {"name": body["name"]} | ({"target_type": target or older} if target or older else {})
     made = await entities.new_entity(unit, POLICY_SET, scope, given, created_by=unit.caller.id)
     await entities.add(unit, POLICY_SET, made)

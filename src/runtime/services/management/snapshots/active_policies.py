@@ -1,7 +1,7 @@
-"""What is in force: the policy set version that decides in a zone, and the texts in it.
+"""The active policies of a snapshot: the active policy set version of each zone, and the texts in it.
 
-A snapshot's `spec` is what was written last. Somebody can let an older version decide, and what was written
-last need not decide yet: both are told beside it.
+A snapshot's `spec` is the latest version. An older version can be active, and the latest need not be
+active yet: what is active is reported beside the `spec`, as `in_force`.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""Names in the policies in force that nothing in their zone has, and that those do not say may be absent.
+"""Entities that active policies name, that do not exist in the zone and are not listed in `absent_names`.
 
 A policy is held against its zone when a changeset writes it. Afterwards somebody can rename or delete what it
 names through the management API; its text stays as it was, and the rule matches nobody any more.

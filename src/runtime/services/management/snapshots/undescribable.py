@@ -1,6 +1,6 @@
-"""What a snapshot tells of that no manifest can describe: secrets in vaults, members of zones, credentials.
+"""Objects in a snapshot that no manifest can describe: secrets in vaults, members of zones, credentials.
 
-Nobody plans it. It stands in the last line, where a reader that knows nothing of it passes it over.
+They are listed in the last line, and are never planned.
 """
 
 from collections.abc import Collection, Mapping

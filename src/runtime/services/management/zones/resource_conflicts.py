@@ -1,4 +1,4 @@
-"""Where a resource may stand: nowhere that another is, nor beneath what another team has as a prefix.
+"""Conflicts between resource identifiers: equal URLs, and URLs beneath the prefix of another team's resource.
 
 Policies hold for the resource that a request is found to mean. Whoever adds one that is spelt like another's,
 or lies beneath another's prefix, takes requests out of what policies say of that one.
