@@ -124,7 +124,7 @@ def test_an_evaluation_error_denies_and_is_reported():
 @pytest.mark.threat("29d")
 def test_a_request_outside_the_schema_denies():
     """When the request cannot be built there is no decision but no."""
-    broken = ask().with_scopes([])
+    broken = ask(scopes=[])
     object.__setattr__(broken, "context", {"scopes": 1})
 
     decision = decide(policies(PERMIT), broken)

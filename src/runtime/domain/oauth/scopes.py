@@ -90,11 +90,6 @@ def parse(text: str) -> frozenset[str]:
     return scopes
 
 
-def is_scope(value: str) -> bool:
-    """Tell whether this can be one scope."""
-    return " " not in value and bool(_SCOPE.match(value))
-
-
 def to_text(scopes: Iterable[str]) -> str:
     """The `scope` parameter or claim, in one order however the set was made."""
     return " ".join(sorted(scopes))

@@ -6,7 +6,7 @@ rule.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal
@@ -76,10 +76,6 @@ class PolicyRequest:
     resource_id: str
     context: Mapping[str, Any]
     entities: tuple[Mapping[str, Any], ...]
-
-    def with_scopes(self, scopes: Iterable[str]) -> "PolicyRequest":
-        """The same question for other scopes."""
-        return replace(self, context={**self.context, "scopes": sorted(scopes)})
 
     def digest(self) -> str:
         """Equal for equal questions: what a remembered decision is kept under, beside the policy version."""

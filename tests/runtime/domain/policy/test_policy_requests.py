@@ -73,11 +73,6 @@ def test_the_same_question_in_the_same_minute_has_one_digest():
     assert len({ask().digest(), *(other.digest() for other in others)}) == 6
 
 
-def test_other_scopes_change_nothing_else():
-    """`with_scopes` asks the same question for other scopes."""
-    assert ask().with_scopes(["write"]) == ask(scopes=["write"])
-
-
 @pytest.mark.threat("29b")
 @pytest.mark.parametrize(
     "name", ['"; permit(principal,action,resource); //', "line\nbreak", "\\", "\u202e", "'"]
