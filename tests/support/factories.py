@@ -37,7 +37,7 @@ from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.services.issuing.access_tokens import issue_access_token, new_token_id
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.operations import OPERATIONS
+from runtime.services.management.operations import ARCHIVES, CREATES, DELETES, LISTS, RETRIEVES, UPDATES
 from runtime.services.management.organizations import organizations
 from runtime.services.management.people import groups
 from runtime.services.management.unit_of_work import unit_of_work
@@ -47,6 +47,14 @@ from runtime.storage.sql import entities as storage
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
 
+_OPERATIONS: dict[Verb, Mapping[str, Any]] = {
+    Verb.LIST: LISTS,
+    Verb.CREATE: CREATES,
+    Verb.RETRIEVE: RETRIEVES,
+    Verb.UPDATE: UPDATES,
+    Verb.DELETE: DELETES,
+    Verb.ARCHIVE: ARCHIVES,
+}
 POLICY_SCOPES = ("openid", scope_strings.POLICY_BUNDLE)
 
 
@@ -111,7 +119,7 @@ class Company:
     async def run(self, kind: Kind, verb: Verb, parents: Mapping[str, str], *arguments: Any) -> Any:
         """One management operation, committed."""
         async with unit_of_work(self.services, self.caller, new_id()) as unit:
-            return await OPERATIONS[kind.name, verb](unit, kind, parents, *arguments)
+            return await _OPERATIONS[verb][kind.name](unit, kind, parents, *arguments)
 
     async def create(self, kind: Kind, zone_id: str, **body: Any) -> Any:
         """A new entity of a zone."""
@@ -163,7 +171,7 @@ class Company:
     async def credential(self, zone: Zone, application: Application, *, public: bool = False) -> App:
         """A (further) credential of an application."""
         async with unit_of_work(self.services, self.caller, new_id()) as unit:
-            credential = await OPERATIONS[APPLICATION_CREDENTIAL.name, Verb.CREATE](
+            credential = await CREATES[APPLICATION_CREDENTIAL.name](
                 unit,
                 APPLICATION_CREDENTIAL,
                 {"zone_id": zone.id},

@@ -10,12 +10,12 @@ from tests.support.scene import Scene, claims_of
 
 from runtime.domain.errors import InvalidDpopProof, InvalidGrant, InvalidScope, InvalidTarget
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import RESOURCE, Verb
+from runtime.domain.kinds import RESOURCE
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.forms import parse_form
 from runtime.services.authority import session_revocation
 from runtime.services.container import Services
-from runtime.services.management.operations import OPERATIONS
+from runtime.services.management.operations import UPDATES
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
 from runtime.services.tokens import introspection
@@ -118,7 +118,7 @@ async def test_what_is_never_allowed_at_one_instant_never_is(own_scene: Scene) -
         turn += 1
         async with unit_of_work(scene.services, company.caller, new_id()) as unit:
             scopes = ["read"] if turn % 2 else ["write"]
-            await OPERATIONS[RESOURCE.name, Verb.UPDATE](
+            await UPDATES[RESOURCE.name](
                 unit, RESOURCE, {"zone_id": scene.zone.id}, api.id, {"scopes": scopes}
             )
             await applications.set_dependencies(unit, agent.application, [] if turn % 2 else [api.id])

@@ -8,7 +8,18 @@ from runtime.contract.bodies import read_body
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Verb
 from runtime.services.management.expansions import embedded, with_people
-from runtime.services.management.operations import OPERATIONS, zones_made
+from runtime.services.management.operations import (
+    ARCHIVES,
+    CONDITIONAL_UPDATES,
+    CREATES,
+    DELETES,
+    LISTS,
+    RETRIEVES,
+    RETRIEVES_BY_ROLE_SOURCE,
+    RETRIEVES_IN_NOTATION,
+    UPDATES,
+    zones_made,
+)
 
 
 def handler_of(kind: Kind, verb: Verb) -> Handler:
@@ -19,7 +30,7 @@ def handler_of(kind: Kind, verb: Verb) -> Handler:
 async def _list(call: Call) -> HTTPResponse:
     kind, query = _kind(call), call.list_query()
     async with call.reading() as unit:
-        listed = await OPERATIONS[kind.name, Verb.LIST](unit, kind, call.path, query)
+        listed = await LISTS[kind.name](unit, kind, call.path, query)
         listed = listed.with_items(await with_people(unit, listed.items, call.expands))
     return send_page(call, kind, listed, query)
 
@@ -28,51 +39,54 @@ async def _create(call: Call) -> HTTPResponse:
     kind = _kind(call)
     body = read_body(kind, call.body(), Verb.CREATE)
     async with call.writing(new_zones=zones_made(call.caller, kind)) as unit:
-        made = await OPERATIONS[kind.name, Verb.CREATE](unit, kind, call.path, body)
+        made = await CREATES[kind.name](unit, kind, call.path, body)
     return send_entity(call, kind, made, shown_once=unit.shown_once.get(made.id))
 
 
 async def _retrieve(call: Call) -> HTTPResponse:
     kind = _kind(call)
-    more = {}
-    if (role_source := call.parameter("role_source")) is not None:
-        more["role_source"] = role_source
-    if (notation := call.parameter("format")) is not None:
-        more["notation"] = notation
+    which = (kind, call.path, call.id, call.expands)
     async with call.reading() as unit:
-        operation = OPERATIONS[kind.name, Verb.RETRIEVE]
-        found = await operation(unit, kind, call.path, call.id, call.expands, **more)
+        if (role_source := call.parameter("role_source")) is not None:
+            found = await RETRIEVES_BY_ROLE_SOURCE[kind.name](unit, *which, role_source=role_source)
+        elif (notation := call.parameter("format")) is not None:
+            found = await RETRIEVES_IN_NOTATION[kind.name](unit, *which, notation=notation)
+        else:
+            found = await RETRIEVES[kind.name](unit, *which)
         (found,) = await with_people(unit, [await embedded(unit, found)], call.expands)
     return send_entity(call, kind, found)
 
 
 async def _update(call: Call) -> HTTPResponse:
     kind, raw = _kind(call), call.body()
-    more = {"if_match": call.if_match} if "If-Match" in call.route.headers else {}
     if not isinstance(raw, dict):
         raise ValidationFailed("the body must be a JSON object")
     patch = None if kind.variants else read_body(kind, raw, Verb.UPDATE)
     async with call.writing() as unit:
         if patch is None:
             # What a body may have depends on what the entity is.
-            present = await OPERATIONS[kind.name, Verb.RETRIEVE](unit, kind, call.path, call.id)
-            patch = read_body(kind, raw, Verb.UPDATE, str(present.type))
-        changed = await OPERATIONS[kind.name, Verb.UPDATE](unit, kind, call.path, call.id, patch, **more)
+            present = await RETRIEVES[kind.name](unit, kind, call.path, call.id)
+            patch = read_body(kind, raw, Verb.UPDATE, kind.variant_of(present))
+        what = (kind, call.path, call.id, patch)
+        if "If-Match" in call.route.headers:
+            changed = await CONDITIONAL_UPDATES[kind.name](unit, *what, if_match=call.if_match)
+        else:
+            changed = await UPDATES[kind.name](unit, *what)
     return send_entity(call, kind, changed)
 
 
 async def _delete(call: Call) -> HTTPResponse:
     kind = _kind(call)
     async with call.writing() as unit:
-        await OPERATIONS[kind.name, Verb.DELETE](unit, kind, call.path, call.id)
+        await DELETES[kind.name](unit, kind, call.path, call.id)
     return nothing()
 
 
 async def _archive(call: Call) -> HTTPResponse:
     kind = _kind(call)
-    more = {"if_match": call.if_match} if "If-Match" in call.route.headers else {}
+    if_match = call.if_match if "If-Match" in call.route.headers else None
     async with call.writing() as unit:
-        archived = await OPERATIONS[kind.name, Verb.ARCHIVE](unit, kind, call.path, call.id, **more)
+        archived = await ARCHIVES[kind.name](unit, kind, call.path, call.id, if_match=if_match)
     return send_entity(call, kind, archived)
 
 

@@ -261,5 +261,9 @@ class Kind(Generic[E_co]):
         """The class of the union whose discriminator has that value. Raises KeyError."""
         return self.types[type_]
 
+    def variant_of(self, entity: Entity) -> str | None:
+        """The value of the discriminator that an entity of the union has; None where the kind is no union."""
+        return str(entity.model_dump(include={"type"})["type"]) if self.variants else None
+
 
 PERMISSIONS = Annotated[Permissions | None, Mark.DERIVED, Expand("permissions")]

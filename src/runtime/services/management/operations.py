@@ -1,11 +1,10 @@
-"""Which function serves which operation on which kind: the one dispatch table of routes and changesets.
+"""Which function serves which verb of which kind: the dispatch tables of routes and changesets.
 
-Every function takes `(unit, kind, parents, ...)`: a list takes a query, a create a body, a retrieve an id and
-expands, an update an id and a patch, a delete or archive an id. Kinds with an ETag take `if_match` besides.
+There is a table for each verb, by kind name, and a protocol that its functions have in common.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
 from runtime.domain.kinds import (
     ALL,
@@ -28,99 +27,222 @@ from runtime.domain.kinds import (
     SESSION,
     USER,
     ZONE,
+    Entity,
     Kind,
     Verb,
 )
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members import invitations, organization_users
 from runtime.services.management.organizations import api_keys, organizations, service_accounts
 from runtime.services.management.people import delegated_grants, groups, sessions, users
 from runtime.services.management.policies import policies, policy_set_versions, policy_sets, policy_versions
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import applications, credentials, providers, resources, secrets, zones
 
-Operation = Callable[..., Coroutine[Any, Any, Any]]
+_Served = TypeVar("_Served", covariant=True)
+_Answer = Coroutine[Any, Any, _Served]
 
-_GENERIC: dict[Verb, Operation] = {
-    Verb.LIST: entities.list_,
-    Verb.CREATE: entities.create,
-    Verb.RETRIEVE: entities.retrieve,
-    Verb.UPDATE: entities.update,
-    Verb.DELETE: entities.delete,
+
+class ListOperation(Protocol):
+    """Lists what the caller may see of a kind below its parents."""
+
+    def __call__(
+        self, unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery, /
+    ) -> _Answer[Listed]: ...
+
+
+class MakeOperation(Protocol):
+    """Creates an entity from a checked body. Secrets that are shown once are in `unit.shown_once`."""
+
+    def __call__(
+        self, unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any], /
+    ) -> _Answer[Entity]: ...
+
+
+class RetrieveOperation(Protocol):
+    """Finds an entity by its id, with what *expands* asks for. Raises NotFound."""
+
+    def __call__(
+        self,
+        unit: UnitOfWork,
+        kind: Kind,
+        parents: Parents,
+        entity_id: str,
+        expands: frozenset[str] = frozenset(),
+        /,
+    ) -> _Answer[Entity]: ...
+
+
+class RetrieveInNotation(Protocol):
+    """Finds a policy version, with its text in one of the two notations."""
+
+    def __call__(
+        self,
+        unit: UnitOfWork,
+        kind: Kind,
+        parents: Parents,
+        entity_id: str,
+        expands: frozenset[str] = frozenset(),
+        /,
+        *,
+        notation: str | None = None,
+    ) -> _Answer[Entity]: ...
+
+
+class RetrieveByRoleSource(Protocol):
+    """Finds a user, with roles of their own, or those of their groups as well."""
+
+    def __call__(
+        self,
+        unit: UnitOfWork,
+        kind: Kind,
+        parents: Parents,
+        entity_id: str,
+        expands: frozenset[str] = frozenset(),
+        /,
+        *,
+        role_source: str = "user",
+    ) -> _Answer[Entity]: ...
+
+
+class UpdateOperation(Protocol):
+    """Changes an entity by a checked merge patch. Raises NotFound, Conflict."""
+
+    def __call__(
+        self, unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any], /
+    ) -> _Answer[Entity]: ...
+
+
+class ConditionalUpdate(Protocol):
+    """Changes an entity that has an entity tag. Raises PreconditionFailed when it is not *if_match*."""
+
+    def __call__(
+        self,
+        unit: UnitOfWork,
+        kind: Kind,
+        parents: Parents,
+        entity_id: str,
+        patch: Mapping[str, Any],
+        /,
+        *,
+        if_match: str | None = None,
+    ) -> _Answer[Entity]: ...
+
+
+class RemoveOperation(Protocol):
+    """Deletes an entity. Raises NotFound, Conflict."""
+
+    def __call__(
+        self, unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, /
+    ) -> _Answer[None]: ...
+
+
+class ArchiveOperation(Protocol):
+    """Archives an entity, which stays and is used for nothing new. Raises NotFound, PreconditionFailed."""
+
+    def __call__(
+        self,
+        unit: UnitOfWork,
+        kind: Kind,
+        parents: Parents,
+        entity_id: str,
+        /,
+        *,
+        if_match: str | None = None,
+    ) -> _Answer[Entity]: ...
+
+
+def _kinds_with(verb: Verb) -> list[str]:
+    return [kind.name for kind in ALL if verb in kind.verbs]
+
+
+LISTS: Mapping[str, ListOperation] = dict.fromkeys(_kinds_with(Verb.LIST), entities.list_) | {
+    ORGANIZATION.name: organizations.list_,
+    INVITATION.name: invitations.list_,
+    APPLICATION.name: applications.list_,
+    RESOURCE.name: resources.list_,
+    GROUP.name: groups.list_,
+    USER.name: users.list_,
+    SESSION.name: sessions.list_,
+    DELEGATED_GRANT.name: delegated_grants.list_,
+    POLICY.name: policies.list_,
+    POLICY_VERSION.name: policy_versions.list_,
+    POLICY_SET.name: policy_sets.list_,
+    POLICY_SET_VERSION.name: policy_set_versions.list_,
 }
-
-_OWN: dict[tuple[str, Verb], Operation] = {
-    (ORGANIZATION.name, Verb.LIST): organizations.list_,
-    (ORGANIZATION.name, Verb.CREATE): organizations.create,
-    (ORGANIZATION.name, Verb.DELETE): organizations.delete,
-    (ORGANIZATION.name, Verb.RETRIEVE): organizations.retrieve,
-    (ORGANIZATION.name, Verb.UPDATE): organizations.update,
-    (ORGANIZATION_USER.name, Verb.UPDATE): organization_users.update,
-    (ORGANIZATION_USER.name, Verb.DELETE): organization_users.delete,
-    (SERVICE_ACCOUNT_CREDENTIAL.name, Verb.CREATE): service_accounts.create_credential,
-    (API_KEY.name, Verb.CREATE): api_keys.create,
-    (INVITATION.name, Verb.LIST): invitations.list_,
-    (INVITATION.name, Verb.CREATE): invitations.create,
-    (INVITATION.name, Verb.DELETE): invitations.revoke,
-    (ZONE.name, Verb.CREATE): zones.create,
-    (ZONE.name, Verb.UPDATE): zones.update,
-    (ZONE.name, Verb.DELETE): zones.delete,
-    (PROVIDER.name, Verb.UPDATE): providers.update,
-    (PROVIDER.name, Verb.DELETE): providers.delete,
-    (APPLICATION.name, Verb.LIST): applications.list_,
-    (APPLICATION.name, Verb.CREATE): applications.create,
-    (APPLICATION.name, Verb.RETRIEVE): applications.retrieve,
-    (APPLICATION.name, Verb.UPDATE): applications.update,
-    (APPLICATION_CREDENTIAL.name, Verb.CREATE): credentials.create,
-    (APPLICATION_CREDENTIAL.name, Verb.UPDATE): credentials.update,
-    (APPLICATION_CREDENTIAL.name, Verb.DELETE): credentials.delete,
-    (RESOURCE.name, Verb.LIST): resources.list_,
-    (RESOURCE.name, Verb.CREATE): resources.create,
-    (RESOURCE.name, Verb.UPDATE): resources.update,
-    (SECRET.name, Verb.CREATE): secrets.create,
-    (SECRET.name, Verb.UPDATE): secrets.update,
-    (GROUP.name, Verb.LIST): groups.list_,
-    (GROUP.name, Verb.CREATE): groups.create,
-    (GROUP.name, Verb.RETRIEVE): groups.retrieve,
-    (GROUP.name, Verb.UPDATE): groups.update,
-    (GROUP.name, Verb.DELETE): groups.delete,
-    (USER.name, Verb.LIST): users.list_,
-    (USER.name, Verb.RETRIEVE): users.retrieve,
-    (USER.name, Verb.UPDATE): users.update,
-    (USER.name, Verb.DELETE): users.delete,
-    (SESSION.name, Verb.LIST): sessions.list_,
-    (SESSION.name, Verb.RETRIEVE): sessions.retrieve,
-    (SESSION.name, Verb.UPDATE): sessions.revoke,
-    (SESSION.name, Verb.DELETE): sessions.delete,
-    (DELEGATED_GRANT.name, Verb.LIST): delegated_grants.list_,
-    (DELEGATED_GRANT.name, Verb.RETRIEVE): delegated_grants.retrieve,
-    (DELEGATED_GRANT.name, Verb.UPDATE): delegated_grants.revoke,
-    (DELEGATED_GRANT.name, Verb.DELETE): delegated_grants.delete,
-    (POLICY.name, Verb.LIST): policies.list_,
-    (POLICY.name, Verb.CREATE): policies.create,
-    (POLICY.name, Verb.RETRIEVE): policies.retrieve,
-    (POLICY.name, Verb.UPDATE): policies.update,
-    (POLICY.name, Verb.ARCHIVE): policies.archive,
-    (POLICY_VERSION.name, Verb.LIST): policy_versions.list_,
-    (POLICY_VERSION.name, Verb.CREATE): policy_versions.create,
-    (POLICY_VERSION.name, Verb.RETRIEVE): policy_versions.retrieve,
-    (POLICY_VERSION.name, Verb.ARCHIVE): policy_versions.archive,
-    (POLICY_SET.name, Verb.LIST): policy_sets.list_,
-    (POLICY_SET.name, Verb.CREATE): policy_sets.create,
-    (POLICY_SET.name, Verb.RETRIEVE): policy_sets.retrieve,
-    (POLICY_SET.name, Verb.UPDATE): policy_sets.update,
-    (POLICY_SET.name, Verb.ARCHIVE): policy_sets.archive,
-    (POLICY_SET_VERSION.name, Verb.LIST): policy_set_versions.list_,
-    (POLICY_SET_VERSION.name, Verb.CREATE): policy_set_versions.create,
-    (POLICY_SET_VERSION.name, Verb.RETRIEVE): policy_set_versions.retrieve,
-    (POLICY_SET_VERSION.name, Verb.UPDATE): policy_set_versions.update,
-    (POLICY_SET_VERSION.name, Verb.ARCHIVE): policy_set_versions.archive,
+CREATES: Mapping[str, MakeOperation] = dict.fromkeys(_kinds_with(Verb.CREATE), entities.create) | {
+    ORGANIZATION.name: organizations.create,
+    SERVICE_ACCOUNT_CREDENTIAL.name: service_accounts.create_credential,
+    API_KEY.name: api_keys.create,
+    INVITATION.name: invitations.create,
+    ZONE.name: zones.create,
+    APPLICATION.name: applications.create,
+    APPLICATION_CREDENTIAL.name: credentials.create,
+    RESOURCE.name: resources.create,
+    SECRET.name: secrets.create,
+    GROUP.name: groups.create,
+    POLICY.name: policies.create,
+    POLICY_VERSION.name: policy_versions.create,
+    POLICY_SET.name: policy_sets.create,
+    POLICY_SET_VERSION.name: policy_set_versions.create,
 }
-
-OPERATIONS: dict[tuple[str, Verb], Operation] = {
-    (kind.name, verb): _GENERIC[verb] for kind in ALL for verb in kind.verbs if verb in _GENERIC
-} | _OWN
+RETRIEVES: Mapping[str, RetrieveOperation] = dict.fromkeys(_kinds_with(Verb.RETRIEVE), entities.retrieve) | {
+    ORGANIZATION.name: organizations.retrieve,
+    APPLICATION.name: applications.retrieve,
+    GROUP.name: groups.retrieve,
+    USER.name: users.retrieve,
+    SESSION.name: sessions.retrieve,
+    DELEGATED_GRANT.name: delegated_grants.retrieve,
+    POLICY.name: policies.retrieve,
+    POLICY_VERSION.name: policy_versions.retrieve,
+    POLICY_SET.name: policy_sets.retrieve,
+    POLICY_SET_VERSION.name: policy_set_versions.retrieve,
+}
+RETRIEVES_IN_NOTATION: Mapping[str, RetrieveInNotation] = {POLICY_VERSION.name: policy_versions.retrieve}
+RETRIEVES_BY_ROLE_SOURCE: Mapping[str, RetrieveByRoleSource] = {USER.name: users.retrieve}
+UPDATES: Mapping[str, UpdateOperation] = dict.fromkeys(_kinds_with(Verb.UPDATE), entities.update) | {
+    ORGANIZATION.name: organizations.update,
+    ORGANIZATION_USER.name: organization_users.update,
+    ZONE.name: zones.update,
+    PROVIDER.name: providers.update,
+    APPLICATION.name: applications.update,
+    APPLICATION_CREDENTIAL.name: credentials.update,
+    RESOURCE.name: resources.update,
+    SECRET.name: secrets.update,
+    GROUP.name: groups.update,
+    USER.name: users.update,
+    SESSION.name: sessions.revoke,
+    DELEGATED_GRANT.name: delegated_grants.revoke,
+    POLICY.name: policies.update,
+    POLICY_SET.name: policy_sets.update,
+    POLICY_SET_VERSION.name: policy_set_versions.update,
+}
+CONDITIONAL_UPDATES: Mapping[str, ConditionalUpdate] = {
+    POLICY.name: policies.update,
+    POLICY_SET.name: policy_sets.update,
+}
+DELETES: Mapping[str, RemoveOperation] = dict.fromkeys(_kinds_with(Verb.DELETE), entities.delete) | {
+    ORGANIZATION.name: organizations.delete,
+    ORGANIZATION_USER.name: organization_users.delete,
+    INVITATION.name: invitations.revoke,
+    ZONE.name: zones.delete,
+    PROVIDER.name: providers.delete,
+    APPLICATION_CREDENTIAL.name: credentials.delete,
+    GROUP.name: groups.delete,
+    USER.name: users.delete,
+    SESSION.name: sessions.delete,
+    DELEGATED_GRANT.name: delegated_grants.delete,
+}
+ARCHIVES: Mapping[str, ArchiveOperation] = {
+    POLICY.name: policies.archive,
+    POLICY_VERSION.name: policy_versions.archive,
+    POLICY_SET.name: policy_sets.archive,
+    POLICY_SET_VERSION.name: policy_set_versions.archive,
+}
 
 
 def zones_made(caller: Caller, kind: Kind, *, create: int = 1) -> int:

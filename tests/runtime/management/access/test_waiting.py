@@ -17,14 +17,14 @@ from tests.runtime.sign_in.support import claims
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import Conflict, Unauthorized
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ROLE, Verb
+from runtime.domain.kinds import ROLE
 from runtime.services.clients.dpop import PresentedToken
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication.callers import authenticate
 from runtime.services.management.changesets import pipeline
 from runtime.services.management.changesets.changeset import packed
-from runtime.services.management.operations import OPERATIONS
+from runtime.services.management.operations import CREATES
 from runtime.services.management.unit_of_work import unit_of_work
 
 Ending = Callable[[], object]
@@ -108,7 +108,7 @@ def write(api: Api, acting: Caller, zone_id: str, *, whole: bool) -> None:
                 services, acting, api.organization_id, sent, request_id=new_id()
             )
         async with unit_of_work(services, acting, new_id()) as unit:
-            create = OPERATIONS[ROLE.name, Verb.CREATE]
+            create = CREATES[ROLE.name]
             return await create(unit, ROLE, {"zone_id": zone_id}, {"identifier": name})
 
     api.server.call(run)

@@ -48,7 +48,7 @@ from runtime.services.management.changesets.references import (
 )
 from runtime.services.management.changesets.relations import RELATED, DeferredRelations, DeferredStep
 from runtime.services.management.changesets.specs import SpecFields, split_spec
-from runtime.services.management.operations import OPERATIONS
+from runtime.services.management.operations import ARCHIVES, CREATES, DELETES, UPDATES
 from runtime.services.management.people import assignments
 from runtime.services.management.policies import activation
 from runtime.services.management.snapshots import entity_specs
@@ -150,8 +150,7 @@ class OperationRunner:
             return SpecFields.unpacked(checked)
         type_ = None
         if kind.variants and target is not None:
-            found = await entity_of(self.unit, kind, target)
-            type_ = str(getattr(found, "type", "")) or None
+            type_ = kind.variant_of(await entity_of(self.unit, kind, target))
         spec = operation.spec
         if has_references(spec):
             zone_id = target.zone_id if target else self._references.zone_id(operation, kind)
@@ -174,9 +173,9 @@ class OperationRunner:
         else:
             parents = parents_of(unit, kind, zone_id)
             await self.handle_swaps.park_holder(kind, zone_id, None, handle_in(kind, operation))
-            made = await OPERATIONS[kind.name, Verb.CREATE](unit, kind, parents, fields.body)
+            made = await CREATES[kind.name](unit, kind, parents, fields.body)
             if fields.late:
-                made = await OPERATIONS[kind.name, Verb.UPDATE](unit, kind, parents, made.id, fields.late)
+                made = await UPDATES[kind.name](unit, kind, parents, made.id, fields.late)
         target = EntityRef(made.id, zone_id)
         self._references.add(operation.local_id, target)
         self._created[made.id] = made if kind in RELATED else None
@@ -211,7 +210,7 @@ class OperationRunner:
         fields = await self._parsed_spec(index, operation, kind, target)
         changed: Entity | None = None
         if patch := {**fields.body, **fields.cleared}:
-            update = OPERATIONS.get((kind.name, Verb.UPDATE))
+            update = UPDATES.get(kind.name)
             if update is None:
                 raise ValidationFailed(f"{kind.one} cannot change; replace it")
             parents = parents_of(unit, kind, target.zone_id)
@@ -268,9 +267,11 @@ class OperationRunner:
                 if kind is POLICY_SET:
                     policy_set = await entity_of(self.unit, POLICY_SET, target)
                     await activation.deactivate(self.unit, policy_set)
-                verb = Verb.ARCHIVE if Verb.ARCHIVE in kind.verbs else Verb.DELETE
                 parents = parents_of(self.unit, kind, target.zone_id)
-                await OPERATIONS[kind.name, verb](self.unit, kind, parents, target.id)
+                if kind.name in ARCHIVES:
+                    await ARCHIVES[kind.name](self.unit, kind, parents, target.id)
+                else:
+                    await DELETES[kind.name](self.unit, kind, parents, target.id)
                 await self.owners.refuse_protected_losses(self.unit, kind, target.id)
         except NotFound:
             # It existed when the changeset began: it was deleted with another entity just before.
