@@ -35,8 +35,8 @@ def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) ->
         made = await provisioning.add_user(
             services, zone_id, email=email, password=password, by=current_operator()
         )
-        view = await services.zones.get(zone_id)
-        return made.id, view.entity.user_identity_provider_id is not None
+        found = await services.zones.get(zone_id)
+        return made.id, found.entity.user_identity_provider_id is not None
 
     user_id, signs_in_elsewhere = with_services(settings, create)
     click.echo(user_id)

@@ -1,4 +1,4 @@
-"""What has an end: sessions, refresh families, delegated grants; and whose word a sign-in is."""
+"""Lifetimes: is a session, refresh family or grant active? And the issuer that a provider's tokens name."""
 
 from datetime import datetime
 from typing import Protocol

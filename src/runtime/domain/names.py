@@ -1,4 +1,4 @@
-"""Names that are given once: when two identifiers are one `sub`, and two addresses one issuer.
+"""Reserved names: the canonical forms of `sub` values and issuers, by which reuse is detected.
 
 A zone's users and applications share one namespace, for tokens call both `sub` and chains call both `act`.
 Whoever reads tokens may compare without regard to case, or normalize first; so names that differ in no more

@@ -16,7 +16,7 @@ _OF_ZONE = "of a zone"
 
 @dataclass(frozen=True, slots=True)
 class BoundedMemory:
-    """A container that lives as long as a process, or as a zone's view in it.
+    """A container that lives as long as a process, or as a cached zone in it.
 
     Attributes:
         place: module, class and attribute.

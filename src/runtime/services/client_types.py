@@ -22,7 +22,7 @@ ID_TOKEN_ALGORITHM = "RS256"  # unless a client's metadata asks for another
 class ApplicationClient:
     """An application as it authenticates: with one of its credentials.
 
-    Views keep clients as long as a zone's epoch stands, so what is worked out here is worked out once.
+    A zone caches clients until its epoch moves, so what is derived here is derived once.
     """
 
     credential: Credential

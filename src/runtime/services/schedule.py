@@ -1,4 +1,4 @@
-"""Every periodic job of the service. A new one is a module with its `run(services)` and a line here."""
+"""Every periodic job: a function that takes the services and returns a count. A new job is a line here."""
 
 from datetime import timedelta
 

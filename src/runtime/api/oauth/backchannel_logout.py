@@ -1,4 +1,4 @@
-"""Where the zone's provider says, server to server, that a user's session there has ended.
+"""The back-channel logout endpoint: receives logout tokens from the zone's identity provider.
 
 Spec: OpenID Connect Back-Channel Logout section 2.5.
 """

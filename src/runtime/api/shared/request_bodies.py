@@ -1,4 +1,4 @@
-"""How long a request may take to arrive: head and body each have Sanic's request timeout, however they drip.
+"""Request timeouts: header and body have one deadline each, and large bodies a minimum rate.
 
 Sanic itself measures the silence between two packets, and of a body not even that: a byte now and then would
 hold a connection, and what was read for it, for ever. A large body has to come at a rate as well.

@@ -1,4 +1,4 @@
-"""Which members of a class a caller has a say in, and how far."""
+"""Which members of a kind a create or an update may set."""
 
 from functools import cache
 

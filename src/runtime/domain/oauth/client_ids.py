@@ -1,4 +1,4 @@
-"""Client ids that are addresses, and the lists that let them in.
+"""Client ids that are URLs (client ID metadata documents), and a zone's allowlists for them.
 
 An address is looked at as raw text before anything parses it, so that no two parsers can read different
 things from it.

@@ -1,4 +1,4 @@
-"""Proofs of possession: what one must say about the request it comes with. Spec: RFC 9449 section 4.3."""
+"""DPoP proof claims: checks `htm`, `htu`, `iat` and `ath` against the request. Spec: RFC 9449 section 4.3."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping

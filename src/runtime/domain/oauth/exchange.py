@@ -1,4 +1,4 @@
-"""What a token exchange asks for, and the rules about chains that need nothing but values.
+"""Token exchange parameters (RFC 8693): parses the form, extends the actor chain, checks `may_act`.
 
 Spec: RFC 8693; zone interface, section 6.
 """

@@ -1,4 +1,4 @@
-"""What a client says of itself, read strictly and met half way.
+"""Client metadata (RFC 7591): strict parsing; members that are not supported are dropped.
 
 Members that are unknown here, or that only an administrator decides, are not part of what is kept: a client
 cannot set its consent, its owner, its traits or how far it is trusted.

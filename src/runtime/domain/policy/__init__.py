@@ -1,1 +1,1 @@
-"""What the policy engine is asked, the words rules are written in, and the rules a zone starts with."""
+"""Cedar: authorization requests, schema versions, default policies and policy bundle archives."""

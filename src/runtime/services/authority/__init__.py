@@ -1,1 +1,1 @@
-"""What lets somebody act here, now: sessions, users, what users allowed, and the epochs that keep it true."""
+"""Checks that sessions, users, consents and grants are active; subject tokens; revalidation by epoch."""

@@ -31,7 +31,7 @@ class ChainClient:
 async def require_chain_consents(
     services: Services, zone: CachedZone, subject: SubjectToken, root: SessionRoot, now: datetime
 ) -> None:
-    """Check that the user still allows each step of a chain but the last, which `require_basis` checks.
+    """Check that the user still allows each step of a chain but the last: that is `require_audience_consent`.
 
     Raises: InvalidGrant.
     """
@@ -42,7 +42,7 @@ async def require_chain_consents(
         found = await find_actor(zone, name)
         if found is None:
             raise refused("a client in the chain is gone")
-        link = _link(found)
+        link = _chain_client(found)
         if before is not None and before.client_ref != link.client_ref:
             provided = await zone.resources.provided_by(found.id)
             if not await _may_use(services, zone, before, root, provided, now):
@@ -50,11 +50,11 @@ async def require_chain_consents(
         before = link
 
 
-def _link(client_ref: Application | UserAgent) -> ChainClient:
+def _chain_client(actor: Application | UserAgent) -> ChainClient:
     """Users are always asked before a client acts that has registered itself."""
-    if isinstance(client_ref, UserAgent):
-        return ChainClient(ClientRef(user_agent_id=client_ref.id), Consent.REQUIRED)
-    return ChainClient(ClientRef(application_id=client_ref.id), client_ref.consent)
+    if isinstance(actor, UserAgent):
+        return ChainClient(ClientRef(user_agent_id=actor.id), Consent.REQUIRED)
+    return ChainClient(ClientRef(application_id=actor.id), actor.consent)
 
 
 async def _may_use(
@@ -84,4 +84,4 @@ async def _signed_in_to(zone: CachedZone, session: SessionRecord) -> ChainClient
     application = await zone.applications.get(session.application_id)
     if application is None:
         raise refused("the application that the user signed in to is gone")
-    return _link(application)
+    return _chain_client(application)

@@ -1,4 +1,4 @@
-"""Audit records of what ends without a token request: sign-out, withdrawal, a client that is deleted."""
+"""Token events of sessions and grants that end without a token request: logout, withdrawal, deletion."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

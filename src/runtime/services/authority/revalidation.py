@@ -25,7 +25,7 @@ _ATTEMPTS = 3  # on what requests share, before one reads all of it for itself
 
 
 class StaleZone(Exception):
-    """The zone has changed since the view was made; what was concluded from it does not count."""
+    """The zone has changed since it was cached; what was concluded from the cached zone does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ async def revalidate(
 ) -> tuple[SessionRoot | None, bytes | None]:
     """The root as it stands now, and what is kept under *key*; asks the database where an epoch is unknown.
 
-    Afterwards the view has every denial that was published before. Raises: StaleZone; Unavailable when
+    Afterwards the cached zone has every denial that was published before. Raises: StaleZone; Unavailable when
     neither the short-lived state nor the database can tell.
     """
     root = cached.root

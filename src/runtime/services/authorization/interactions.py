@@ -1,4 +1,4 @@
-"""What lies between an authorize request and its answer: a sign-in, a question, the browser they belong to.
+"""Pending logins: the state between an authorization request and its response, bound to one browser.
 
 An interaction is known by a handle in the address and belongs to the browser that holds the pre-login
 cookie: either alone is worth nothing. Forms carry a token that works once.

@@ -1,4 +1,4 @@
-"""Authorize requests that the application sends ahead: the browser carries nothing but a name for one.
+"""Pushed authorization requests (RFC 9126): stores them, and resolves their `request_uri`.
 
 What was pushed is checked when it arrives, and again when the browser brings its name: a minute is long
 enough for an application to be changed. The name works once, at the first authorize request that shows it.

@@ -1,4 +1,4 @@
-"""How many sign-ins somebody may begin: each leaves something behind until a person has finished it.
+"""Rate limits of authorization and pushed requests: by client and address, by address, by zone.
 
 Who is signed in and gets a code begins none, and is not counted. One application has half of what its users'
 address has, so that one that turns in circles leaves the others their share.

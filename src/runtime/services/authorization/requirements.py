@@ -1,4 +1,4 @@
-"""How somebody is to be signed in: what an application asks of it, and whether a session meets that.
+"""Authentication requirements (`prompt`, `max_age`, `acr_values`): does the session meet them?
 
 Spec: OpenID Connect Core section 3.1.2.1; RFC 9470.
 """

@@ -1,4 +1,4 @@
-"""A JWT that speaks for a client: signed by its own key, or issued to it by a provider.
+"""Client assertions (RFC 7523): JWTs signed with the client's own key, or issued by an identity provider.
 
 Who signed with their own key says so: then `iss` and `sub` are both the client id. Anything else is a
 workload's token. Claims are looked at before the signature, so that what could not be accepted anyway makes

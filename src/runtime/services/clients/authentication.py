@@ -1,4 +1,4 @@
-"""Which client a request proves to come from. Spec: RFC 6749 section 2.3; zone interface, section 3."""
+"""Client authentication (RFC 6749 section 2.3): a secret, an assertion, or none for public clients."""
 
 from collections.abc import Mapping
 

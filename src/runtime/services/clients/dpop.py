@@ -71,7 +71,7 @@ async def require_proof(
     """Check that a bound token comes with a proof of its key, and one that is not as a bearer token.
 
     Args:
-        view: the zone that issued the token.
+        zone: the zone that issued the token.
         jkt: thumbprint of the key that the token is bound to, as its verified claims say.
     Raises: InvalidToken; ProofRefused; NonceRequired; Unavailable when it cannot be told whether the proof
         was used before.
@@ -116,7 +116,7 @@ async def verify_proof(
     """The thumbprint of the key that the request's sender has.
 
     Args:
-        view: the zone within which a proof works once, and whose nonce it carries if the zone wants that.
+        zone: the zone within which a proof works once, and whose nonce it carries if the zone wants that.
         uri: the address that was asked for, from the settings and never from the request.
         sender: whose proofs are counted, for each is remembered a while; None for an application that has
             proved itself.

@@ -1,9 +1,10 @@
 """The token exchange grant (RFC 8693), step by step. Every exchange takes these steps, in this order.
 
-The steps are numbered as the record of decisions has them:
+The steps are numbered as token events record them:
 1 the form was read, 2 its zone resolved, 3 the client authenticated (`token_endpoint`)
-4 subject token   5 the one trip   6 provenance   7 resource   8 dependency   9 allowance
-10 chain, scopes and lifetime   11 policy   12 a token issued before   13 a new one   14 kept for the next
+4 subject token   5 revalidation: epochs and the cached token in one round trip   6 provenance   7 resource
+8 dependency   9 allowance   10 chain, scopes and lifetime   11 policy   12 a token issued before
+13 a new one   14 stored for the next
 """
 
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ async def exchange(
     """The members of the answer to an exchange request.
 
     Args:
-        view: the zone as this process knows it; the trip tells whether it still stands.
+        zone: the zone as this process knows it; the trip tells whether it still stands.
         decision: is filled in on the way.
         jkt: thumbprint of the key that the sender has proved to have; what is issued is bound to it.
     Raises: OAuthError; StaleZone when all is to be done again with a newer view.

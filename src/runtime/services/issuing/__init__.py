@@ -1,1 +1,1 @@
-"""What a token says before it is text, and its text: targets, policy decisions, claims, the token cache."""
+"""Token issuance: target checks, policy decision, claims and signing, the cache of exchanged tokens."""

@@ -1,4 +1,4 @@
-"""Jobs: work that comes round again, done by one process for all.
+"""The job runner: periodic jobs, each run by one process at a time under a lease in the database.
 
 Each job has a row with a lease. Every process looks at the rows; whoever takes the lease works. There is no
 leader to elect: a process that dies loses its leases when they run out, two processes share the jobs between

@@ -152,7 +152,7 @@ async def handle_callback(
 
     Raises: BadLink for a state that is unknown, used, of another zone or of another browser; SignInRefused
         when another issuer answers, before its code is used; SignInUnavailable when the provider's answer is
-        no use; TurnedAway.
+        no use; UpstreamRefused when the provider refuses.
     """
     try:
         state, issuer = parameters.one("state"), parameters.one("iss")

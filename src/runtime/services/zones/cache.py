@@ -1,4 +1,4 @@
-"""The views of a process: found, made anew when their zone has changed, and bounded in number."""
+"""The zone cache of a process: loads zones, reloads one when its epoch moves, evicts beyond a bound."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ _AWAY_SECONDS = 60.0
 
 
 class Zones:
-    """The views of this process, each kept as long as its zone's epoch stands."""
+    """The cached zones of this process, each until its epoch moves."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ class Database:
                 the rows that refer to it. A statement may then take as long as it likes.
             patience_seconds: how long PostgreSQL may leave one statement without an answer.
         Raises:
-            DatabaseUnknown: the URL names a database that is neither SQLite nor PostgreSQL.
+            UnsupportedDatabase: the URL names a database that is neither SQLite nor PostgreSQL.
         """
         address = make_url(url)
         dialect = address.get_backend_name()

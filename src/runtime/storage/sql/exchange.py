@@ -1,4 +1,4 @@
-"""What the token endpoint reads of a zone: its keys, clients, resources and policies.
+"""Zone queries by zone id: epochs, signing keys and their writes, clients, resources, active policies.
 
 Every query names the zone. Entities come out, or small values where no kind covers what is asked.
 """

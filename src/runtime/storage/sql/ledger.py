@@ -1,4 +1,4 @@
-"""An organization's head: its revision and the end of its audit chain; and the epochs of its zones."""
+"""An organization's head row (revision, last audit hash), appends to its audit log, and zone epochs."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

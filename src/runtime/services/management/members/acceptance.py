@@ -98,7 +98,7 @@ async def guest_of(
     return await user_tokens.signed_in(services, presented)
 
 
-async def accept_by_address(services: Services, view: CachedZone, user: User, request_id: str) -> bool:
+async def accept_by_address(services: Services, home: CachedZone, user: User, request_id: str) -> bool:
     """Accept what waits for somebody who has just signed in to their organization's own zone.
 
     Nothing happens for an address that nobody has verified; tell whether there was an invitation.
@@ -107,13 +107,13 @@ async def accept_by_address(services: Services, view: CachedZone, user: User, re
     if not user.email_verified:
         return False
     async with services.database.reading() as conn:
-        found = await invitations.pending(conn, view.organization_id, address, now=services.clock())
+        found = await invitations.pending(conn, home.organization_id, address, now=services.clock())
     if found is None:
         return False
     try:
         async with unit_of_work(services, actor(found, user.id), request_id) as unit:
             zone = await organization_users.own_zone(unit)
-            if zone.id != view.id:
+            if zone.id != home.id:
                 return False
             current = await claim(unit, found)
             await organization_users.join(unit, user, current.role)

@@ -1,4 +1,4 @@
-"""Which epochs have moved, so that every process hears of it whatever the short-lived state does."""
+"""Adds the table of epoch changes, which every process polls to invalidate its caches."""
 
 import sqlalchemy as sa
 from alembic import op

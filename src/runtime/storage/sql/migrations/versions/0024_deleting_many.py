@@ -1,4 +1,4 @@
-"""Ways to what a deletion looks for, so that each of many takes as long as the first."""
+"""Adds indexes for deletions, so that deleting many entities takes linear time."""
 
 import sqlalchemy as sa
 from alembic import op
