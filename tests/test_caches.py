@@ -18,7 +18,7 @@ _GROWING = {"dict", "list", "set", "defaultdict", "OrderedDict", "deque", "Count
 BOUNDED = {
     "runtime.services.management.authentication.callers._noted": "emptied at 10,000 keys",
     "runtime.services.management.authentication.callers._background": "tasks under way",
-    "runtime.services.management.changesets.admission._taken": "changesets under way",
+    "runtime.services.management.changesets.concurrency_limits._taken": "changesets under way",
     "runtime.services.management.time_slices._turns": "one for an event loop",
 }
 

@@ -146,10 +146,10 @@ ROOMS: dict[str, frozenset[str]] = {
     "decision_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
     "job_notifier": frozenset(),
     "jobs": frozenset({"container"}),
-    "keys": frozenset({"clock"}),
+    "zone_keys": frozenset({"clock"}),
     "stored_secrets": frozenset(),
     "outbox": frozenset({"job_notifier"}),
-    "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "keys", "client_types"}),
+    "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "zone_keys", "client_types"}),
     "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
     "container": frozenset(
         {"decision_log", "epochs", "job_notifier", "outbox", "rate_limiter", "revocation_list", "zones"}
@@ -158,7 +158,10 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.access": frozenset(),
     "management.listing": frozenset(),
     "management.time_slices": frozenset(),
-    "management.unit_of_work": frozenset({"epochs", "keys", "management.access", "container"}),
+    "management.audit_chain": frozenset(),
+    "management.unit_of_work": frozenset(
+        {"epochs", "zone_keys", "management.access", "management.audit_chain", "container"}
+    ),
     "zone_settings": frozenset({"management.access", "management.unit_of_work", "container"}),
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
     "issuing": _GROUND | {"authority", "clients"},
@@ -169,13 +172,14 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.token_revocation": frozenset({"management.unit_of_work"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
-    | {"keys", "management.token_revocation", "stored_secrets"},
-    "management.audit": _ANY_KIND,
+    | {"zone_keys", "management.token_revocation", "stored_secrets"},
+    "management.audit": _ANY_KIND | {"management.audit_chain"},
     "management.authentication": _GROUND
     | {"authority", "clients", "decision_log", "issuing", "management.access"},
     "management.people": _ANY_KIND | {"authority", "epochs", "outbox"},
-    "management.policies": _ANY_KIND | {"keys"},
-    "management.zones": _ANY_KIND | {"keys", "management.people", "management.policies", "stored_secrets"},
+    "management.policies": _ANY_KIND | {"zone_keys"},
+    "management.zones": _ANY_KIND
+    | {"zone_keys", "management.people", "management.policies", "stored_secrets"},
     "management.members": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},
@@ -191,7 +195,7 @@ ROOMS: dict[str, frozenset[str]] = {
     }
     | {"management.members", "management.people", "management.zones"},
     "management.expansions": _ANY_KIND | {"management.zones"},
-    "management.operations": _ANY_KIND
+    "management.kind_handlers": _ANY_KIND
     | {f"management.{each}" for each in ("members", "organizations", "people", "policies", "zones")},
     "bundles": _ANY_KIND
     | {"authority", "epochs", "rate_limits", "management.policies", "client_types", "zones"},
@@ -211,10 +215,10 @@ ROOMS["management.snapshots"] = _ANY_KIND | {
     "management.policies",
     "management.time_slices",
 }
-ROOMS["management.changesets"] = ROOMS["management.operations"] | {
+ROOMS["management.changesets"] = ROOMS["management.kind_handlers"] | {
     "rate_limits",
     "management.audit",
-    "management.operations",
+    "management.kind_handlers",
     "management.snapshots",
     "management.time_slices",
 }

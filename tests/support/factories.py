@@ -37,7 +37,7 @@ from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.services.issuing.access_tokens import issue_access_token, new_token_id
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.operations import ARCHIVES, CREATES, DELETES, LISTS, RETRIEVES, UPDATES
+from runtime.services.management.kind_handlers import ARCHIVES, CREATES, DELETES, LISTS, RETRIEVES, UPDATES
 from runtime.services.management.organizations import organizations
 from runtime.services.management.people import groups
 from runtime.services.management.unit_of_work import unit_of_work

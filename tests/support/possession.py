@@ -8,7 +8,7 @@ from typing import Any
 import jwt
 
 from runtime.adapters.keys.signing import SigningKey
-from runtime.domain.oauth.dpop import digest
+from runtime.domain.oauth.dpop_claims import digest
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tests.support.possession import Holder
 from tests.zonewright.conftest import CALENDAR, SCOPES, TOOLS, Site
 
 from runtime.adapters.keys.signing import SigningKey
-from runtime.services.management.zones import signing_keys
+from runtime.services.management.zones import key_rotation
 from zonewright import DpopRefused, MissingToken, ScopeRequired, TokenRefused, Verifier, ZoneUnreachable
 
 HERE = {"method": "GET", "url": TOOLS}
@@ -129,7 +129,7 @@ async def test_a_key_that_is_new_is_fetched_when_a_token_names_it(site: Site) ->
 
     verifier = Verifier(site.issuer, TOOLS)
     await verifier.verify(site.token())
-    site.server.call(lambda services: signing_keys.rotate(services, site.zone.id, "RS256", at_once=True))
+    site.server.call(lambda services: key_rotation.rotate(services, site.zone.id, "RS256", at_once=True))
     token = site.token()
     with pytest.raises(TokenRefused, match="does not publish"):
         await verifier.verify(token)

@@ -8,11 +8,11 @@ import click
 from runtime.cli.commands import ReadOnlyCommand
 from runtime.cli.execution import with_services
 from runtime.cli.operators import current_operator
-from runtime.services import keys as zone_keys
+from runtime.services import zone_keys as zone_keys
 from runtime.services import zone_settings
 from runtime.services.container import Services
 from runtime.services.management.members import provisioning
-from runtime.services.management.zones import signing_keys
+from runtime.services.management.zones import key_rotation
 from runtime.settings import Settings
 
 
@@ -70,7 +70,7 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
 
     async def rotate(services: Services) -> str:
         zone_id = await services.zones.find_id(zone)
-        return await signing_keys.rotate(services, zone_id, algorithm, at_once=at_once, by=current_operator())
+        return await key_rotation.rotate(services, zone_id, algorithm, at_once=at_once, by=current_operator())
 
     click.echo(with_services(settings, rotate))
 
@@ -99,7 +99,7 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 
     async def use(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)
-        await signing_keys.use_algorithm(services, zone_id, algorithm, by=current_operator())
+        await key_rotation.use_algorithm(services, zone_id, algorithm, by=current_operator())
 
     with_services(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")

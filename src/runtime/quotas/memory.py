@@ -85,7 +85,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
         _REQUESTS,
     ),
     BoundedMemory(
-        "runtime.services.management.changesets.admission._taken",
+        "runtime.services.management.changesets.concurrency_limits._taken",
         "changesets and snapshots under way, by organization and caller",
         _REQUESTS,
     ),

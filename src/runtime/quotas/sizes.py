@@ -9,7 +9,7 @@ from runtime.domain.policy import bundle_archive
 from runtime.services.authorization import pushed_authorization_requests
 from runtime.services.authorization import requests as authorize_requests
 from runtime.services.logout import requests as logout_requests
-from runtime.services.management.changesets import admission
+from runtime.services.management.changesets import concurrency_limits as concurrent
 from runtime.services.management.snapshots import undescribable
 
 REQUEST_BYTES = 2 * 1024 * 1024  # changesets alone may have more, from callers who are known
@@ -67,21 +67,21 @@ SIZES: tuple[tuple[str, str], ...] = (
     ),
     (
         "changesets of an organization under way in a process",
-        f"{admission.OF_ORGANIZATION}, {admission.OF_CALLER} of one caller; then 429",
+        f"{concurrent.OF_ORGANIZATION}, {concurrent.OF_CALLER} of one caller; then 429",
     ),
     (
         "dry runs of it besides",
-        f"{admission.OF_ORGANIZATION}, {admission.OF_CALLER} of a caller; {_bytes(admission.BYTES)}; 429",
+        f"{concurrent.OF_ORGANIZATION}, {concurrent.OF_CALLER} of a caller; {_bytes(concurrent.BYTES)}; 429",
     ),
     (
         "bodies of one caller's dry runs under way",
-        f"what the largest may have, and {_bytes(admission.BESIDE_BYTES)}; then 429",
+        f"what the largest may have, and {_bytes(concurrent.BESIDE_BYTES)}; then 429",
     ),
     (
         "snapshots that a process sends",
         (
-            f"{admission.SNAPSHOTS}; {admission.SNAPSHOTS_OF_ORGANIZATION} of an organization, "
-            f"{admission.SNAPSHOTS_OF_CALLER} of one caller; then 429"
+            f"{concurrent.SNAPSHOTS}; {concurrent.SNAPSHOTS_OF_ORGANIZATION} of an organization, "
+            f"{concurrent.SNAPSHOTS_OF_CALLER} of one caller; then 429"
         ),
     ),
     (

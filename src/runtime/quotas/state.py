@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from runtime.domain.oauth import assertions as assertion_rules
 from runtime.services import epochs, rate_limits
 from runtime.services.authorization import authorization_codes, interactions, pushed_authorization_requests
-from runtime.services.clients import dpop, guessing
-from runtime.services.login import rate_limits as login_limits
+from runtime.services.clients import dpop_verification, guessing
+from runtime.services.login import throttling as login_limits
 from runtime.services.login import upstream
 from runtime.services.logout import requests as logout_requests
 
@@ -102,7 +102,12 @@ STATE: tuple[StateKind, ...] = (
         most=100_000,
     ),
     StateKind(
-        "proof", "that a DPoP proof was used", ANYBODY, ("proofs",), dpop.REMEMBERED_SECONDS, most=100_000
+        "proof",
+        "that a DPoP proof was used",
+        ANYBODY,
+        ("proofs",),
+        dpop_verification.REMEMBERED_SECONDS,
+        most=100_000,
     ),
     StateKind(
         "vouched",

@@ -13,7 +13,7 @@ from runtime.domain.kinds.application import Application, ApplicationOAuth2
 from runtime.domain.kinds.user_agent import Registration, UserAgent
 from runtime.domain.kinds.values import Consent, CredentialType
 from runtime.storage.sql.client_refs import ClientRef
-from runtime.storage.sql.exchange import Credential
+from runtime.storage.sql.zone_data import Credential
 
 ID_TOKEN_ALGORITHM = "RS256"  # unless a client's metadata asks for another
 

@@ -22,8 +22,8 @@ from runtime.domain.errors import Unavailable
 from runtime.logs import log
 from runtime.services.clock import Clock
 from runtime.storage.sql import epochs as notes
-from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
+from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 from runtime.storage.state import StateStore
 

@@ -11,7 +11,7 @@ from runtime.domain.oauth.zone_settings import ZoneSettings
 from runtime.services.container import Services
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.unit_of_work import unit_of_work
-from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import zone_data as storage
 
 _WORDS = {"on": True, "off": False}
 

@@ -28,7 +28,7 @@ from runtime.domain.kinds import (
     Verb,
 )
 from runtime.domain.kinds.resource import Resource
-from runtime.services.management.zones import signing_keys
+from runtime.services.management.zones import key_rotation
 from runtime.storage.sql import entities, sessions
 
 STORAGE = ("embedded", "servers")
@@ -131,7 +131,7 @@ def delete_provider(scene: SignIn) -> None:
 def rotate(scene: SignIn, *, at_once: bool) -> None:
     services = scene.site.services
     for algorithm in ("RS256", "ES256"):
-        scene.site.run(signing_keys.rotate(services, scene.zone.id, algorithm, at_once=at_once))
+        scene.site.run(key_rotation.rotate(services, scene.zone.id, algorithm, at_once=at_once))
 
 
 def no_longer_depend(scene: SignIn, client: Client, resource: Resource) -> None:

@@ -12,10 +12,10 @@ from tests.support.rewired import with_new_zones
 from tests.support.scene import Scene
 
 from runtime.domain.kinds.resource import Resource
-from runtime.services import keys
+from runtime.services import zone_keys
 from runtime.services.container import Services
 from runtime.services.management import audit as trail
-from runtime.services.management.zones import signing_keys
+from runtime.services.management.zones import key_rotation
 from runtime.storage.sql import audit
 
 API = "https://api.test"
@@ -82,12 +82,12 @@ async def test_tokens_verify_across_a_rotation(stage: Stage) -> None:
     verifier = Verifier(stage.services, stage.scene.zone.id)
     alive: list[str] = []
     signers: list[str] = []
-    stage.clock.now += timedelta(days=90) - keys.PUBLISHED_BEFORE - timedelta(minutes=3)
-    await signing_keys.rotate_due(stage.services)
+    stage.clock.now += timedelta(days=90) - zone_keys.PUBLISHED_BEFORE - timedelta(minutes=3)
+    await key_rotation.rotate_due(stage.services)
     for half_minutes in range(80):
         stage.clock.now += timedelta(seconds=30)
         if half_minutes % 20 == 10:  # the job comes round every ten minutes
-            await signing_keys.rotate_due(stage.services)
+            await key_rotation.rotate_due(stage.services)
         alive = [*alive[-59:], await stage.token()]
         signers.append(await verifier.verify(alive[-1]))
         if half_minutes % 10 == 0:
@@ -101,7 +101,7 @@ async def test_tokens_verify_across_a_rotation(stage: Stage) -> None:
     assert {before, after} <= zone.keys.keys()
     assert sorted(jwk["alg"] for jwk in zone.jwks) == ["ES256", "ES256", "RS256", "RS256"]
 
-    stage.clock.now += keys.KEPT_AFTER
+    stage.clock.now += zone_keys.KEPT_AFTER
     assert before not in (await stage.services.zones.get(stage.scene.zone.id)).keys
 
 
@@ -109,31 +109,31 @@ async def test_two_runs_at_once_make_one_key(stage: Stage) -> None:
     """A rotation is tied to the key that is due, so a job that runs twice does it once."""
     stage.clock.now += timedelta(days=91)
 
-    await asyncio.gather(signing_keys.rotate_due(stage.services), signing_keys.rotate_due(stage.services))
+    await asyncio.gather(key_rotation.rotate_due(stage.services), key_rotation.rotate_due(stage.services))
 
-    listed = await keys.listed(stage.services.database, stage.scene.zone.id)
+    listed = await zone_keys.listed(stage.services.database, stage.scene.zone.id)
     assert sorted(each.algorithm for each in listed) == ["ES256", "ES256", "RS256", "RS256"]
-    assert [keys.life(each, stage.clock.now)[0] for each in listed] == ["signs"] * 2 + ["published"] * 2
+    assert [zone_keys.life(each, stage.clock.now)[0] for each in listed] == ["signs"] * 2 + ["published"] * 2
     never = replace(
         stage.services, settings=stage.services.settings.model_copy(update={"key_rotation_days": 0})
     )
     stage.clock.now += timedelta(days=500)
-    assert await signing_keys.rotate_due(never) >= 2  # what was taken out of the set long ago is forgotten
-    assert len(await keys.listed(stage.services.database, stage.scene.zone.id)) == 2
+    assert await key_rotation.rotate_due(never) >= 2  # what was taken out of the set long ago is forgotten
+    assert len(await zone_keys.listed(stage.services.database, stage.scene.zone.id)) == 2
 
 
 @pytest.mark.threat("27m")
 async def test_a_key_that_is_forgotten_stands_in_the_trail(stage: Stage) -> None:
     """Whoever asks later which key signed something finds when it was made, and when it was forgotten."""
     zone = stage.scene.zone
-    before = {each.kid for each in await keys.listed(stage.services.database, zone.id)}
-    await signing_keys.rotate(stage.services, zone.id)
+    before = {each.kid for each in await zone_keys.listed(stage.services.database, zone.id)}
+    await key_rotation.rotate(stage.services, zone.id)
     stage.clock.now += timedelta(days=500)
     never = replace(
         stage.services, settings=stage.services.settings.model_copy(update={"key_rotation_days": 0})
     )
-    await signing_keys.rotate_due(never)
-    gone = before - {each.kid for each in await keys.listed(stage.services.database, zone.id)}
+    await key_rotation.rotate_due(never)
+    gone = before - {each.kid for each in await zone_keys.listed(stage.services.database, zone.id)}
     assert gone
 
     async with stage.services.database.reading() as conn:
@@ -163,11 +163,11 @@ async def test_no_request_fails_while_keys_change(stage: Stage) -> None:
                 await verifier.verify(token)
 
     streams = [stream(is_verified=True) for _ in range(3)]
-    await asyncio.gather(*streams, signing_keys.rotate(stage.services, zone_id))
-    stage.clock.now += keys.PUBLISHED_BEFORE
+    await asyncio.gather(*streams, key_rotation.rotate(stage.services, zone_id))
+    stage.clock.now += zone_keys.PUBLISHED_BEFORE
     await stream(is_verified=True)
     # What the withdrawn key has signed is worth nothing: here only answering goes on.
     streams = [stream(is_verified=False) for _ in range(3)]
-    await asyncio.gather(*streams, signing_keys.rotate(stage.services, zone_id, at_once=True))
+    await asyncio.gather(*streams, key_rotation.rotate(stage.services, zone_id, at_once=True))
     verifier.fetched_at = None
     await stream(is_verified=True)

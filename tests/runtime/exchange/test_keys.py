@@ -10,7 +10,7 @@ from tests.support.scene import Scene
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management.zones import signing_keys
+from runtime.services.management.zones import key_rotation
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def test_rotation_publishes_first_and_signs_later(company: Company, zone: 
     """The next key is in the set at once and signs after fifteen minutes; the old one still verifies."""
     before = (await company.services.zones.get(zone.id)).signing("RS256").kid
 
-    after = await signing_keys.rotate(company.services, zone.id)
+    after = await key_rotation.rotate(company.services, zone.id)
 
     view = await company.services.zones.get(zone.id)
     assert {before, after} <= {jwk["kid"] for jwk in view.jwks}
@@ -51,9 +51,9 @@ async def test_rotation_publishes_first_and_signs_later(company: Company, zone: 
 async def test_replacing_at_once_withdraws_what_a_planned_change_left(company: Company, zone: Zone) -> None:
     """A key that was only waiting for its planned end is withdrawn too, and so is the one to follow it."""
     before = (await company.services.zones.get(zone.id)).signing("RS256").kid
-    planned = await signing_keys.rotate(company.services, zone.id)
+    planned = await key_rotation.rotate(company.services, zone.id)
 
-    after = await signing_keys.rotate(company.services, zone.id, at_once=True)
+    after = await key_rotation.rotate(company.services, zone.id, at_once=True)
 
     view = await company.services.zones.get(zone.id)
     assert view.signing("RS256").kid == after
@@ -65,7 +65,7 @@ async def test_planned_change_ends_the_view(company: Company, zone: Zone) -> Non
     minutes = [0]
     clock = company.services.clock
     services = with_new_zones(company.services, clock=lambda: clock() + timedelta(minutes=minutes[0]))
-    after = await signing_keys.rotate(services, zone.id)
+    after = await key_rotation.rotate(services, zone.id)
     first = await services.zones.get(zone.id)
     assert await services.zones.get(zone.id) is first
 
@@ -79,7 +79,7 @@ async def test_algorithm_of_a_zone(company: Company, zone: Zone) -> None:
     """A zone set to ES256 signs its access tokens with it; the header says which key."""
     scene = Scene(company, zone)
     app: App = await company.app(zone, "app")
-    await signing_keys.use_algorithm(company.services, zone.id, "ES256")
+    await key_rotation.use_algorithm(company.services, zone.id, "ES256")
 
     answer = await scene.post([("grant_type", "client_credentials"), *app.form.items()])
 

@@ -15,9 +15,9 @@ from tests.support.factories import App
 from tests.support.possession import Holder
 from tests.support.scene import Scene, claims_of
 
-from runtime.adapters.keys.dpop import verify_dpop_proof
+from runtime.adapters.keys.dpop_signature import verify_dpop_proof
 from runtime.domain.errors import InvalidDpopProof, InvalidGrant, Unavailable
-from runtime.domain.oauth import dpop
+from runtime.domain.oauth import dpop_claims
 from runtime.storage.state.memory import InProcessState
 
 FORM = [("grant_type", "client_credentials")]
@@ -177,4 +177,4 @@ def test_the_thumbprint_is_the_one_of_the_standard() -> None:
     opened = verify_dpop_proof(proof)
     assert opened.claims["htu"] == "https://server.example.com/token"
     assert opened.thumbprint == "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
-    assert dpop.is_thumbprint(opened.thumbprint)
+    assert dpop_claims.is_thumbprint(opened.thumbprint)

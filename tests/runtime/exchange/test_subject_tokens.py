@@ -18,7 +18,7 @@ from runtime.adapters.outbound import Outbound, OutboundFailed
 from runtime.domain.errors import InvalidGrant, InvalidRequest, OAuthError
 from runtime.domain.kinds.resource import Resource
 from runtime.services.issuing.access_tokens import issue_id_token
-from runtime.services.management.zones import signing_keys
+from runtime.services.management.zones import key_rotation
 
 
 def _part(value: Any) -> str:
@@ -143,7 +143,7 @@ async def test_token_of_a_removed_key(company: Company) -> None:
     subject = await company.token(own_scene.zone, agent, ann)
     assert await own_scene.exchange(agent, subject, api)
 
-    await signing_keys.rotate(company.services, own_scene.zone.id, at_once=True)
+    await key_rotation.rotate(company.services, own_scene.zone.id, at_once=True)
 
     with pytest.raises(InvalidGrant):
         await own_scene.exchange(agent, subject, api)

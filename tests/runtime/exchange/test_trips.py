@@ -19,7 +19,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.logs import throttled_warnings
 from runtime.services import epochs
 from runtime.services.authority import session_revocation
-from runtime.services.management.zones import signing_keys
+from runtime.services.management.zones import key_rotation
 from runtime.services.zones.cache import RECENT_SECONDS
 from runtime.storage.state import StateStore
 
@@ -66,7 +66,7 @@ async def test_what_is_public_costs_no_trip(scene: Scene) -> None:
     assert await services.zones.recent(scene.zone.id) is first
     assert state.calls == []
 
-    kid = await signing_keys.rotate(scene.services, scene.zone.id, "ES256")
+    kid = await key_rotation.rotate(scene.services, scene.zone.id, "ES256")
     await asyncio.sleep(RECENT_SECONDS)
     assert kid in {jwk["kid"] for jwk in (await services.zones.recent(scene.zone.id)).jwks}
 

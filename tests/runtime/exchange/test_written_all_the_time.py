@@ -15,7 +15,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.forms import parse_form
 from runtime.services.authority import session_revocation
 from runtime.services.container import Services
-from runtime.services.management.operations import UPDATES
+from runtime.services.management.kind_handlers import UPDATES
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
 from runtime.services.tokens import introspection

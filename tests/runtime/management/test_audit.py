@@ -14,7 +14,7 @@ from runtime.services.management import audit
 from runtime.services.management.audit import ChainVerification
 from runtime.services.management.organizations import organizations
 from runtime.services.management.unit_of_work import record_hash
-from runtime.storage.sql import ledger
+from runtime.storage.sql import organization_head
 from runtime.storage.sql.organization_tables import GUARDS
 
 
@@ -322,7 +322,9 @@ class TestVerify:
 
     def test_an_organization_without_records_holds(self) -> None:
         """Nothing is the beginning of every chain."""
-        assert audit._wrong_end(audit.AuditExtent(None, None, (0, ledger.GENESIS)), 0, ledger.GENESIS) == (
+        assert audit._wrong_end(
+            audit.AuditExtent(None, None, (0, organization_head.GENESIS)), 0, organization_head.GENESIS
+        ) == (
             None,
             "",
         )

@@ -87,13 +87,13 @@ class TestProviders:
 
         async def stored(services: object) -> str | None:
             from runtime.domain.kinds import PROVIDER
-            from runtime.services import keys, stored_secrets
+            from runtime.services import stored_secrets, zone_keys
             from runtime.storage.sql import entities
 
             async with services.database.reading() as conn:  # type: ignore[attr-defined]
                 found = await entities.get(conn, PROVIDER, made["id"], within={"zone_id": zone.id})
                 assert b"s3cret-value" not in found.client_secret  # type: ignore[attr-defined]
-                sealer = await keys.sealer(services.key_encryption, conn, zone.id)  # type: ignore[arg-type]
+                sealer = await zone_keys.sealer(services.key_encryption, conn, zone.id)  # type: ignore[arg-type]
                 return stored_secrets.opened(sealer, PROVIDER, found, "client_secret")
 
         assert api.server.call(stored) == "s3cret-value"

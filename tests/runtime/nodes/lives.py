@@ -21,7 +21,7 @@ from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.services.container import Services
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit_of_work import unit_of_work
-from runtime.storage.sql import consents, entities, exchange
+from runtime.storage.sql import consents, entities, zone_data
 
 
 class Shop:
@@ -40,7 +40,7 @@ class Shop:
         async with company.services.database.reading() as conn:
             found = await entities.get(conn, ORGANIZATION, company.organization_id, within={})
             own_zone = await entities.get(conn, ZONE, str(cast(Organization, found).zone_id), within={})
-            (self.management,) = await exchange.resources_named(conn, own_zone.id, exact={url}, prefixes=())
+            (self.management,) = await zone_data.resources_named(conn, own_zone.id, exact={url}, prefixes=())
             within = {"zone_id": self.zone.id}
             token_service = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
         self.own_zone = cast(Zone, own_zone)

@@ -28,7 +28,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.clock import TOLERATED, system_time
 from runtime.services.container import Services
 from runtime.services.grants.refresh_token_rotation import GRACE_SECONDS
-from runtime.services.management.zones.signing_keys import rotate
+from runtime.services.management.zones.key_rotation import rotate
 from runtime.storage.sql.tables import refresh_families as families
 
 LIFE_SECONDS = 4.0

@@ -13,7 +13,7 @@ from tests.support.server import serve
 
 from runtime.domain.errors import TooManyTries
 from runtime.services import rate_limits
-from runtime.services.login import rate_limits as login_limits
+from runtime.services.login import throttling as login_limits
 
 _MOST = 4
 

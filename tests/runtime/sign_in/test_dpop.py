@@ -7,7 +7,7 @@ import pytest
 from tests.runtime.sign_in.support import Browser, Client, Site, claims
 from tests.support.possession import Holder
 
-from runtime.services.clients import dpop
+from runtime.services.clients import dpop_verification
 from runtime.services.zone_settings import set_zone_setting
 
 STORAGE = ("embedded", "servers")
@@ -186,7 +186,7 @@ def test_nonces_where_a_zone_wants_them(
     site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proof without one, or with another, is answered with the one to use; no code is lost by that."""
-    monkeypatch.setattr(dpop, "NONCE_SECONDS", 10**9)  # no window ends while the test runs
+    monkeypatch.setattr(dpop_verification, "NONCE_SECONDS", 10**9)  # no window ends while the test runs
     zone, other = site.zone(), site.zone()
     site.user(zone)
     tool = bound(site, zone, "tool", public=True)
@@ -196,7 +196,9 @@ def test_nonces_where_a_zone_wants_them(
         site.run(set_zone_setting(site.services, each.id, "require-dpop-nonce", "on"))
     view, foreign = (site.run(site.services.zones.get(each.id)) for each in (zone, other))
     now = site.services.clock()
-    current, last, older = (dpop.nonce(site.services, view, now, windows_ago=ago) for ago in (0, 1, 2))
+    current, last, older = (
+        dpop_verification.nonce(site.services, view, now, windows_ago=ago) for ago in (0, 1, 2)
+    )
     form = {
         "grant_type": "authorization_code",
         "code": tool.code(browser, scope=scope),
@@ -208,7 +210,7 @@ def test_nonces_where_a_zone_wants_them(
         proof = HOLDER.proof(tool.endpoint, **claims)
         return httpx.post(tool.endpoint, data={**tool.app.form, **form}, headers={"DPoP": proof})
 
-    of_another_zone = dpop.nonce(site.services, foreign, now)
+    of_another_zone = dpop_verification.nonce(site.services, foreign, now)
     for nonce in (None, "", "x", 7, "\ud800", older, of_another_zone):
         asked = redeem(nonce=nonce)
         assert (asked.status_code, asked.json()["error"]) == (400, "use_dpop_nonce")

@@ -14,7 +14,7 @@ from tests.support.server import serve
 from runtime.domain.errors import TooManyTries
 from runtime.domain.kinds import USER, Verb
 from runtime.services import rate_limits
-from runtime.services.login import rate_limits as login_limits
+from runtime.services.login import throttling as login_limits
 
 STORAGE = ("embedded", "servers")
 

@@ -22,7 +22,7 @@ from runtime.api.management import (
 )
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
-from runtime.api.oauth.dpop import presented_of
+from runtime.api.oauth.dpop_headers import presented_of
 from runtime.api.shared.request_ids import check_client_request_id
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.errors import NotFound

@@ -15,7 +15,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.bearer import require_bearer
-from runtime.api.oauth.dpop import presented_of
+from runtime.api.oauth.dpop_headers import presented_of
 from runtime.api.shared.etags import seen
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of
 from runtime.contract.bundles import MEDIA_TYPE, Bundle
@@ -33,7 +33,7 @@ from runtime.services.bundles import operations, parsing
 from runtime.services.bundles.access import BundleCaller
 from runtime.services.container import Services
 from runtime.services.management.authentication import unverified
-from runtime.storage.sql import exchange
+from runtime.storage.sql import zone_data
 
 _CODEC = re.compile(r"application/(?:vnd\.[a-z0-9.-]+\.policy-bundle\.v1\+tar\+gzip|octet-stream)")
 _ANY = ("*/*", "application/*")
@@ -93,7 +93,7 @@ async def _holder(request: Request, *, proved: str | None = None) -> tuple[Servi
     if kid is None:
         raise Unauthorized(_REFUSED)
     async with services.database.querying() as conn:
-        zone_id = await exchange.zone_of_key(conn, kid)
+        zone_id = await zone_data.zone_of_key(conn, kid)
     try:
         zone = await services.zones.get(zone_id or "")
         bearer = await require_bearer(services, zone, request, audience=zone.issuer, proved=proved)

@@ -22,9 +22,9 @@ from runtime.domain.errors import TooLarge, ValidationFailed
 from runtime.domain.kinds import ORGANIZATION, Verb
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changesets import admission, authorization, pipeline, receipts
+from runtime.services.management.changesets import authorization, concurrency_limits, pipeline, receipts
 from runtime.services.management.changesets.changeset import PackedChangeset
-from runtime.services.management.changesets.execution import Progress
+from runtime.services.management.changesets.phases import Progress
 from runtime.services.management.snapshots.snapshot import SnapshotFilter, open_snapshot
 
 LINES = "application/x-ndjson"
@@ -38,7 +38,7 @@ async def snapshot(call: Call) -> HTTPResponse | None:
     """Everything the caller may read, one entity a line."""
     wanted = SnapshotFilter(call.query.get("zone", ()), call.parameter("owner"))
     organization = call.path["organization_id"]
-    with admission.snapshot_slot(call.services, call.caller):
+    with concurrency_limits.snapshot_slot(call.services, call.caller):
         return await _sent(call, organization, wanted)
 
 
@@ -64,12 +64,12 @@ async def admitted(call: Call) -> AsyncIterator[None]:
     dry_run, cap = _is_dry_run(call), _cap(call.caller)
     authorization.acting_caller(call.caller, dry_run=dry_run)
     if dry_run:  # before its body is read, and again by the operation itself
-        admission.require_dry_run_budget(call.services, call.caller)
+        concurrency_limits.require_dry_run_budget(call.services, call.caller)
     announced = call.request.headers.get("content-length", "")
     size = int(announced) if announced.isdecimal() else cap.size
     if size > cap.size:
         raise TooLarge(f"the body has more than {cap.size} bytes")
-    with admission.changeset_slot(call.services, call.caller, size, cap.size, dry_run=dry_run):
+    with concurrency_limits.changeset_slot(call.services, call.caller, size, cap.size, dry_run=dry_run):
         if call.request.stream is not None:
             call.request.stream.request_max_size = cap.size
         yield

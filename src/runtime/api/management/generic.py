@@ -8,7 +8,7 @@ from runtime.contract.bodies import read_body
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Verb
 from runtime.services.management.expansions import embedded, with_people
-from runtime.services.management.operations import (
+from runtime.services.management.kind_handlers import (
     ARCHIVES,
     CONDITIONAL_UPDATES,
     CREATES,

@@ -4,7 +4,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.management.answering import send
-from runtime.api.oauth.dpop import presented_of
+from runtime.api.oauth.dpop_headers import presented_of
 from runtime.api.shared.client_address import address_of
 from runtime.api.shared.headers import header_of
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of

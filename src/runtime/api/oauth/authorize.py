@@ -11,7 +11,7 @@ from runtime.api.oauth.browser import answering_pages, browser_of, follow
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, Unavailable
 from runtime.domain.oauth.forms import CONTENT_TYPE
-from runtime.services.authorization import next_step, pushed_authorization_requests, rate_limits, requests
+from runtime.services.authorization import next_step, pushed_authorization_requests, requests, throttling
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.authorization.requests import Parameters
 from runtime.services.client_types import Client
@@ -40,17 +40,17 @@ async def authorize(request: Request, services: Services, zone: CachedZone) -> H
         )
         client, address = await requests.resolve_client(services, zone, parameters)
     except BadLink:
-        await rate_limits.admit(services, zone, "", browser.address)
+        await throttling.admit(services, zone, "", browser.address)
         raise
     try:
         if request.method == "POST" and browser.session is None:
-            await rate_limits.admit_kept(services, zone, client, browser.address)
+            await throttling.admit_kept(services, zone, client, browser.address)
             kept = await pushed_authorization_requests.keep(services, zone, client, parameters)
             return follow(NextStep(_address(zone, client, kept)), services, zone)
         wanted = await requests.check(services, zone, parameters, client=client, address=address)
         step = await flow.start_authorization(services, zone, wanted, browser)
     except OAuthError as failure:
-        await rate_limits.admit(services, zone, client.client_id, browser.address)
+        await throttling.admit(services, zone, client.client_id, browser.address)
         step = await next_step.refused(services, zone, client, address, failure, browser)
     except Unavailable:
         refusal = TemporarilyUnavailable("please try again shortly")

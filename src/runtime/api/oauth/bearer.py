@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from sanic.request import Request
 
-from runtime.api.oauth.dpop import presented_of
+from runtime.api.oauth.dpop_headers import presented_of
 from runtime.domain.errors import (
     InsufficientScope,
     InvalidGrant,
@@ -22,8 +22,8 @@ from runtime.services.authority.subject_tokens import (
     verify_subject_token,
 )
 from runtime.services.client_types import Client
-from runtime.services.clients import dpop
-from runtime.services.clients.dpop import PresentedToken
+from runtime.services.clients import dpop_verification
+from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
 
@@ -66,7 +66,7 @@ async def require_bearer(
         raise TokenSentTwice("send one access token, in the Authorization header")
     try:
         subject = verify_subject_token(zone, presented.token, services.clock())
-        await dpop.require_proof(services, zone, replace(presented, proved=proved), subject.jkt)
+        await dpop_verification.require_proof(services, zone, replace(presented, proved=proved), subject.jkt)
         bearer = await _standing(services, zone, subject, audience)
     except (InvalidGrant, InvalidRequest) as failure:
         raise _under(presented, InvalidToken(_REFUSED, internal=failure.internal)) from None

@@ -8,16 +8,16 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.client_authentication import refuse_query, require_client
-from runtime.api.oauth.dpop import offered_nonce, proof_of
+from runtime.api.oauth.dpop_headers import offered_nonce, proof_of
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import InvalidDpopProof
 from runtime.domain.oauth.forms import read_form
 from runtime.services.authorization import pushed_authorization_requests as pushed
-from runtime.services.authorization import rate_limits
+from runtime.services.authorization import throttling
 from runtime.services.client_types import is_known
-from runtime.services.clients import dpop
+from runtime.services.clients import dpop_verification
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
 
@@ -36,12 +36,12 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     form = read_form(request.body, request.headers.get("content-type"))
     client = await require_client(services, zone, request, form)
     services.decisions.note_use(zone.organization_id, zone.id, client)
-    await rate_limits.admit_pushed(services, zone, client, address_of(request))
+    await throttling.admit_pushed(services, zone, client, address_of(request))
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:
         address = f"{zone.issuer}/oauth/par"
         sender = None if is_known(client) else place_of(address_of(request))
-        jkt = await dpop.verify_proof(
+        jkt = await dpop_verification.verify_proof(
             services, zone, proof, method="POST", uri=address, now=services.clock(), sender=sender
         )
         if form.values.get("dpop_jkt", jkt) != jkt:

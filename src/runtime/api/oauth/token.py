@@ -8,7 +8,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.client_authentication import refuse_query
-from runtime.api.oauth.dpop import offered_nonce, proof_of
+from runtime.api.oauth.dpop_headers import offered_nonce, proof_of
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of

@@ -8,7 +8,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.bearer import require_bearer
-from runtime.api.oauth.dpop import offered_nonce
+from runtime.api.oauth.dpop_headers import offered_nonce
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.services.container import Services

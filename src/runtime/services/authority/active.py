@@ -6,10 +6,10 @@ that its protocol has for it.
 
 from datetime import datetime
 
-from runtime.domain.authority import is_active
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationStatus, UserStatus
+from runtime.domain.lifetimes import is_active
 from runtime.storage.sql.sessions import SessionRecord
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.authority import is_active
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
+from runtime.domain.lifetimes import is_active
 from runtime.services import cache_sizes
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive

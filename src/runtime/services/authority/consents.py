@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Protocol
 from urllib.parse import urlencode
 
-from runtime.domain.authority import is_active
 from runtime.domain.errors import AccessDenied, InsufficientAuthorization
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent
+from runtime.domain.lifetimes import is_active
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import ALWAYS_ASKED
 from runtime.services import cache_sizes

@@ -20,7 +20,7 @@ from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import entities
-from runtime.storage.sql import exchange as lookups
+from runtime.storage.sql import zone_data as lookups
 from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
 
 _IN_WORDS = {

@@ -22,7 +22,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.user_agent import Registration
-from runtime.domain.oauth import dpop, pkce, redirect_uris
+from runtime.domain.oauth import dpop_claims, pkce, redirect_uris
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
@@ -301,7 +301,7 @@ def _granted(rest: frozenset[str], resources: list[Resource]) -> tuple[Requested
 
 def _thumbprint(text: str | None) -> str | None:
     """The key that the code is asked for with. Raises InvalidRequest. Spec: RFC 9449 section 10."""
-    if text is not None and not dpop.is_thumbprint(text):
+    if text is not None and not dpop_claims.is_thumbprint(text):
         raise InvalidRequest("`dpop_jkt` must be the SHA-256 thumbprint of a key")
     return text
 

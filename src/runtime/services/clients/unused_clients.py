@@ -9,7 +9,7 @@ from runtime.services import epochs
 from runtime.services.authority import end_events
 from runtime.services.authority.end_events import EndEvent
 from runtime.services.container import Services
-from runtime.storage.sql import exchange, user_agents
+from runtime.storage.sql import user_agents, zone_data
 
 UNUSED = timedelta(days=30)
 _BATCH = 500
@@ -28,7 +28,7 @@ async def run(services: Services) -> int:
             ]
             await end_events.record(conn, lost, now=now)
             for zone_id in {zone_id for _, zone_id, _ in gone}:
-                bumped[epochs.zone_key(zone_id)] = await exchange.bump_zone(conn, zone_id)
+                bumped[epochs.zone_key(zone_id)] = await zone_data.bump_zone(conn, zone_id)
         forgotten += len(gone)
         if len(gone) < _BATCH:
             return forgotten

@@ -10,9 +10,9 @@ from hmac import compare_digest
 from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.authority import is_active
 from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 from runtime.domain.kinds.role import User
+from runtime.domain.lifetimes import is_active
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services.authority import active, session_revocation
 from runtime.services.authority.active import NotActive

@@ -11,7 +11,7 @@ from runtime.domain.errors import InvalidRequest, OAuthError, UnsupportedGrantTy
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
 from runtime.domain.oauth.forms import Form
 from runtime.services.authority import revalidation
-from runtime.services.clients import authenticate_client, dpop
+from runtime.services.clients import authenticate_client, dpop_verification
 from runtime.services.clients.guessing import GUESSING
 from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
@@ -115,7 +115,7 @@ async def _granted(
     if proof is not None:
         uri = str(zone.entity.protocols.oauth2.token_endpoint)
         sender = None if decision.is_known else place_of(address)
-        jkt = await dpop.verify_proof(
+        jkt = await dpop_verification.verify_proof(
             services, zone, proof, method="POST", uri=uri, now=decision.at, sender=sender
         )
     return await grant_type.grant(

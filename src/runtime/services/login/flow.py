@@ -23,8 +23,8 @@ from runtime.services.authorization import (
     consent_prompt,
     interactions,
     next_step,
-    rate_limits,
     requirements,
+    throttling,
 )
 from runtime.services.authorization.authorization_codes import CodeGrant
 from runtime.services.authorization.interactions import PendingLogin
@@ -273,7 +273,7 @@ async def _start(
     session_id: str | None,
 ) -> tuple[str, PendingLogin]:
     client_id = "" if isinstance(request, AccountPageRequest) else request.client_id
-    await rate_limits.admit(services, zone, client_id, browser.address)
+    await throttling.admit(services, zone, client_id, browser.address)
     interaction = PendingLogin(
         request=request,
         browser=interactions.browser_of(services, pre_login),

@@ -19,7 +19,7 @@ from runtime.services.authority import admission
 from runtime.services.authority.admission import FirstPassword, InvitedRegistration
 from runtime.services.authority.credential_rules import checked_password
 from runtime.services.container import Services
-from runtime.services.login import rate_limits
+from runtime.services.login import throttling
 from runtime.services.management import entities
 from runtime.services.management.members import acceptance, organization_users
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
@@ -79,7 +79,7 @@ async def register(
         has used meanwhile, or an address that has an account; TooManyTries; SignInUnavailable.
     """
     # Counted by invitation: those who are invited together may well share an address.
-    await rate_limits.admit(services, zone.id, f"invitation {invited.invitation.id}", address)
+    await throttling.admit(services, zone.id, f"invitation {invited.invitation.id}", address)
     try:
         if invited.joins:
             return await _join(services, zone, invited, password)

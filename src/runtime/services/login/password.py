@@ -8,7 +8,7 @@ from runtime.domain.kinds.role import User
 from runtime.services.authority import admission, users
 from runtime.services.authority.admission import RegisteredBy
 from runtime.services.container import Services
-from runtime.services.login import rate_limits
+from runtime.services.login import throttling
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import users as storage
 from runtime.storage.sql.users import PasswordUser
@@ -31,7 +31,7 @@ async def authenticate(
     """
     admission.require_local(zone.entity)
     account = email.strip()
-    await rate_limits.admit(services, zone.id, account, address)
+    await throttling.admit(services, zone.id, account, address)
     async with services.database.reading() as conn:
         found = await storage.find_by_password(conn, zone_id=zone.id, email=account)
     try:
@@ -40,7 +40,7 @@ async def authenticate(
         raise SignInUnavailable(_BUSY) from None
     if found is None or not matches:
         raise WrongPassword
-    await rate_limits.forgive(services, zone.id, account, address)
+    await throttling.forgive(services, zone.id, account, address)
     with suppress(PasswordsBusy):  # then at another sign-in
         await _renew_hash(services, found, password)
     return found.user
@@ -53,8 +53,8 @@ async def register(services: Services, zone: CachedZone, email: str, password: s
         SignInUnavailable.
     """
     admission.require_open_registration(zone.entity)
-    await rate_limits.admit(services, zone.id, "registration", address)
-    await rate_limits.admit_new_user(services, zone.id)
+    await throttling.admit(services, zone.id, "registration", address)
+    await throttling.admit_new_user(services, zone.id)
     try:
         return await users.create_local_user(
             services, zone.id, email, password, verified=False, registrar=RegisteredBy.THEMSELVES

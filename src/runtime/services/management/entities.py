@@ -20,7 +20,7 @@ from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
-from runtime.services import keys, stored_secrets
+from runtime.services import stored_secrets, zone_keys
 from runtime.services.management import credential_scope, token_revocation
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
@@ -183,7 +183,7 @@ async def with_secrets(unit: UnitOfWork, kind: Kind, entity: E_, values: Mapping
     given = _secrets(kind, values)
     if not given:
         return entity
-    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, cast(ZoneEntity, entity).zone_id)
+    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, cast(ZoneEntity, entity).zone_id)
     done = {name: stored_secrets.seal(sealer, kind, entity, name, value) for name, value in given.items()}
     return entity.model_copy(update=done)
 

@@ -8,10 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from hashlib import sha256
 from typing import Any, cast
 
-import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import Algorithm, SigningKey
@@ -19,13 +17,13 @@ from runtime.domain.errors import Forbidden
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
-from runtime.domain.kinds.values import rfc3339
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.resource_overlaps import ResourceOverlaps
-from runtime.services import epochs, keys
+from runtime.services import epochs, zone_keys
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
-from runtime.storage.sql import ledger, tombstones
+from runtime.services.management.audit_chain import chained
+from runtime.storage.sql import organization_head, tombstones
 from runtime.storage.sql.ownership import OwnershipRecord
 from runtime.storage.sql.tombstones import TombstoneRecord
 
@@ -78,7 +76,7 @@ class UnitOfWork:
     resource_overlaps: dict[str, ResourceOverlaps] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)
     keys_to_give: list[dict[Algorithm, SigningKey]] = field(default_factory=list, repr=False)
-    head: ledger.Head | None = None
+    head: organization_head.Head | None = None
     _advanced: bool = False
     _records: list[dict[str, Any]] = field(default_factory=list)  # those that are not written yet
     _audit_begin: int = 0
@@ -113,7 +111,7 @@ class UnitOfWork:
         if self.head is None or not self._advanced:
             await self._take_turn(by=1)
             self._advanced = True
-        return cast(ledger.Head, self.head).revision
+        return cast(organization_head.Head, self.head).revision
 
     async def hold(self) -> None:
         """Let no other unit of the organization write from here to the commit; the revision stays."""
@@ -126,7 +124,7 @@ class UnitOfWork:
         What ends a caller is written in turn, too: nothing is begun after it that was let in before.
         """
         is_first = self.head is None
-        self.head = await ledger.advance(self.conn, self.organization_id, by=by)
+        self.head = await organization_head.advance(self.conn, self.organization_id, by=by)
         if is_first:
             self._audit_begin = self.head.audit_sequence
         if is_first and not self.dry_run:
@@ -202,9 +200,9 @@ class UnitOfWork:
             await self._write_records()
 
     async def _write_records(self) -> None:
-        head = cast(ledger.Head, self.head)
+        head = cast(organization_head.Head, self.head)
         records, self._records = chained(head, self._records), []
-        self.head = await ledger.append(self.conn, self.organization_id, head, records)
+        self.head = await organization_head.append(self.conn, self.organization_id, head, records)
 
     async def add_tombstones(self, gone: Iterable[OwnershipRecord]) -> None:
         """Let the owners of what is gone hear of it: these are its ownership records.
@@ -271,7 +269,7 @@ class UnitOfWork:
         await self._write_records()
         await tombstones.add(self.conn, self.organization_id, self._tombstones)
         touched = set() if self.keeps_zones else self._touched - self._gone
-        bumped = await ledger.bump_zone_epochs(self.conn, touched)
+        bumped = await organization_head.bump_zone_epochs(self.conn, touched)
         for zone_id, epoch in bumped.items():
             self.publish(epochs.zone_key(zone_id), epoch)
 
@@ -302,7 +300,7 @@ async def unit_of_work(
     Args:
         new_zones: how many zones are going to be made: their keys are made before the transaction begins.
     """
-    made = [await keys.make() for _ in range(new_zones)]
+    made = [await zone_keys.make() for _ in range(new_zones)]
     async with services.database.transaction() as conn:
         unit = UnitOfWork(
             conn, caller, services, services.clock(), request_id, changeset_id, keys_to_give=made
@@ -362,24 +360,3 @@ def audit_values(kind: Kind, entity: Entity) -> dict[str, Any]:
 @cache
 def _hidden(kind: Kind) -> set[str]:
     return {name for name, member in kind.members().items() if member.has(*_NOT_TOLD) or member.expand}
-
-
-def chained(head: ledger.Head, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records with their sequence numbers, each with the hash of itself and of all before it."""
-    chained = []
-    previous = head.audit_hash
-    for sequence, record in enumerate(records, head.audit_sequence + 1):
-        numbered = {**record, "sequence": sequence, "previous_hash": previous}
-        previous = record_hash(numbered)
-        chained.append({**numbered, "hash": previous})
-    return chained
-
-
-def record_hash(record: Mapping[str, Any]) -> str:
-    """The hash of an audit record: over its members without `hash`, in canonical JSON."""
-    members = {
-        str(name): rfc3339(value) if isinstance(value, datetime) else value
-        for name, value in record.items()
-        if name not in ("hash", "organization_id")
-    }
-    return sha256(orjson.dumps(members, option=orjson.OPT_SORT_KEYS)).hexdigest()

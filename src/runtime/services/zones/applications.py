@@ -6,8 +6,8 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.policy import requests
 from runtime.services import cache_sizes
 from runtime.services.zones.read_through import ReadThroughCache
-from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import names
+from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
 

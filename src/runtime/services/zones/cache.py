@@ -12,14 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.adapters.keys.sealing import KeyEncryption
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
-from runtime.services import cache_sizes, epochs, keys
+from runtime.services import cache_sizes, epochs, zone_keys
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.epochs import Epochs
 from runtime.services.zones.cached_zone import CachedZone
 from runtime.services.zones.policies import PolicyCache
 from runtime.settings import Settings
-from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
+from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
 RECENT_SECONDS = 1.0
@@ -178,10 +178,10 @@ class Zones:
             return None
         zone, internals = found
         stored = await storage.keys(conn, zone_id)
-        sealer = keys.open_sealer(self._key_encryption, internals)
+        sealer = zone_keys.open_sealer(self._key_encryption, internals)
         parsed = self._parsed_keys.setdefault(zone.id, {})
         now = self._clock()
-        ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
+        ring = await asyncio.to_thread(zone_keys.key_ring, stored, sealer, parsed, now)
         denied = await revocations.denied(conn, zone_id, now=now)
         return CachedZone(
             self._database, self._epochs, self._policies, zone, internals, sealer, ring, denied, era

@@ -10,7 +10,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import zone_settings
-from runtime.services import keys
+from runtime.services import zone_keys
 from runtime.services.epochs import Epochs, ReadUnderEpochs
 from runtime.services.zones.applications import ApplicationCache
 from runtime.services.zones.clients import ClientCache
@@ -19,9 +19,9 @@ from runtime.services.zones.providers import ProviderCache
 from runtime.services.zones.resources import ResourceCache
 from runtime.services.zones.session_roots import SessionRootCache
 from runtime.services.zones.withdrawals import WithdrawalCache
-from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.exchange import ActivePolicies, ZoneInternals
+from runtime.storage.sql.zone_data import ActivePolicies, ZoneInternals
 
 
 class ZoneCache:
@@ -58,7 +58,7 @@ class CachedZone:
         zone: Zone,
         internals: ZoneInternals,
         sealer: Sealer,
-        ring: keys.KeyRing,
+        ring: zone_keys.KeyRing,
         denied: tuple[int, frozenset[str]],
         era: int,
     ) -> None:

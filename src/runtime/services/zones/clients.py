@@ -6,8 +6,8 @@ from runtime.domain.kinds.user_agent import Registration
 from runtime.services import cache_sizes
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.zones.read_through import ReadThroughCache
-from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import user_agents
+from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
 

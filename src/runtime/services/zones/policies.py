@@ -9,7 +9,7 @@ from runtime.domain.policy import schema
 from runtime.domain.policy.context_usage import UNKNOWN, ContextUsage, context_usage_of
 from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
-from runtime.storage.sql.exchange import ActivePolicies
+from runtime.storage.sql.zone_data import ActivePolicies
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from runtime.domain.kinds.provider import Provider
 from runtime.services import cache_sizes
 from runtime.services.zones.read_through import ReadThroughCache
-from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
 

@@ -6,7 +6,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.resources import ResourceIndex, canonical
 from runtime.services import cache_sizes
 from runtime.services.zones.read_through import ReadThroughCache
-from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
 _BOUNDARIES = ("/", "?")

@@ -18,13 +18,13 @@ from runtime.contract.changes import Changeset
 from runtime.domain.errors import Conflict, Unauthorized
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ROLE
-from runtime.services.clients.dpop import PresentedToken
+from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication.callers import authenticate
 from runtime.services.management.changesets import pipeline
 from runtime.services.management.changesets.changeset import packed
-from runtime.services.management.operations import CREATES
+from runtime.services.management.kind_handlers import CREATES
 from runtime.services.management.unit_of_work import unit_of_work
 
 Ending = Callable[[], object]

@@ -8,7 +8,7 @@ from tests.support.applying import Git, create
 
 from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.identifiers import new_id
-from runtime.services import keys
+from runtime.services import zone_keys
 from runtime.services.management.unit_of_work import unit_of_work
 
 
@@ -18,12 +18,12 @@ async def test_others_write_while_the_keys_of_new_zones_are_made(
 ) -> None:
     """Each key takes long to make: the organization's other writers do not wait for sixty of them."""
     others: list[int] = []
-    services, caller, make = git.company.services, git.company.caller, keys.make
+    services, caller, make = git.company.services, git.company.caller, zone_keys.make
 
     async def while_another_writes(
-        algorithms: Sequence[Algorithm] = keys.ALGORITHMS,
+        algorithms: Sequence[Algorithm] = zone_keys.ALGORITHMS,
     ) -> dict[Algorithm, SigningKey]:
-        if tuple(algorithms) == keys.ALGORITHMS:  # for zones that stay
+        if tuple(algorithms) == zone_keys.ALGORITHMS:  # for zones that stay
             async with asyncio.timeout(5), unit_of_work(services, caller, new_id()) as unit:
                 others.append(await unit.revision())
         return await make(algorithms)
@@ -31,7 +31,7 @@ async def test_others_write_while_the_keys_of_new_zones_are_made(
     first = create("Zone", "first", name="First")
     await git.apply(first)
     base = await git.revision()
-    monkeypatch.setattr(keys, "make", while_another_writes)
+    monkeypatch.setattr(zone_keys, "make", while_another_writes)
     made = [create("Zone", name, name=name) for name in ("second", "third")]
     answer = await git.apply(*made)
 

@@ -25,7 +25,12 @@ from runtime.domain.identifiers import new_id
 from runtime.services import rate_limits
 from runtime.services.container import Services
 from runtime.services.management.changesets import dry_run
-from runtime.services.management.changesets.admission import BESIDE_BYTES, BYTES, OF_CALLER, OF_ORGANIZATION
+from runtime.services.management.changesets.concurrency_limits import (
+    BESIDE_BYTES,
+    BYTES,
+    OF_CALLER,
+    OF_ORGANIZATION,
+)
 from runtime.storage.sql.database import DRY_RUNS
 from runtime.storage.sql.tables import METADATA
 

@@ -15,7 +15,10 @@ from tests.support.applying import app
 from tests.support.server import Server
 
 from runtime.api.shared import response_streams
-from runtime.services.management.changesets.admission import SNAPSHOTS_OF_CALLER, SNAPSHOTS_OF_ORGANIZATION
+from runtime.services.management.changesets.concurrency_limits import (
+    SNAPSHOTS_OF_CALLER,
+    SNAPSHOTS_OF_ORGANIZATION,
+)
 from runtime.services.management.organizations import organizations
 
 # Together far more than what the kernel keeps of an answer that is not read.

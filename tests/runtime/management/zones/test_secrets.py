@@ -9,7 +9,7 @@ from sqlalchemy import select
 from tests.runtime.management.conftest import Api, Zone
 
 from runtime.adapters.keys.sealing import SealBroken
-from runtime.services import keys
+from runtime.services import zone_keys
 from runtime.services.container import Services
 from runtime.services.management.zones import secrets
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -152,7 +152,7 @@ def test_the_value_stands_nowhere_but_sealed(api: Api, zone: Zone, owner: str, c
         table = TABLES["Secret"]
         async with services.database.reading() as conn:
             stored = {row.id: row.data for row in await conn.execute(select(table))}
-            sealer = await keys.sealer(services.key_encryption, conn, zone.id)
+            sealer = await zone_keys.sealer(services.key_encryption, conn, zone.id)
         for mine, theirs in ((first["id"], second["id"]), (second["id"], first["id"])):
             assert CANARY.encode() in sealer.open(stored[mine], bound_to=f"secrets/{mine}/data")
             with pytest.raises(SealBroken):

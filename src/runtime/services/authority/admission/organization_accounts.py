@@ -9,7 +9,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain import authority as rules
+from runtime.domain import lifetimes as rules
 from runtime.domain.errors import NotFound, SignInRefused
 from runtime.domain.kinds import ORGANIZATION_USER
 from runtime.domain.kinds.provider import Provider

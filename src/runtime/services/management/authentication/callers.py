@@ -14,7 +14,7 @@ from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
 from runtime.domain.kinds.values import ServiceAccountRole, rfc3339
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.logs import log
-from runtime.services.clients.dpop import PresentedToken
+from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller, CredentialScope

@@ -34,15 +34,15 @@ from runtime.services.authority.admission import ManagementToken
 from runtime.services.authority.consents import require_allowance
 from runtime.services.authority.subject_tokens import confirmation_thumbprint
 from runtime.services.client_types import ApplicationClient
-from runtime.services.clients import client_lookup, dpop
-from runtime.services.clients.dpop import PresentedToken
+from runtime.services.clients import client_lookup, dpop_verification
+from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.issuing.access_tokens import confirmation
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller, CallerSession, HomeAccount
 from runtime.services.management.authentication import unverified, verified
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import entities, exchange, organizations, sessions, users
+from runtime.storage.sql import entities, organizations, sessions, users, zone_data
 from runtime.storage.sql import organization_users as people
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -241,7 +241,7 @@ async def _zone_of_key(services: Services, token: str) -> CachedZone:
     """The zone whose key a token names; nothing it says counts before that key has verified it."""
     kid = unverified.key_id(token)
     async with services.database.querying() as conn:
-        zone_id = None if kid is None else await exchange.zone_of_key(conn, kid)
+        zone_id = None if kid is None else await zone_data.zone_of_key(conn, kid)
     if zone_id is None:
         raise Unauthorized(REFUSED, internal="no key of that id")
     return await services.zones.get(zone_id)
@@ -289,7 +289,7 @@ async def _possessed(
     """
     try:
         jkt = confirmation_thumbprint(claims.get("cnf"))
-        await dpop.require_proof(services, zone, presented, jkt)
+        await dpop_verification.require_proof(services, zone, presented, jkt)
     except NonceRequired as failure:
         raise Unauthorized(REFUSED, internal=failure.detail, nonce=failure.nonce) from None
     except (ValueError, OAuthError) as failure:

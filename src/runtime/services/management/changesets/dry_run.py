@@ -11,9 +11,9 @@ from runtime.domain.kinds import APPLICATION, BY_NAME, ZONE, Verb
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changesets.admission import metered_dry_run
 from runtime.services.management.changesets.changeset import DeleteOperation, PackedChangeset
-from runtime.services.management.changesets.execution import Progress, execute
+from runtime.services.management.changesets.concurrency_limits import metered_dry_run
+from runtime.services.management.changesets.phases import Progress, execute
 from runtime.services.management.changesets.problems import CollectedProblems
 from runtime.services.management.changesets.receipts import AppliedChangeset, changeset_answer
 from runtime.services.management.changesets.staleness import current_revisions

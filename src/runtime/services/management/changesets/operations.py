@@ -48,7 +48,7 @@ from runtime.services.management.changesets.references import (
 )
 from runtime.services.management.changesets.relations import RELATED, DeferredRelations, DeferredStep
 from runtime.services.management.changesets.specs import SpecFields, split_spec
-from runtime.services.management.operations import ARCHIVES, CREATES, DELETES, UPDATES
+from runtime.services.management.kind_handlers import ARCHIVES, CREATES, DELETES, UPDATES
 from runtime.services.management.people import assignments
 from runtime.services.management.policies import activation
 from runtime.services.management.snapshots import entity_specs

@@ -10,19 +10,19 @@ from runtime.domain.kinds import ZONE
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changesets import admission, authorization, receipts
+from runtime.services.management.changesets import authorization, concurrency_limits, receipts
 from runtime.services.management.changesets.changeset import CreateOperation, PackedChangeset
 from runtime.services.management.changesets.dry_run import dry_run as dry_run_changeset
-from runtime.services.management.changesets.execution import Progress, execute
 from runtime.services.management.changesets.idempotency import (
     AlreadyApplied,
     body_digest,
     replayed,
     require_not_applied,
 )
+from runtime.services.management.changesets.phases import Progress, execute
 from runtime.services.management.changesets.receipts import AppliedChangeset
 from runtime.services.management.changesets.validation import check_operations
-from runtime.services.management.operations import zones_made
+from runtime.services.management.kind_handlers import zones_made
 from runtime.services.management.unit_of_work import read_only, unit_of_work
 
 
@@ -53,7 +53,7 @@ async def apply_changeset(
     acting = authorization.acting_caller(caller, dry_run=dry_run)
     authorization.require_credential_scope(acting, changeset)
     if dry_run:
-        admission.require_dry_run_budget(services, caller)
+        concurrency_limits.require_dry_run_budget(services, caller)
     parsed_specs = await check_operations(acting, changeset, dry_run=dry_run)
     if dry_run:
         return await dry_run_changeset(

@@ -23,7 +23,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services import rate_limits
 from runtime.services.authority import admission
 from runtime.services.authority.admission import InvitedMember, JoiningAccount
-from runtime.services.clients.dpop import PresentedToken
+from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller

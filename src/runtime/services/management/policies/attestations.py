@@ -2,9 +2,9 @@
 
 from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.kinds.policy import AttestationStatement, PolicySet
-from runtime.services import keys
+from runtime.services import zone_keys
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import exchange
+from runtime.storage.sql import zone_data
 
 ALGORITHM: Algorithm = "ES256"
 ATTESTATION_TYPE = "policy-set-attestation+jwt"
@@ -35,7 +35,7 @@ async def attest(
 async def _signing_key(unit: UnitOfWork, zone_id: str) -> SigningKey:
     """The key the zone signs with now, read in this transaction: the zone may be as new as the version."""
     parsed = unit.signing_keys.setdefault(zone_id, {})
-    stored = await exchange.keys(unit.conn, zone_id)
-    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
-    ring = keys.key_ring([one for one in stored if one.algorithm == ALGORITHM], sealer, parsed, unit.now)
+    stored = await zone_data.keys(unit.conn, zone_id)
+    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
+    ring = zone_keys.key_ring([one for one in stored if one.algorithm == ALGORITHM], sealer, parsed, unit.now)
     return ring.signing[ALGORITHM]

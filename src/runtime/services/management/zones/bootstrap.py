@@ -10,7 +10,7 @@ from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetTy
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import DEFAULT_SET, all_defaults
-from runtime.services import keys
+from runtime.services import zone_keys
 from runtime.services.management.policies import attestations, policy_texts
 from runtime.services.management.policies.composition import manifest_of, manifest_sha
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -29,7 +29,7 @@ _ROLES = (
 
 async def fill(unit: UnitOfWork, zone: Zone) -> None:
     """Give a new zone its keys, built-in providers, platform roles and default policies, bound."""
-    await keys.create_zone_keys(
+    await zone_keys.create_zone_keys(
         unit.conn,
         unit.services.key_encryption,
         organization_id=zone.organization_id,
@@ -67,8 +67,8 @@ async def _signing_keys(unit: UnitOfWork) -> dict[Algorithm, SigningKey]:
     A dry run makes the one that attests policy sets; the other takes long to make, for nothing.
     """
     if unit.dry_run:
-        return await keys.make((attestations.ALGORITHM,))
-    return unit.keys_to_give.pop() if unit.keys_to_give else await keys.make()
+        return await zone_keys.make((attestations.ALGORITHM,))
+    return unit.keys_to_give.pop() if unit.keys_to_give else await zone_keys.make()
 
 
 async def _policies(unit: UnitOfWork, zone: Zone, common: dict[str, object]) -> None:

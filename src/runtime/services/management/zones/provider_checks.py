@@ -14,7 +14,7 @@ from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.contract.answers import ValidationCheck, ValidationResult
 from runtime.domain.kinds import PROVIDER, Verb
 from runtime.domain.kinds.values import ProviderType
-from runtime.services import keys, stored_secrets
+from runtime.services import stored_secrets, zone_keys
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
@@ -86,7 +86,7 @@ async def settings_to_check(unit: UnitOfWork, parents: Parents, provider_id: str
     entities.require(unit, PROVIDER, Verb.UPDATE, scope)
     if provider.type is not ProviderType.EXTERNAL:
         return None
-    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, provider.zone_id)
+    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, provider.zone_id)
     try:
         secret = stored_secrets.opened(sealer, PROVIDER, provider, "client_secret")
     except SealBroken:

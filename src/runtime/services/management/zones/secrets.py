@@ -11,7 +11,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import SECRET, Entity, Kind, Verb
 from runtime.domain.kinds.secret import Secret
 from runtime.domain.kinds.values import OwnerType
-from runtime.services import keys
+from runtime.services import zone_keys
 from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -98,12 +98,12 @@ async def _replaced(unit: UnitOfWork, before: Secret, data: Mapping[str, Any]) -
 
 
 async def _sealed(unit: UnitOfWork, zone_id: str, secret_id: str, data: Mapping[str, Any]) -> bytes:
-    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
+    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
     return sealer.seal(orjson.dumps(data), bound_to=_place(secret_id))
 
 
 async def _opened(unit: UnitOfWork, secret: Secret) -> dict[str, Any]:
-    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, secret.zone_id)
+    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, secret.zone_id)
     return cast(dict[str, Any], orjson.loads(sealer.open(secret.data, bound_to=_place(secret.id))))
 
 

@@ -16,7 +16,7 @@ from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import bootstrap, providers
 from runtime.settings import Settings
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import exchange, names
+from runtime.storage.sql import names, zone_data
 
 GATEWAY_IDENTIFIER = "default-mcp-gateway"
 
@@ -147,7 +147,7 @@ async def take_away(unit: UnitOfWork, before: Zone) -> None:
     """Remove a zone that the caller may remove, and everything in it."""
     scope = {"organization_id": before.organization_id}
     await unit.revision()
-    found = await exchange.zone_epochs(unit.conn, before.id)
+    found = await zone_data.zone_epochs(unit.conn, before.id)
     await unit.add_tombstones(await storage.remove(unit.conn, ZONE, before.id, within=scope))
     unit.zones.pop(before.id, None)
     await unit.write(ZONE, "zones.delete", before, None)

@@ -47,7 +47,7 @@ _Served = TypeVar("_Served", covariant=True)
 _Answer = Coroutine[Any, Any, _Served]
 
 
-class ListOperation(Protocol):
+class ListHandler(Protocol):
     """Lists what the caller may see of a kind below its parents."""
 
     def __call__(
@@ -55,7 +55,7 @@ class ListOperation(Protocol):
     ) -> _Answer[Listed]: ...
 
 
-class MakeOperation(Protocol):
+class CreateHandler(Protocol):
     """Creates an entity from a checked body. Secrets that are shown once are in `unit.shown_once`."""
 
     def __call__(
@@ -63,7 +63,7 @@ class MakeOperation(Protocol):
     ) -> _Answer[Entity]: ...
 
 
-class RetrieveOperation(Protocol):
+class RetrieveHandler(Protocol):
     """Finds an entity by its id, with what *expands* asks for. Raises NotFound."""
 
     def __call__(
@@ -109,7 +109,7 @@ class RetrieveByRoleSource(Protocol):
     ) -> _Answer[Entity]: ...
 
 
-class UpdateOperation(Protocol):
+class UpdateHandler(Protocol):
     """Changes an entity by a checked merge patch. Raises NotFound, Conflict."""
 
     def __call__(
@@ -133,7 +133,7 @@ class ConditionalUpdate(Protocol):
     ) -> _Answer[Entity]: ...
 
 
-class RemoveOperation(Protocol):
+class DeleteHandler(Protocol):
     """Deletes an entity. Raises NotFound, Conflict."""
 
     def __call__(
@@ -141,7 +141,7 @@ class RemoveOperation(Protocol):
     ) -> _Answer[None]: ...
 
 
-class ArchiveOperation(Protocol):
+class ArchiveHandler(Protocol):
     """Archives an entity, which stays and is used for nothing new. Raises NotFound, PreconditionFailed."""
 
     def __call__(
@@ -160,7 +160,7 @@ def _kinds_with(verb: Verb) -> list[str]:
     return [kind.name for kind in ALL if verb in kind.verbs]
 
 
-LISTS: Mapping[str, ListOperation] = dict.fromkeys(_kinds_with(Verb.LIST), entities.list_) | {
+LISTS: Mapping[str, ListHandler] = dict.fromkeys(_kinds_with(Verb.LIST), entities.list_) | {
     ORGANIZATION.name: organizations.list_,
     INVITATION.name: invitations.list_,
     APPLICATION.name: applications.list_,
@@ -174,7 +174,7 @@ LISTS: Mapping[str, ListOperation] = dict.fromkeys(_kinds_with(Verb.LIST), entit
     POLICY_SET.name: policy_sets.list_,
     POLICY_SET_VERSION.name: policy_set_versions.list_,
 }
-CREATES: Mapping[str, MakeOperation] = dict.fromkeys(_kinds_with(Verb.CREATE), entities.create) | {
+CREATES: Mapping[str, CreateHandler] = dict.fromkeys(_kinds_with(Verb.CREATE), entities.create) | {
     ORGANIZATION.name: organizations.create,
     SERVICE_ACCOUNT_CREDENTIAL.name: service_accounts.create_credential,
     API_KEY.name: api_keys.create,
@@ -190,7 +190,7 @@ CREATES: Mapping[str, MakeOperation] = dict.fromkeys(_kinds_with(Verb.CREATE), e
     POLICY_SET.name: policy_sets.create,
     POLICY_SET_VERSION.name: policy_set_versions.create,
 }
-RETRIEVES: Mapping[str, RetrieveOperation] = dict.fromkeys(_kinds_with(Verb.RETRIEVE), entities.retrieve) | {
+RETRIEVES: Mapping[str, RetrieveHandler] = dict.fromkeys(_kinds_with(Verb.RETRIEVE), entities.retrieve) | {
     ORGANIZATION.name: organizations.retrieve,
     APPLICATION.name: applications.retrieve,
     GROUP.name: groups.retrieve,
@@ -204,7 +204,7 @@ RETRIEVES: Mapping[str, RetrieveOperation] = dict.fromkeys(_kinds_with(Verb.RETR
 }
 RETRIEVES_IN_NOTATION: Mapping[str, RetrieveInNotation] = {POLICY_VERSION.name: policy_versions.retrieve}
 RETRIEVES_BY_ROLE_SOURCE: Mapping[str, RetrieveByRoleSource] = {USER.name: users.retrieve}
-UPDATES: Mapping[str, UpdateOperation] = dict.fromkeys(_kinds_with(Verb.UPDATE), entities.update) | {
+UPDATES: Mapping[str, UpdateHandler] = dict.fromkeys(_kinds_with(Verb.UPDATE), entities.update) | {
     ORGANIZATION.name: organizations.update,
     ORGANIZATION_USER.name: organization_users.update,
     ZONE.name: zones.update,
@@ -225,7 +225,7 @@ CONDITIONAL_UPDATES: Mapping[str, ConditionalUpdate] = {
     POLICY.name: policies.update,
     POLICY_SET.name: policy_sets.update,
 }
-DELETES: Mapping[str, RemoveOperation] = dict.fromkeys(_kinds_with(Verb.DELETE), entities.delete) | {
+DELETES: Mapping[str, DeleteHandler] = dict.fromkeys(_kinds_with(Verb.DELETE), entities.delete) | {
     ORGANIZATION.name: organizations.delete,
     ORGANIZATION_USER.name: organization_users.delete,
     INVITATION.name: invitations.revoke,
@@ -237,7 +237,7 @@ DELETES: Mapping[str, RemoveOperation] = dict.fromkeys(_kinds_with(Verb.DELETE),
     SESSION.name: sessions.delete,
     DELEGATED_GRANT.name: delegated_grants.delete,
 }
-ARCHIVES: Mapping[str, ArchiveOperation] = {
+ARCHIVES: Mapping[str, ArchiveHandler] = {
     POLICY.name: policies.archive,
     POLICY_VERSION.name: policy_versions.archive,
     POLICY_SET.name: policy_sets.archive,

@@ -6,8 +6,8 @@ Spec: RFC 9449 sections 4.3 and 7.1.
 from sanic.request import Request
 
 from runtime.api.shared.headers import header_of
-from runtime.services.clients import dpop
-from runtime.services.clients.dpop import PresentedToken
+from runtime.services.clients import dpop_verification
+from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.zones import CachedZone
 
 
@@ -24,7 +24,7 @@ def offered_nonce(request: Request, zone: CachedZone | None) -> dict[str, str]:
     if zone is None or not zone.settings.require_dpop_nonce or proof_of(request) is None:
         return {}
     services = request.app.ctx.services
-    return {"DPoP-Nonce": dpop.nonce(services, zone, services.clock())}
+    return {"DPoP-Nonce": dpop_verification.nonce(services, zone, services.clock())}
 
 
 def presented_of(request: Request, uri: str) -> PresentedToken | None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from hmac import compare_digest
 
 from runtime.adapters.keys import jose
-from runtime.adapters.keys.dpop import verify_dpop_proof
+from runtime.adapters.keys.dpop_signature import verify_dpop_proof
 from runtime.domain.errors import (
     InvalidDpopProof,
     InvalidToken,
@@ -18,7 +18,7 @@ from runtime.domain.errors import (
     TooManyRequests,
     UseDpopNonce,
 )
-from runtime.domain.oauth import dpop
+from runtime.domain.oauth import dpop_claims
 from runtime.domain.oauth.assertions import InvalidAssertion
 from runtime.services import rate_limits
 from runtime.services.clients.jwt_replay import is_first_use
@@ -31,7 +31,7 @@ NONCE_SECONDS = 300  # how often a zone that wants nonces has a new one
 _NONCE_BYTES = 18
 _NONCE_WANTED = "the DPoP proof must carry the `nonce` of the `DPoP-Nonce` header"
 # As long as the clocks of the two may differ, in both directions.
-REMEMBERED_SECONDS = 2 * dpop.WINDOW_SECONDS + 1
+REMEMBERED_SECONDS = 2 * dpop_claims.WINDOW_SECONDS + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,9 @@ async def verify_proof(
     """
     try:
         opened = verify_dpop_proof(proof)
-        token_id = dpop.check_proof(opened.claims, method=method, uri=uri, now=now, access_token=access_token)
+        token_id = dpop_claims.check_proof(
+            opened.claims, method=method, uri=uri, now=now, access_token=access_token
+        )
     except (jose.InvalidJwt, InvalidAssertion) as failure:
         raise InvalidDpopProof(_REFUSED, internal=str(failure)) from None
     if zone.settings.require_dpop_nonce and not _is_current(services, zone, opened.claims.get("nonce"), now):

@@ -11,7 +11,7 @@ from typing import Any
 from runtime.adapters.keys.jose import InvalidJwt, parse, same_type
 from runtime.adapters.keys.remote import published_key
 from runtime.adapters.keys.signing import thumbprint
-from runtime.domain.oauth import assertions, dpop
+from runtime.domain.oauth import assertions, dpop_claims
 
 _REFUSED_HEADERS = frozenset({"crit", "b64", "jku", "x5u", "x5c"})
 _PRIVATE_MEMBERS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -30,7 +30,7 @@ class DpopProof:
 def verify_dpop_proof(text: str) -> DpopProof:
     """The proof in a `DPoP` header. Raises InvalidJwt."""
     jws = parse(text)
-    if not same_type(jws.header.get("typ"), dpop.TYPE):
+    if not same_type(jws.header.get("typ"), dpop_claims.TYPE):
         raise InvalidJwt("another class of token")
     if not _REFUSED_HEADERS.isdisjoint(jws.header):
         raise InvalidJwt("a header member that is not allowed")

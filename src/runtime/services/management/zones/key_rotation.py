@@ -11,11 +11,11 @@ from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.errors import NotFound
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE
-from runtime.services import keys
+from runtime.services import zone_keys
 from runtime.services.container import Services
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.unit_of_work import unit_of_work
-from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import zone_data as storage
 
 JOB = "keys"
 SIGNING_KEY = "SigningKey"  # what the audit trail calls one
@@ -26,7 +26,7 @@ _MAX_ROTATIONS = 300  # in one run: making an RSA key takes a noticeable fractio
 async def rotate(
     services: Services,
     zone_id: str,
-    algorithm: Algorithm = keys.DEFAULT_ALGORITHM,
+    algorithm: Algorithm = zone_keys.DEFAULT_ALGORITHM,
     *,
     at_once: bool = False,
     by: Actor = SERVICE,
@@ -54,7 +54,7 @@ async def rotate_due(services: Services) -> int:
     done = await _forget(services, now - timedelta(days=1))
     if services.settings.key_rotation_days == 0:
         return done
-    due = now - timedelta(days=services.settings.key_rotation_days) + keys.PUBLISHED_BEFORE
+    due = now - timedelta(days=services.settings.key_rotation_days) + zone_keys.PUBLISHED_BEFORE
     async with services.database.querying() as conn:
         waiting = await storage.keys_due(conn, due, limit=_MAX_ROTATIONS)
     for zone_id, algorithm in waiting:
@@ -123,8 +123,8 @@ async def _rotate(
         newest = await storage.newest_activation(unit.conn, zone_id, algorithm) if due else None
         if due is not None and newest is not None and newest > due:
             return None
-        sealer = await keys.sealer(services.key_encryption, unit.conn, zone_id)
-        await keys.add_next(unit.conn, zone_id, sealer, key, now=unit.now, at_once=at_once)
+        sealer = await zone_keys.sealer(services.key_encryption, unit.conn, zone_id)
+        await zone_keys.add_next(unit.conn, zone_id, sealer, key, now=unit.now, at_once=at_once)
         told = {"algorithm": algorithm, "at_once": at_once}
         await unit.record("keys.rotate", SIGNING_KEY, key.kid, zone_id, before=None, after=told)
     return key.kid

@@ -18,9 +18,9 @@ from runtime.domain.errors import NotFound
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.policy import schema
 from runtime.services.clock import NODES_APART
-from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.exchange import StoredKey, ZoneInternals
+from runtime.storage.sql.zone_data import StoredKey, ZoneInternals
 
 DEFAULT_ALGORITHM: Algorithm = "RS256"
 ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "ES256")
