@@ -11,7 +11,7 @@ from tests.support.server import Server, serve
 
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
-from runtime.services.authority import revocation
+from runtime.services.authority import session_revocation as revocation
 from zonewright import Verifier
 
 _T = TypeVar("_T")

@@ -12,8 +12,8 @@ from runtime.domain.errors import NotFound
 from runtime.services.container import Services
 from runtime.services.management import audit
 from runtime.services.management.audit import ChainVerification
+from runtime.services.management.audit_chain import record_hash
 from runtime.services.management.organizations import organizations
-from runtime.services.management.unit_of_work import record_hash
 from runtime.storage.sql import organization_head
 from runtime.storage.sql.organization_tables import GUARDS
 

@@ -9,7 +9,8 @@ from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.unit_of_work import UnitOfWork, record_hash, unit_of_work
+from runtime.services.management.audit_chain import record_hash
+from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.services.management.unit_of_work import dry_run as dry_run_unit
 from runtime.storage.sql import organization_head
 from runtime.storage.sql.tables import audit_events, zone_internals

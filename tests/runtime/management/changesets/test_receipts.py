@@ -10,9 +10,9 @@ from tests.support.factories import found_company
 
 from runtime.domain.errors import Conflict, NotFound
 from runtime.services.management import unit_of_work
+from runtime.services.management.audit_chain import record_hash
 from runtime.services.management.changesets import receipts
 from runtime.services.management.listing import ListQuery
-from runtime.services.management.unit_of_work import record_hash
 from runtime.storage.sql import organization_head
 
 
