@@ -118,7 +118,9 @@ async def test_a_zone_that_is_away_is_no_refusal(site: Site) -> None:
     await client.aclose()
 
 
-@pytest.mark.parametrize("given", [{}, {"client_secret": "a", "client_assertion": lambda: "b"}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"client_secret": "a", "client_assertion": lambda: "b"}], ids=["none", "two"]
+)
 def test_a_client_has_one_way_to_authenticate(given: dict[str, str]) -> None:
     """Two mechanisms in one request would be refused."""
     with pytest.raises(ValueError, match="either"):
