@@ -79,7 +79,12 @@ def _texts(node: ast.AST) -> Iterator[str]:
 def _shown(text: str) -> Iterator[str]:
     """The text in one line, if it is one that people read."""
     if _WORDS.search(text) and not _SQL.match(text):
-        yield " ".join(text.split())
+        yield " ".join(_printable(text).split())
+
+
+def _printable(text: str) -> str:
+    """The text without control characters, which a text that is only hashed may have."""
+    return "".join(char if char.isprintable() or char.isspace() else f"\\x{ord(char):02x}" for char in text)
 
 
 def _piece(node: ast.expr) -> str:

@@ -141,7 +141,7 @@ class ActionChecker:
         else:
             others = count_cascaded(self.index, entity.id, self._deleted)
         if others > action.takes_along or (others < action.takes_along and not self.moved):
-            yield f"the saved plan omits {others} objects of other owners, or of none, that are deleted too"
+            yield f"the saved plan omits {others} objects deleted too that this owner does not manage"
 
     @cached_property
     def _deleted(self) -> set[str]:
