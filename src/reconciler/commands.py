@@ -239,12 +239,12 @@ def _found_lines(plan: Plan, options: Options) -> Iterator[Line]:
 def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) -> None:
     if options["expect"] and plan.digest != options["expect"]:
         if plan.empty and not plan.refused:
-            say(f"note: nothing to do; the plan `{options['expect']}` has nothing left to apply", err=True)
+            say(f"note: nothing to do, and so nothing of the plan `{options['expect']}` either", err=True)
             return
         message = (
             f"`--expect {options['expect']}` does not match: the digest of this plan is {plan.digest}; the"
-            " manifests, or objects that they describe, have changed since that plan was made:"
-            " review this plan and pass its digest"
+            " manifests are others, or something that they describe was written since that one was made:"
+            " review this plan, and give its digest"
         )
         if document is not None:
             against: GuardDocument = {"code": "expect", "message": message, "stale": True}
@@ -401,8 +401,8 @@ def _tell(done: ApplyResult, options: Options) -> None:
         problems.extend(done.unwritten)
     if done.unconfirmed:
         say(
-            f"the secrets are written, but not confirmed to the server ({done.unconfirmed}); "
-            "plans list them as perhaps lost until an apply with the same `--secrets-dir`",
+            f"the secrets are written, but the server was not told ({done.unconfirmed}); "
+            "plans call them perhaps lost until an apply with the same `--secrets-dir` has told it",
             err=True,
         )
     if options.get("receipt") is not None:
@@ -459,7 +459,7 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
         watch_files([watched_path], once)
     except KeyboardInterrupt as interrupt:
         raise CommandFailed(
-            INTERRUPTED, "interrupted; every change that was made is listed above"
+            INTERRUPTED, "interrupted; nothing was changed that is not told above"
         ) from interrupt
 
 

@@ -42,8 +42,8 @@ _BEYOND_SCHEMAS = (
     r"is the older name of .* and conflicts with it; send one of them",
     r"belongs together with .*",
     r"is required with .*",
-    r"must not repeat a member; `status` cannot be combined with others",
-    r"`status` cannot be combined with `before` or `order=asc`",
+    r"must have each member once, and `status` alone",
+    r"`status` is newest first, and forward only",
     r"must be the `plan_digest` of the body",
     # what only this caller, or this address, can say
     r"must be the organization of the caller",

@@ -243,9 +243,7 @@ class _Reader:
             if strength < max(weakest, 1):
                 return found
             if compared and strength > _RELATION:
-                raise _Unreadable(
-                    self.token, "a comparison cannot be followed by this operator; put parentheses around it"
-                )
+                raise _Unreadable(self.token, "a comparison goes no further; put brackets around it")
             self.at += 1
             self.binary(strength + 1)
             found = None

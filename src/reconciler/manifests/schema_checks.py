@@ -115,7 +115,7 @@ def _source_findings(kind: Kind, document: Mapping[str, Any]) -> Iterator[Schema
                 message = f"unknown member `{name}` in `{member}`; did you mean `{meant}`?"
                 yield SchemaFinding((*at, name), True, "unknown-member", message)
             else:
-                message = f"`{member}` must name the source of the secret: one of {listed}"
+                message = f"`{member}` takes one of {listed}, and no secret itself"
                 yield SchemaFinding((*at, name), True, "unknown-member", message)
         given = [name for name in choices if name in value]
         if len(given) > 1:

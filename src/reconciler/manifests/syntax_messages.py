@@ -208,7 +208,7 @@ def _odd_space(it: SyntaxFailure) -> Found:
         for column, character in enumerate(it.line_at(number)):
             if character.isspace() and character not in " \t":
                 yield (
-                    f"U+{ord(character):04X} is not a space in YAML; replace it by an ASCII space",
+                    f"U+{ord(character):04X} looks like a space, and is none to YAML; write a plain space",
                     _point((number, column)),
                 )
 
@@ -269,7 +269,7 @@ def _indentation(it: SyntaxFailure) -> Found:
     number, column = it.opened
     if it.at[1] == column and it.line.lstrip().startswith("-"):
         yield (
-            f"a list item is not allowed in the mapping that begins in line {number + 1}; put it below a key",
+            f"a list item stands among members; the members that begin in line {number + 1} are no list",
             _point(it.at),
         )
     above = it.before(it.at[0])

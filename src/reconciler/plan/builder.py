@@ -311,8 +311,8 @@ class _Builder:
             manifest.kind, match.wanted, found, changes, match.ignores
         ):
             self.refused.append(
-                f"{manifest.origin}: `{secret}` would be sent to the `{address}` set on the server, which "
-                "the manifest omits; add it to the manifest, or `null` to clear it"
+                f"{manifest.origin}: `{secret}` would be sent by `{address}`, set on the server, which "
+                "the manifest does not name; write it there, or `null` to clear it"
             )
         if match.previous_name is not None:
             self.operations.rename(match)

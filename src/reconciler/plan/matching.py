@@ -287,7 +287,7 @@ class Matcher:
         zone_id = self.zone_id(match.manifest)
         return [
             f"{each.place}: {match.manifest.key} names {each.kind} `{each.handle}`, "
-            "which does not exist on the server, or is deleted by this plan"
+            "which the server does not have, or not after this plan"
             for each in match.manifest.outside
             if zone_id != ""
             and not any(map(self._stays, self.index.by_handle.get((zone_id, each.kind, each.handle), ())))

@@ -56,7 +56,7 @@ class OtherOwners:
                 " keep its manifest with `lifecycle: {release: true}` until it is handed over"
             )
         if len(found) > 1:  # whoever makes a zone of that name must not be taken for who has the other
-            owners = sorted(f"`{self._owner_of(zone) or 'no owner'}`" for zone in found.values())
+            owners = sorted(f"`{self._owner_of(zone) or 'nobody'}`" for zone in found.values())
             raise ReferenceUnresolved(
                 f"there are {len(found)} zones `{name}`, of {' and '.join(owners)};"
                 f" write `{{name: {name}, owner: ...}}` in `zones`"

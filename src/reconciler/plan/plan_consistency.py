@@ -39,7 +39,7 @@ def inconsistencies(plan: Plan) -> Iterator[str]:
             return
     deleted = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == "delete")
     if deleted != Counter((action.kind, action.id) for action in plan.destroying):
-        yield f"the operations and the actions delete different objects{PLAN_AGAIN}"
+        yield f"the operations delete something else than the plan says{PLAN_AGAIN}"
     created = [(each["kind"], each["name"]) for each in plan.operations if each["op"] == "create"]
     making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
     if created != [(action.kind, action.name) for action in making]:
@@ -100,7 +100,7 @@ class ActionOperations:
             if action.op is Op.DELETE:
                 continue
             if id(action) not in effect:
-                yield f"{action.title}: no operation matches the action `{action.op}`{PLAN_AGAIN}"
+                yield f"{action.title}: the plan says {action.op}, and no operation does so{PLAN_AGAIN}"
             else:
                 yield from self._compared(effect[id(action)])
 
@@ -112,7 +112,7 @@ class ActionOperations:
             action = self._action_of(each)
             if action is None:
                 name = each.get("name") or each.get("id")
-                yield f"no action shows the operation `{each['op']}` on {each['kind']} `{name}`{PLAN_AGAIN}"
+                yield f"the operations {each['op']} {each['kind']} `{name}`, which no action says{PLAN_AGAIN}"
                 continue
             kind = load_kinds().by_name[each["kind"]]
             done = effect.setdefault(id(action), ActionEffect(action, kind))

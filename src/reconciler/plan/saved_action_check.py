@@ -99,12 +99,12 @@ class ActionChecker:
         if isinstance(handle, str) and action.handle != handle:
             yield f"the plan does not say that its identifier is `{handle}`"
         elif handle is None and action.handle not in (None, action.name):
-            yield f"the saved plan shows the identifier `{action.handle}`, which no operation sets"
+            yield f"the plan says that its identifier is `{action.handle}`, and no operation does so"
         if action.op is Op.CREATE:
             yield from _differing(action.protected, False, "it is protected")
             yield from _differing(action.secret_ends, False, "its secret stops working")
             if action.id is not None or action.previous_name or any(map(_tells_before, action.changes)):
-                yield "the saved plan has previous values for an object that it creates"
+                yield "the plan says what it is before, and it is new"
 
     def _of_deletion_by_others(self, action: Action, kind: Kind) -> Iterator[str]:
         """Drift is what others have deleted, and what is new is none."""
@@ -115,7 +115,7 @@ class ActionChecker:
         elif self._is_done(action):
             return
         elif action.deleted and not any(each.zone_id in zones or None in zones for each in of_kind):
-            yield "the saved plan reports a deletion on the server that did not happen"
+            yield "the plan says that others have deleted it, and they have not"
         elif any(each.zone_id in zones and each.name == action.name for each in of_kind):
             yield from _differing(action.deleted, True, "others have deleted it")
 
@@ -141,7 +141,7 @@ class ActionChecker:
         else:
             others = count_cascaded(self.index, entity.id, self._deleted)
         if others > action.takes_along or (others < action.takes_along and not self.moved):
-            yield f"the saved plan omits {others} objects deleted too that this owner does not manage"
+            yield f"the plan does not say that {others} objects of others go with it"
 
     @cached_property
     def _deleted(self) -> set[str]:
@@ -164,7 +164,7 @@ class ActionChecker:
         is_own = record is not None and record.owner == self.plan.owner
         former = record.name if record is not None and is_own and record.name != action.name else None
         if action.previous_name != former:
-            yield f"the saved plan has a wrong previous name: expected {f'`{former}`' if former else 'none'}"
+            yield f"the plan does not say what it is called before: {f'`{former}`' if former else 'the same'}"
 
     # --- its members
 
@@ -173,11 +173,11 @@ class ActionChecker:
     ) -> Iterator[str]:
         told = {each.path: each for each in action.changes}
         if len(told) < len(action.changes):
-            yield "the saved plan lists the same member twice"
+            yield "the plan says twice what becomes of a member"
         found = {each.path: each for each in self._changes(action, kind, entity, effect)}
         for path in dict.fromkeys([*found, *told]):
             if not self._is_so(action, kind, entity, told.get(path), found.get(path)):
-                yield f"the saved plan has a wrong previous value or drift state for `{path}`"
+                yield f"the plan does not say what `{path}` is before, or who has changed it"
 
     def _is_so(
         self,
@@ -291,9 +291,9 @@ def _wanted(
 
 def _differing(told: bool, there: bool, what: str) -> Iterator[str]:
     if there and not told:
-        yield f"the saved plan omits that {what}"
+        yield f"the plan does not say that {what}"
     elif told and not there:
-        yield f"the saved plan states that {what}, which is not the case"
+        yield f"the plan says that {what}, and that is not so"
 
 
 def _tells_before(change: FieldChange) -> bool:

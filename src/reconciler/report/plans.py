@@ -162,9 +162,7 @@ def _cascade_lines(cascade: Cascade) -> Iterator[Line]:
     if cascade.in_use:
         yield Styled("in use: ", "red"), "it was used within the last thirty days"
     if cascade.takes_along:
-        yield "also deletes " + ", ".join(
-            _counted(n, sort) for sort, n in sorted(cascade.takes_along.items())
-        )
+        yield "takes along " + ", ".join(_counted(n, sort) for sort, n in sorted(cascade.takes_along.items()))
 
 
 def _counted(number: int, sort: str) -> str:
@@ -182,7 +180,7 @@ def _notes(action: Action) -> Iterator[str]:
     if action.moved_to:
         yield f"moved to zone {action.moved_to}: its id, secrets and grants are not carried over"
     if action.takes_along:
-        yield f"also deletes {counted(action.takes_along, 'object')} not managed by this owner"
+        yield f"takes along {counted(action.takes_along, 'object')} of others"
     if action.op is Op.ADOPT:
         called = f"`{action.handle}`, " if action.handle not in (None, action.name) else ""
         yield f"{called}not managed so far"

@@ -91,7 +91,7 @@ def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
 
 def policy_set_drift_lines(found: PolicySetChange) -> Iterator[Line]:
     """What decides now in place of git's, and what an apply puts back; of a plan's drift."""
-    head = Styled(f"! the active policy set differs from git in zone {found.zone}: ", "magenta")
+    head = Styled(f"! the deciding policy set is not git's in zone {found.zone}: ", "magenta")
     if found.first_ended:
         yield head, f"the zone's default policies, in place of {found.after}:"
         yield from (f"      {each}" for each in found.first_ended)

@@ -69,9 +69,7 @@ def api_key() -> None:
 @_of_organization
 @click.option("--name", required=True)
 @click.option(
-    "--role",
-    type=click.Choice([role.value for role in OrganizationRole]),
-    help="Default: `org_admin`, or `org_member` for a bound key.",
+    "--role", type=click.Choice([role.value for role in OrganizationRole]), help="`org_admin` when absent."
 )
 @click.option(
     "--owner", metavar="NAME", help="Bind it to one configuration owner: it applies no other's configuration."

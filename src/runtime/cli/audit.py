@@ -20,9 +20,9 @@ def audit() -> None:
 @click.option("--organization", metavar="ID", help="The organization's id or label; all when absent.")
 @click.pass_obj
 def verify_audit(settings: Settings, organization: str | None) -> None:
-    """Verify every record, link and head of the audit chain; exits with 1 when one is not valid.
+    """Prove every record, every link and the head of the audit chain; exit 1 when one does not hold.
 
-    Store the printed hashes elsewhere: with them, a later change of these records is detectable.
+    Keep the hashes that it prints elsewhere: nobody can then rewrite the past without showing it.
     """
 
     async def verify(services: Services) -> bool:

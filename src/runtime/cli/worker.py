@@ -35,7 +35,7 @@ def _follow_parent() -> None:
     if parent is None:
         return
     parent.join()
-    log.error("the supervisor process has exited: this worker stops", pid=os.getpid())
+    log.error("the process that started this worker is gone: it stops, too", pid=os.getpid())
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(STOP_SECONDS)
     os._exit(1)

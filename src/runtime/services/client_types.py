@@ -186,9 +186,7 @@ def require_application(client: Client) -> ApplicationClient:
     """The client, if somebody here manages it. Raises UnauthorizedClient for one that registered itself."""
     if isinstance(client, ApplicationClient):
         return client
-    raise UnauthorizedClient(
-        "a client that registered itself may only use the grants `authorization_code` and `refresh_token`"
-    )
+    raise UnauthorizedClient("a client that registered itself may only use codes and refresh tokens")
 
 
 def require_confidential(client: Client) -> ApplicationClient:
@@ -199,7 +197,5 @@ def require_confidential(client: Client) -> ApplicationClient:
     """
     application = require_application(client)
     if application.is_public:
-        raise UnauthorizedClient(
-            "a public client may only use the grants `authorization_code` and `refresh_token`"
-        )
+        raise UnauthorizedClient("a public client may only use codes and refresh tokens")
     return application

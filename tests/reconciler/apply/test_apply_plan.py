@@ -175,7 +175,7 @@ class TestApply:
         again = zonectl("apply", config, "--expect", digest, "--consent", "deletes=2")
         assert (again.exit_code, again.err) == (
             0,
-            f"note: nothing to do; the plan `{digest}` has nothing left to apply\n",
+            f"note: nothing to do, and so nothing of the plan `{digest}` either\n",
         )
 
     def test_expect_holds_whatever_else_is_written_meanwhile(

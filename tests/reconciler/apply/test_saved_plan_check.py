@@ -180,7 +180,7 @@ def test_what_a_saved_plan_tells_beside_its_operations_is_so(
 
     if member:
         assert (done.exit_code, world.revision) == (5, before), done
-        assert "; plan again" in done.err
+        assert "the plan " in done.err
         assert "approved by security" not in done.err + done.out
     else:
         assert (done.exit_code, world.revision > before) == (0, True), done
@@ -279,7 +279,7 @@ def test_a_secret_does_not_follow_an_address_that_a_saved_plan_is_silent_of(
     config.write("all.yaml", f"{ZONE.format('workforce')}---\n{PROVIDER}".replace("'1'", "'2'"))
     file = tmp_path / "plan.json"
     made = zonectl("plan", config, "--out", file, *allowed)
-    assert (made.exit_code, "would be sent to" in made.out) == ((5, True) if hides else (2, False)), made
+    assert (made.exit_code, "would be sent by" in made.out) == ((5, True) if hides else (2, False)), made
     refused = zonectl("apply", file, *allowed) if hides else None
     assert refused is None or "the saved plan was refused when it was made" in refused.err
 

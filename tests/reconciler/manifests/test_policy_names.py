@@ -359,7 +359,7 @@ class TestExternalNames:
     def test_what_this_plan_deletes_is_not_there(self, world: World) -> None:
         """A group of this configuration's that no manifest describes any more."""
         settle(world, [zone(), manifest("Group", "ours", name="O")])
-        with pytest.raises(PlanImpossible, match="Group `ours`, which does not exist on the server"):
+        with pytest.raises(PlanImpossible, match="Group `ours`, which the server does not have"):
             plan_for(world, [zone(), self.policy("ours")])
 
     def test_a_new_zone_is_left_to_the_server(self, world: World) -> None:

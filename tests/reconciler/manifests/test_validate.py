@@ -387,7 +387,7 @@ class TestManyMistakes:
         found = json.loads(zonectl("validate", config, "--output", "json").out)["diagnostics"]
 
         assert len(found) == 101
-        assert found[0]["message"] == "4,900 more problems are not shown; correct these first"
+        assert found[0]["message"] == "4,900 more problems are not shown; mend these first"
 
     def test_of_a_configuration_are_counted(self, config: Any, zonectl: Callable[..., Any]) -> None:
         """What was meant is looked for among all names, so that is not done for any number of references."""
@@ -401,4 +401,4 @@ class TestManyMistakes:
         found = json.loads(zonectl("validate", config, "--output", "json").out)["diagnostics"]
 
         assert len(found) == 1001
-        assert found[0]["message"] == "19,000 more problems are not shown; correct these first"
+        assert found[0]["message"] == "19,000 more problems are not shown; mend these first"

@@ -107,7 +107,7 @@ class TestZones:
         assert planned(world, agent).operations[0]["zone"] == {"id": made["id"]}
         other = world.add("Zone", {"name": "Elsewhere"})
         other["ownership"] = {**RECORD, "owner": "evil", "name": "workforce"}
-        assert "there are 2 zones `workforce`, of `evil` and `no owner`" in refused(world, agent)
+        assert "there are 2 zones `workforce`, of `evil` and `nobody`" in refused(world, agent)
         made["ownership"] = {**RECORD, "owner": PLATFORM, "name": "workforce"}
         found = planned(world, agent, zones={"workforce": PLATFORM})
         assert found.operations[0]["zone"] == {"id": made["id"]}

@@ -41,7 +41,7 @@ def test_a_name_that_the_server_does_not_have(company: Company) -> None:
     company.send("DELETE", group)
     told = company.plan(expect=1).err
     assert "leavers.cedar:3:16: Policy `leavers`" in told
-    assert "names Group `leavers`, which does not exist on the server" in told
+    assert "names Group `leavers`, which the server does not have" in told
 
 
 @pytest.mark.parametrize("where", ["file", "manifest"])

@@ -76,7 +76,7 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Pac
     split = await _split(body, cap, time_slice)
     rest = body[: split.begin] + body[split.end :]
     if len(rest) > MAX_BODY_BYTES:
-        raise TooLarge(f"the members other than `operations` have more than {MAX_BODY_BYTES} bytes")
+        raise TooLarge(f"what stands beside the operations has more than {MAX_BODY_BYTES} bytes")
     raw = read_json(rest, content_type)
     if not split.operations or not isinstance(raw, dict):
         return packed(parse(Changeset, raw))

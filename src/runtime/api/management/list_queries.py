@@ -27,7 +27,7 @@ def list_query(route: Route, query: Values, expands: frozenset[str], cursors: Cu
         raise ValidationFailed.of("filter[id]", "does not go together with `after` or `before`")
     sort, descending = _sort(route, own, query)
     if sort in ("status", "-status") and (before is not None or one(query, "order") == "asc"):
-        raise ValidationFailed.of("sort", "`status` cannot be combined with `before` or `order=asc`")
+        raise ValidationFailed.of("sort", "`status` is newest first, and forward only")
     return ListQuery(
         limit=_limit(query, len(ids)),
         after=after,
@@ -72,7 +72,7 @@ def _sort(route: Route, own: Listing | None, query: Values) -> tuple[str, bool]:
         if name not in allowed:
             raise ValidationFailed.of("sort", f"must be among {', '.join(f'`{one}`' for one in allowed)}")
     if len(set(names)) < len(names) or ("status" in names and len(names) > 1):
-        raise ValidationFailed.of("sort", "must not repeat a member; `status` cannot be combined with others")
+        raise ValidationFailed.of("sort", "must have each member once, and `status` alone")
     signed = members[0].startswith("-")
     descending = order == "desc" or (newest_first and order is None and not signed)
     return ",".join(members), descending

@@ -42,7 +42,7 @@ def refusal(invalid: ValidationError, model: type[BaseModel]) -> ValidationFaile
     Where that is more than a hundred things, it tells only how many.
     """
     if invalid.error_count() > MAX_PROBLEMS:
-        return ValidationFailed(f"the body has {invalid.error_count()} problems, too many to list")
+        return ValidationFailed(f"{invalid.error_count()} things are wrong with the body: too many to name")
     problems = [
         _problem(error, model)
         for error in invalid.errors(include_url=False, include_context=True, include_input=False)

@@ -54,10 +54,10 @@ _ABOUT: dict[str, str] = {
     "filter[default]": "whether it is the zone's default",
     "filter[active]": "whether it is bound",
     "filter[scope_type]": "older form of `filter[target_type]`",
-    "filter[external]": "whether an external directory manages it",
+    "filter[external]": "whether somebody else manages it",
     "scope": "which roles to list: those of organizations, or those of zones",
-    "status": "the current status",
-    "session_type": "`user` or `application` sessions",
+    "status": "where it stands",
+    "session_type": "whose session it is",
     "role": "who has this role",
     "dry_run": "check only, change nothing",
 }
@@ -143,7 +143,7 @@ def _derived(query: Query) -> str:
     if how == "query" and member:
         return f"`{member}` contains this, in any case{several}"
     if query.name == "expand[]":
-        return f"additional members to include: {', '.join(f'`{value}`' for value in query.values)}"
+        return f"what to tell besides: {', '.join(f'`{value}`' for value in query.values)}"
     return ""
 
 

@@ -80,7 +80,7 @@ _HEADERS: Headers = {
         "schema": {"type": "string", "pattern": "^[0-9]+$"},
     },
     "Idempotent-Replay": {
-        "description": "`true` when the changeset was applied before: this is the stored response.",
+        "description": "`true` when the changeset had been applied before: this is the answer of then.",
         "schema": {"type": "string", "const": "true"},
     },
 }

@@ -75,7 +75,7 @@ _ERRORS: dict[str, Schema] = {
         "required": ["code", "message"],
     },
     "OAuthError": {
-        "description": "An OAuth error response (RFC 6749 section 5.2).",
+        "description": "A refusal where OAuth says how to refuse (RFC 6749 section 5.2).",
         "type": "object",
         "properties": {
             "error": {"type": "string", "enum": _codes(errors.OAuthError)},
@@ -91,7 +91,7 @@ _PAGES: dict[str, Schema] = {
     "PageInfoCursor": _page_info("has_prev_page", _CURSOR),
     "PageInfoPagination": _page_info("has_previous_page", _NULLABLE_CURSOR),
     "Pagination": {
-        "description": "Cursors for `after` and `before`; null where there is no such page.",
+        "description": "Where to go on: what `after` and `before` take, null where there is no page.",
         "type": "object",
         "properties": {
             "after_cursor": _NULLABLE_CURSOR,

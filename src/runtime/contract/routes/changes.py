@@ -19,8 +19,8 @@ ROUTES: tuple[Route, ...] = (
             Query("zone", many=True, about="slugs or ids; every zone when absent"),
             Query(
                 "owner",
-                about="an owner: all zones, and the objects in those that it or no owner manages, or"
-                " where it manages objects, and in each `zone`, also by the name in its manifests",
+                about="a configuration: all zones, and what is in those that it or nobody manages, or that"
+                " it manages something in, and in each `zone`, which may be named as its owner calls it",
             ),
         ),
         response=(

@@ -29,9 +29,9 @@ def read(document: object, client_id: str, *, on_loopback: bool = False) -> Clie
     if not isinstance(document, Mapping):
         raise InvalidClientMetadata("the document is not a JSON object")
     if document.get("client_id") != client_id:
-        raise InvalidClientMetadata("`client_id` in the document must be the URL of the document")
+        raise InvalidClientMetadata("the document names another `client_id` than its address")
     if any(name in document for name in _SECRETS):
-        raise InvalidClientMetadata("the document must not contain a client secret: it is public")
+        raise InvalidClientMetadata("the document holds a secret that everybody can read")
     method = document.get("token_endpoint_auth_method", "none")
     if method not in ("none", "private_key_jwt"):
         raise InvalidClientMetadata("`token_endpoint_auth_method` must be `none` or `private_key_jwt`")

@@ -51,9 +51,7 @@ def read_request(
     Raises: InvalidRequest, InvalidScope; InvalidTarget for more than one resource.
     """
     if not _RESTRICTIONS.isdisjoint(form):
-        raise InvalidRequest(
-            "`authorization_details`, `claims`, `req_cnf` and `dpop_jkt` are not supported in token exchange"
-        )
+        raise InvalidRequest("the request restricts the token in a way that is not supported here")
     subject_token = form.get("subject_token")
     if subject_token is None:
         raise InvalidRequest("`subject_token` is required")
@@ -61,7 +59,7 @@ def read_request(
         raise InvalidRequest(f"`subject_token_type` must be `{ACCESS_TOKEN}`")
     requested_type = form.get("requested_token_type", ACCESS_TOKEN)
     if requested_type == REFRESH_TOKEN:
-        raise InvalidRequest("a token exchange issues no refresh tokens; request an access token")
+        raise InvalidRequest("this application may not ask for a refresh token")
     if requested_type != ACCESS_TOKEN:
         raise InvalidRequest(f"`requested_token_type` must be `{ACCESS_TOKEN}`")
     actor_token = form.get("actor_token")

@@ -107,9 +107,7 @@ def _application_type(document: Mapping[str, Any], uris: list[str]) -> Applicati
     chosen = ApplicationType(named)
     for uri in uris:
         if reason := redirect_uris.registration_refusal(uri, chosen):
-            raise InvalidRedirectUri(
-                f"a redirect URI is not allowed for a `{named}` client (reason: {reason})"
-            )
+            raise InvalidRedirectUri(f"a redirect URI cannot be one of a {named} client: {reason}")
     return chosen
 
 
@@ -126,9 +124,7 @@ def _post_logout_redirect_uris(
         raise InvalidClientMetadata(f"more than {MAX_REDIRECT_URIS} `post_logout_redirect_uris`")
     for uri in uris:
         if reason := redirect_uris.registration_refusal(uri, application_type):
-            raise InvalidClientMetadata(
-                f"one of `post_logout_redirect_uris` is not allowed (reason: {reason})"
-            )
+            raise InvalidClientMetadata(f"one of `post_logout_redirect_uris` cannot be used: {reason}")
     return sorted(set(uris))
 
 
@@ -177,9 +173,7 @@ def _name(document: Mapping[str, Any]) -> str | None:
     if not name or len(name) > MAX_NAME_CHARS:
         raise InvalidClientMetadata(f"`client_name` must have 1 to {MAX_NAME_CHARS} characters")
     if "<" in name or ">" in name or any(unicodedata.category(letter) in _UNSEEN for letter in name):
-        raise InvalidClientMetadata(
-            "`client_name` must not contain `<`, `>`, control or invisible characters"
-        )
+        raise InvalidClientMetadata("`client_name` holds characters that no name needs")
     return name
 
 

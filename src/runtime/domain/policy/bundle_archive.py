@@ -135,7 +135,7 @@ def _name(header: bytes, kind: bytes, size: int) -> str:
     """The name of a member, which is a plain file with one of the known names."""
     raw, _, rest = header[:100].partition(b"\0")
     if any(rest):
-        raise BundleInvalid("a member name in the archive has data after its NUL terminator")
+        raise BundleInvalid("a name in the archive goes on behind its end")
     name = raw.decode("ascii", "backslashreplace")
     if kind not in _FILE or any(header[157:257]):
         raise BundleInvalid(f"`{_shown(name)}` is no plain file")
@@ -159,7 +159,7 @@ def _check_extension(content: bytes) -> None:
         if not match or content[end - 1 : end] != b"\n" or end > len(content):
             raise BundleInvalid("an extension header of the archive is damaged")
         if not _HARMLESS.match(content, match.end(), end):
-            raise BundleInvalid("an extension header of the archive must contain only times and owners")
+            raise BundleInvalid("an extension header of the archive says more than times and owners")
         place = end
 
 

@@ -52,10 +52,7 @@ def read(data: bytes, *, user_id: str) -> Wanted:
     _refuse_doubles(manifest.policies)
     missing = [entry.stem for entry in manifest.policies if entry.stem not in archive.policies]
     if missing:
-        raise _invalid(
-            (f"policies/{stem}.cedar", "is listed in the manifest but missing from the archive")
-            for stem in missing
-        )
+        raise _invalid((f"policies/{stem}.cedar", "is in the manifest alone") for stem in missing)
     _require_little(len(archive.policies[entry.stem]) for entry in manifest.policies)
     texts = _texts(manifest.policies, archive.policies, version)
     _require_little(len(text.raw.encode()) for _, text in texts)  # laid out, as they are kept

@@ -243,7 +243,7 @@ async def _identify(
 
 def _refusal(error: str | None) -> OAuthError:
     if error in ("access_denied", "login_required", "interaction_required", "consent_required"):
-        return AccessDenied("the identity provider did not complete the sign-in")
+        return AccessDenied("the sign-in was cancelled")
     if error == "unmet_authentication_requirements":
         return UnmetAuthenticationRequirements(
             "the identity provider cannot satisfy the requested `acr_values`"

@@ -200,7 +200,7 @@ def _wrong(record: dict[str, Any], sequence: int, previous: str) -> str:
         holds = record["hash"] == record_hash(record)
     except (ValueError, TypeError):
         holds = False
-    return "" if holds else "the record does not match its hash"
+    return "" if holds else "the record is not what its hash says"
 
 
 def _wrong_end(extent: AuditExtent, proven: int, hash_: str) -> tuple[int | None, str]:
@@ -213,7 +213,7 @@ def _wrong_end(extent: AuditExtent, proven: int, hash_: str) -> tuple[int | None
         return proven, "the organization has no head"
     sequence, head_hash = extent.head
     if sequence > proven:
-        return proven + 1, "the record is missing: the head has a higher sequence number"
+        return proven + 1, "the record is missing: the head is further on"
     if sequence < proven:
-        return sequence + 1, "the record has a higher sequence number than the head"
+        return sequence + 1, "the record stands behind the head"
     return (None, "") if head_hash == hash_ else (proven, "the head has another hash")

@@ -47,9 +47,9 @@ NAMED: Mapping[tuple[str, str], str] = {
 }
 # Why not, of those that are refused; without a row that it is a reference is all there is to say.
 LENT: Mapping[tuple[str, str], str] = {
-    (RESOURCE.name, "application_id"): "`application_id` refers to an application of another configuration",
+    (RESOURCE.name, "application_id"): "the resource would be taken for one of an application of others",
     (RESOURCE.name, "credential_provider_id"): (
-        "`credential_provider_id` refers to a provider of another configuration"
+        "the resource would be given credentials with the client secret of a provider of others"
     ),
 }
 
@@ -88,7 +88,7 @@ async def refuse_part(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
         for whole in wholes:
             await refuse_others_of(unit, whole, getattr(entity, member))
     elif not kind.manifest:
-        raise Forbidden(f"this credential is bound to `{own}`, and no configuration can manage {kind.one}")
+        raise Forbidden(f"this credential acts for the configuration `{own}`, and none manages {kind.one}")
 
 
 async def refuse_others_of(unit: UnitOfWork, kind: Kind, entity_id: str, *, why: str = "") -> None:
@@ -119,7 +119,7 @@ async def refuse_references(unit: UnitOfWork, kind: Kind, member: str, of: Kind,
     place = (kind.name, member)
     if unit.caller.scope.owner is None or place in NAMED or _PARTS.get(kind.name, ("",))[0] == member:
         return
-    why = LENT.get(place, f"`{member}` refers to an object of another configuration")
+    why = LENT.get(place, f"`{member}` names what others have")
     for one in ids:
         await refuse_others_of(unit, of, one, why=f"{why}: ")
 

@@ -194,7 +194,7 @@ async def _refuse_address(conn: AsyncConnection, kind: Kind, member: str, row: R
         .limit(1)
     )
     if found.first() is not None:
-        message = f"`{name}` is the e-mail address of a user and cannot identify an application"
+        message = f"`{name}` is the address of a user; tokens would call the application so"
         raise Conflict(message, problems=[Problem("conflict", message, member)])
 
 
@@ -251,8 +251,8 @@ async def _refusal(conn: AsyncConnection, member: str, name: str, taken: Row) ->
     ).one()
     if not holder.is_held:
         message = (
-            f"`{name}` was the name of another {holder.kind}, which was deleted or renamed; "
-            "tokens may still refer to it: choose another name"
+            f"`{name}` is what another {holder.kind} was called, who is gone or renamed; "
+            "tokens may still speak of them, so choose another"
         )
         return NameRetired(message, problems=[Problem("conflict", message, member)])
     table = TABLES[holder.kind]

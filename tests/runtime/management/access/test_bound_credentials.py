@@ -102,7 +102,7 @@ class TestOwner:
         team.apply(app(api.named(), zone.id))
 
         told = Team(team.api, "platform").refused(403, app(api.named(), zone.id))
-        assert told == f"this credential is bound to the owner `{team.owner}`, not to `platform`"
+        assert told == f"this credential applies for `{team.owner}`, not for `platform`"
 
     def test_unbound_keys_apply_for_whichever(self, api: Api, zone: Zone) -> None:
         """A key that says nothing of owners is what it always was."""
@@ -172,7 +172,7 @@ class TestOwner:
         (other,) = theirs.apply(app(api.named(), zone_id))
 
         told = mine.refused(403, on("delete", "Zone", zone_id))
-        assert "of the configuration `theirs` would be deleted" in told
+        assert "of the configuration `theirs` would go with it" in told
         its.refused(403, "DELETE", f"/zones/{zone_id}")
         theirs.apply(on("delete", "Application", other))
         mine.apply(on("delete", "Zone", zone_id))
@@ -202,7 +202,7 @@ class TestOwner:
         (given,) = theirs.apply(create("RoleAssignment", api.named(), zone.id, **spec))
 
         told = mine.refused(403, on("delete", "Role", role))
-        assert f"of the configuration `{theirs.owner}` would be deleted" in told
+        assert f"of the configuration `{theirs.owner}` would go with it" in told
         mine.api.refused(403, "DELETE", zone.path(f"/roles/{role}"))
         theirs.apply(on("delete", "RoleAssignment", given))
         mine.apply(on("delete", "Role", role))

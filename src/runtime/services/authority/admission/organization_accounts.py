@@ -76,9 +76,7 @@ async def _require_provider_for_all(conn: AsyncConnection, home: Zone, provider:
         raise SignInRefused(NOT_AGREED, internal="signed in by a provider that is gone")
     await hold_provider(conn, home, provider)
     if trusted_issuer(home, provider) is None:
-        raise SignInRefused(
-            NOT_AGREED, internal="an administrator of the home organization controls the provider's claims"
-        )
+        raise SignInRefused(NOT_AGREED, internal="an administrator has a hand in what the provider says")
 
 
 async def require_agreed_elsewhere(conn: AsyncConnection, zone: Zone, user: User, provider: Provider) -> None:

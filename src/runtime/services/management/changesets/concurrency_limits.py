@@ -76,7 +76,7 @@ def snapshot_slot(services: Services, caller: Caller) -> Iterator[None]:
     shares = (
         _Share((*whose, caller.id), of_caller, f"the caller reads {of_caller} snapshots already"),
         _Share(whose, of_organization, f"the organization reads {of_organization} snapshots already"),
-        _Share(("snapshots",), SNAPSHOTS, "too many snapshots are being read"),
+        _Share(("snapshots",), SNAPSHOTS, "many snapshots are read just now"),
     )
     with _taking(services, shares):
         yield

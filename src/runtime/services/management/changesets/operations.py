@@ -164,7 +164,7 @@ class OperationRunner:
     async def _create(self, index: int, operation: PackedOperation, kind: Kind) -> EntityRef:
         unit = self.unit
         if operation.name is None:
-            raise ValidationFailed("a create operation requires `name`, the name in git")
+            raise ValidationFailed("a create needs the `name` it has in git")
         self._references.require_new(operation.local_id)
         zone_id = self._references.zone_id(operation, kind)
         fields = await self._parsed_spec(index, operation, kind, None)
@@ -194,9 +194,7 @@ class OperationRunner:
     async def _assign(self, zone_id: str, extras: Mapping[str, Any]) -> Entity:
         given = {name: value for name, value in extras["principal"].items() if value is not None}
         if len(given) != 1:
-            raise ValidationFailed.of(
-                "principal", "must name exactly one of `group_id`, `application_id` and `user`"
-            )
+            raise ValidationFailed.of("principal", "names exactly one of a group, an application and a user")
         (name, value), parents = next(iter(given.items())), {"zone_id": zone_id}
         if name == "user":
             return await assignments.assign_to_address(self.unit, parents, value, extras["role_id"])

@@ -72,7 +72,9 @@ class OwnershipRecords:
         """The record, if this changeset's owner holds it. Raises Conflict."""
         record = self.of(kind, entity_id)
         if record is None:
-            raise Conflict(f"{kind.name} `{entity_id}` has no owner; adopt it before the operation `{to}`")
+            raise Conflict(
+                f"{kind.name} `{entity_id}` belongs to no configuration; adopt it before you {to} it"
+            )
         self._require_own(record, to)
         return record
 
@@ -87,7 +89,7 @@ class OwnershipRecords:
         if record.owner != self.owner:
             raise Conflict(
                 f"{record.kind} `{record.name}` belongs to `{record.owner}`;"
-                f" release it there before the operation `{to}`"
+                f" release it there before you {to} it"
             )
 
     async def require_name(self, unit: UnitOfWork, kind: Kind, entity_id: str) -> None:
@@ -108,7 +110,7 @@ class OwnershipRecords:
                 if key[1] not in found:
                     continue
             raise Conflict(
-                f"the name `{record.name}` is already used by {kind.name} `{key[1]}`"
+                f"the name `{record.name}` is that of {kind.name} `{key[1]}`"
                 f" in the manifests of `{self.owner}`"
             )
 
@@ -125,7 +127,7 @@ class OwnershipRecords:
             record = self._new.get(key) or self._protected[key]
             if record.protect and key not in self._gone:
                 raise Conflict(
-                    f"{record.kind} `{record.name}` of `{record.owner}` would be deleted, but is protected;"
+                    f"{record.kind} `{record.name}` of `{record.owner}` would go too, and is protected;"
                     " apply `protect: false` first"
                 )
             del self._protected[key]

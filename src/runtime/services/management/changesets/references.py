@@ -187,9 +187,7 @@ class ReferenceResolver:
             reference.get("owner_type"),
         )
         if zone_id is None:
-            raise ValidationFailed(
-                f"`external` cannot refer to {kind.name} `{handle}`: this object is in no zone"
-            )
+            raise ValidationFailed(f"there is no zone here in which the {kind.name} `{handle}` could be")
         await entities.require_in(self.unit, kind, Verb.LIST, zone_id)
         within = {"zone_id": zone_id}
         where = [Equals(str(kind.handle), (handle,))]

@@ -90,7 +90,7 @@ async def _require_calm(unit: UnitOfWork, address: str) -> None:
         (rate_limits.INVITATIONS_TO_ADDRESS, "that address", (address,)),
     ):
         if await unit.services.rate_limiter.hit(limit, unit.organization_id, *of):
-            raise RateLimited(f"too many invitations for {whose} today; try again tomorrow")
+            raise RateLimited(f"too many invitations of {whose} today; try again tomorrow")
 
 
 async def _require_new(unit: UnitOfWork, address: str) -> None:

@@ -113,7 +113,7 @@ async def _zones(unit: UnitOfWork, parents: Parents, verb: Verb) -> tuple[Zone, 
     zone = await entities.zone_of(unit, parents["zone_id"])
     await entities.require_in(unit, MEMBERS, verb, zone.id)
     if verb not in (Verb.LIST, Verb.RETRIEVE):
-        credential_scope.refuse_bound(unit, "cannot add, change or remove members of a zone")
+        credential_scope.refuse_bound(unit, "makes nobody a member of a zone, and ends no membership")
     return zone, await own_zone(unit)
 
 

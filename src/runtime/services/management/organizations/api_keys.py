@@ -71,7 +71,7 @@ async def add(
     if role == OrganizationRole.ADMIN and (owner or zones):
         raise ValidationFailed.of(
             "role",
-            "must not be `org_admin` for a key with `owner` or `zones`",
+            "is at most `org_member` for a key with `owner` or `zones`: an administrator makes other keys",
         )
     await credential_zones.check(unit, zones)
     maker = await _making_key(unit)
@@ -110,7 +110,7 @@ def _end(unit: UnitOfWork, maker: ApiKey | None, seconds: int | None) -> datetim
     if limit is not None and end > limit:
         raise ValidationFailed.of(
             "expires_in_seconds",
-            f"must not exceed the expiry of the creating key, `{rfc3339(limit)}`; omit it for the same",
+            f"reaches beyond the end of the key that makes it, `{rfc3339(limit)}`; leave it out to end then",
         )
     return end
 

@@ -18,15 +18,15 @@ from runtime.storage.sql import changes
 from runtime.storage.sql import entities as rows
 
 _REFUSALS: dict[str, str] = {
-    "malformed": "is malformed: browsers and servers could parse it differently",
+    "malformed": "is not a URI that browsers and servers read alike",
     "fragment": "must not have a fragment",
     "userinfo": "must not have user information",
-    "scheme": "must not have a scheme that executes or displays content",
+    "scheme": "has a scheme that runs or shows content",
     "insecure": "must use https, unless it is on localhost",
-    "host": "must have a host in lower case, without a trailing dot or escapes",
+    "host": "has a host that is written in an unusual way",
     "dot_segment": "must not have dot segments",
-    "response_parameter": "must not have a parameter of an authorization response, such as `code`",
-    "private_scheme": "must have a private-use scheme with a dot, as in `com.example.app`",
+    "response_parameter": "must not have a parameter of an authorization response",
+    "private_scheme": "needs a private scheme with a dot in it",
 }
 DEPENDENCIES = "application_dependencies"
 

@@ -176,7 +176,7 @@ async def _authorization(
     if address is None and consistent.status in ("pass", "not_applicable"):
         return _beside_the_point("the provider has no authorization endpoint")
     if address is None:
-        return _skip("the endpoint is not configured, and there is no trusted metadata to read it from")
+        return _skip("the address is not configured, and no metadata that can be trusted tells it")
     try:
         await services.outbound.get_json(address, partition=settings.partition)
     except OutboundRefused as refused:
@@ -194,7 +194,7 @@ async def _credentials(
     if consistent.status == "not_applicable":
         return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
     if consistent.status != "pass":
-        return _skip("not checked: the client secret is not sent without trusted metadata")
+        return _skip("a secret is not sent where there is no metadata that can be trusted")
     grants = published.get("grant_types_supported")
     if not isinstance(grants, list) or _GRANT not in grants:
         return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
