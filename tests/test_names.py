@@ -1,8 +1,11 @@
 """One name means one thing: no two classes of the source share one."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
+
+import pytest
 
 SOURCE = Path(__file__).parent.parent / "src"
 # The same idea on both sides of the wire, once in each package; none of the packages imports another.
@@ -46,3 +49,19 @@ def test_a_shared_name_is_of_one_class_in_each_package() -> None:
     packages = {name: [each.split("/")[0] for each in places] for name, places in _public_classes().items()}
     assert {name for name in SHARED_IDEAS if len(packages.get(name, [])) < 2} == set()
     assert {name for name in SHARED_IDEAS if len(set(packages[name])) < len(packages[name])} == set()
+
+
+_INDIRECT = re.compile(
+    r"(What|Where|Who|Whose|Which|How|Whether|Here|From what|Everything|Everybody|Everyone)\b"
+)
+
+
+_MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if path.parent.name != "versions"]
+
+
+@pytest.mark.parametrize("path", [str(path.relative_to(SOURCE)) for path in _MODULES])
+def test_a_module_says_in_its_first_line_what_it_is(path: str) -> None:
+    """A noun or a verb, not "What the zone writes into its tokens": "The claims of the zone's tokens"."""
+    docstring = ast.get_docstring(ast.parse((SOURCE / path).read_text("utf-8")))
+    assert docstring is not None
+    assert not _INDIRECT.match(docstring)

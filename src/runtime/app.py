@@ -1,4 +1,4 @@
-"""The one place where parts are put together: settings in, a Sanic application out."""
+"""The composition root: builds the services from the settings, and the Sanic application from both."""
 
 import socket
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Writes all of `schemas/`: `python -m runtime.schemas [DIRECTORY]`."""
+"""Generates all of `schemas/`: `python -m runtime.schemas [DIRECTORY]`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where the `zoned` command begins: the base install has the command, but not what the service is made of."""
+"""The entry point of `zoned`: explains how to install the service when only the base package is there."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""What can be wrong with a request, a token or an exchange. Each refusal of a request knows its status.
+"""Errors of requests, tokens and exchanges. Each error of a request has its HTTP status.
 
 ZonewrightError
   RequestRefused                 what a resource server answers with a challenge (RFC 6750 section 3)

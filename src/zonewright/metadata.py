@@ -1,4 +1,4 @@
-"""What a zone says about itself: its authorization server metadata. Spec: RFC 8414."""
+"""Authorization server metadata of a zone. Spec: RFC 8414."""
 
 import asyncio
 from collections.abc import Mapping

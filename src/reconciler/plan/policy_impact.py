@@ -1,4 +1,4 @@
-"""What a plan changes for policy decisions: deciding policy sets, widened access, prefix exemptions."""
+"""The policy impact of a plan: deciding policy sets, widened access, prefix exemptions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

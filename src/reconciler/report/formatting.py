@@ -1,4 +1,4 @@
-"""What `zonectl fmt` did, as text and as JSON."""
+"""Renders the outcome of `zonectl fmt` as text and as JSON."""
 
 from collections.abc import Iterator
 

@@ -1,1 +1,1 @@
-"""Everything outside this process but storage: keys, passwords, the policy engine, outbound HTTP, mail."""
+"""Adapters to the outside, storage excepted: keys, passwords, the policy engine, outbound HTTP, mail."""

@@ -1,4 +1,4 @@
-"""Which IP addresses an outbound request may connect to: globally reachable ones only (SSRF protection)."""
+"""IP addresses that an outbound request may connect to: globally reachable ones only (SSRF protection)."""
 
 import ipaddress
 from collections.abc import Iterator

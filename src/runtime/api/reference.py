@@ -1,4 +1,4 @@
-"""The management API described by the server itself: its OpenAPI document, and a page made from that.
+"""The API reference: serves the OpenAPI document, and an HTML page generated from it.
 
 Both are made once, when the server starts, and are the same for everybody: nothing in them is a secret.
 """

@@ -1,4 +1,4 @@
-"""What our own APIs say of themselves as protected resources: whose tokens they take, and how.
+"""Protected resource metadata (RFC 9728) of the service's own APIs.
 
 The management API is one resource for every organization, and each organization signs in at its own zone. So
 the document at the well-known address names no server, which would list the tenants; the one of an

@@ -1,4 +1,4 @@
-"""`zoned`: sets up, serves and looks after the service."""
+"""The command line of `zoned`: set up, migrate, serve and administer the service."""
 
 from runtime.cli.command import main
 

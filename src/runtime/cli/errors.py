@@ -1,4 +1,4 @@
-"""What an operator can do when the database or Redis is unavailable."""
+"""Error messages for operators when the database or Redis is unavailable."""
 
 from collections.abc import Iterator
 from socket import gaierror

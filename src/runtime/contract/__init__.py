@@ -1,1 +1,1 @@
-"""What the service promises, worked out from the kinds: routes, bodies, answers, the files in `schemas/`."""
+"""The contract of the management API, derived from the kinds: routes, bodies, answers, and `schemas/`."""

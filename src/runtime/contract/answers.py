@@ -1,4 +1,4 @@
-"""Answers: what an entity looks like on the wire, and the classes of answers that are not plain entities."""
+"""Response bodies: how an entity is serialized, and the classes of responses that are not plain entities."""
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime

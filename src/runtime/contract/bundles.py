@@ -1,4 +1,4 @@
-"""Policy bundles on the wire: the manifest, and the tag that two bundles share when they say the same."""
+"""Policy bundles on the wire: the manifest, and the ETag that is equal for equal content."""
 
 from dataclasses import dataclass
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""What snapshots and changesets are made of on the wire."""
+"""The JSON types of snapshots and changesets."""
 
 from typing import Annotated, Any, Literal, Self
 

@@ -1,4 +1,4 @@
-"""The query parameters of the operations: those of lists from the kinds' `Listing`, the others by name."""
+"""Declarations of query parameters: those of lists derived from the kinds' `Listing`, others by hand."""
 
 from dataclasses import dataclass
 from enum import StrEnum

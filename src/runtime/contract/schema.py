@@ -1,4 +1,4 @@
-"""Types as JSON Schema: the part that OpenAPI and the manifest schemas have in common."""
+"""JSON Schema of Python types: the part that OpenAPI and the manifest schemas share."""
 
 from collections.abc import Callable
 from inspect import cleandoc

@@ -1,4 +1,4 @@
-"""The one answer that shows the value of a secret."""
+"""The response of the only operation that shows the value of a stored secret."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Writes what is derived from the kinds: `python -m runtime.contract.write [DIRECTORY]`."""
+"""Writes the files derived from the kinds: `python -m runtime.contract.write [DIRECTORY]`."""
 
 import json
 import sys

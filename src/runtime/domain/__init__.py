@@ -1,1 +1,1 @@
-"""What is true without network, database or clock."""
+"""The domain model: pure, without network, database or clock."""

@@ -1,4 +1,4 @@
-"""Every refusal the service gives, in one tree.
+"""The errors of the service: one tree of exceptions with code, status and message.
 
     ServiceError
       ManagementError                  body: {message, code, status, ...}

@@ -1,4 +1,4 @@
-"""Names that the service makes up: entity ids and slugs."""
+"""Generated identifiers: entity ids and slugs."""
 
 import re
 import secrets

@@ -1,4 +1,4 @@
-"""JSON read strictly: what two readers could take for two different things is refused.
+"""Parses JSON strictly: duplicate members and other ambiguous input is refused.
 
 Spec: RFC 8259 section 4 leaves open what a member given twice means, and knows no NaN.
 """

@@ -1,4 +1,4 @@
-"""What can be kept or computed because somebody asks, how much of it, and for how long: all of it, in lists.
+"""The inventory of limits: tables, short-lived state, caches, sizes and endpoints, each with its bound.
 
 Each limit stands where it is enforced; the lists here name them, and docs/limits.md is made from the lists.
 So a number in the document is the number in the code. What is in no list is found by tests that look at the

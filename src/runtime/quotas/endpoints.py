@@ -1,4 +1,4 @@
-"""Every address that anybody may ask without a token: what a request leaves behind, and what limits that.
+"""The endpoints that need no token: what a request to each stores, and what limits that.
 
 `{issuer}` stands for a zone's address. The rest is the service's own. What is not here takes a token: then
 the caller is known, and every change leaves a record in the audit trail.

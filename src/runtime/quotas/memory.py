@@ -1,4 +1,4 @@
-"""What a process remembers from one request to the next: each dictionary, list and set, with its bound."""
+"""The in-memory collections of a process that outlive a request, each with its bound."""
 
 from dataclasses import dataclass
 

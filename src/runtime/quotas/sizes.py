@@ -1,4 +1,4 @@
-"""How large what arrives may be, and how long it may take: beyond it 413, 408, or nothing at all."""
+"""Size and time limits of requests: beyond them 413, 408, or a closed connection."""
 
 from runtime.adapters import client_documents, outbound, passwords
 from runtime.api.management import changeset_bodies

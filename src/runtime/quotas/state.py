@@ -1,4 +1,4 @@
-"""Every kind of short-lived state: who leaves it, what limits that, and how long it is kept.
+"""The kinds of short-lived state: who creates it, what limits that, and its lifetime.
 
 The kind is the first part of a key. The state in this process takes no other, and knows from here how many
 entries of a kind one zone may have there: beyond it the oldest goes, or the newcomer is refused.

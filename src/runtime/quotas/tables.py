@@ -1,4 +1,4 @@
-"""Every table: whether it is configuration, or else who writes to it, what limits that, and what ends it."""
+"""The tables of the database: configuration, or else who writes rows, what limits and what deletes them."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A bounded cache, for what can be read again."""
+"""A bounded in-memory cache."""
 
 from hashlib import sha256
 from typing import Generic, TypeVar

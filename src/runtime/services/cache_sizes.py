@@ -1,4 +1,4 @@
-"""How many entries each cache of a process holds at most: one table, from which docs/limits.md is written."""
+"""The maximum number of entries of each cache of a process: the source of docs/limits.md."""
 
 # Of the process.
 ZONES = 1_000

@@ -1,4 +1,4 @@
-"""Who asks at a zone's endpoints: an application with one of its credentials, or a user agent without any.
+"""The types of clients: an application with a credential, or a user agent without one.
 
 Both have the same properties, so that signing users in makes no difference between them. What a user agent
 may never do takes an `ApplicationClient`, and `require_application` is the only way to one.

@@ -1,4 +1,4 @@
-"""How the rest of the service tells the job runner of its process that there is work for a job."""
+"""Wakes the job runner of this process when a job has work."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Settings of a zone that operators change with `zoned`: no member of the management API stands for them."""
+"""Settings of a zone that operators change with `zoned zone set`, outside the management API."""
 
 from typing import get_args
 

@@ -1,1 +1,1 @@
-"""What outlives a request: tables in SQL, and short-lived state in memory or Redis."""
+"""Storage: tables in SQL, and short-lived state in memory or Redis."""

@@ -1,4 +1,4 @@
-"""The management API over HTTP: every route of the contract, bound to its handler."""
+"""The HTTP handlers of the management API: every route of the contract, bound to its handler."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Entities and pages as answers."""
+"""Response bodies of entities and of pages of entities."""
 
 from collections.abc import Mapping
 from typing import Any

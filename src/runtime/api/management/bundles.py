@@ -1,4 +1,4 @@
-"""The policy bundle over HTTP: an archive that belongs to whoever the token was issued to.
+"""HTTP handlers of policy bundles: one archive for each user that a token was issued to.
 
 The caller is a user of a zone, with an access token for the zone itself that carries the bundle's own scope;
 an API key is none. The session and the user behind the token must still stand, as at userinfo.

@@ -1,4 +1,4 @@
-"""One request to the management API: who calls, which route, what its path, query and body say."""
+"""A management API request: the caller, the matched route, and the parsed path, query and body."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager

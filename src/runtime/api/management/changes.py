@@ -1,4 +1,4 @@
-"""Snapshots and changesets over HTTP: streams of lines, and answers that can be asked for again."""
+"""HTTP handlers of snapshots and changesets: streams of JSON lines, and idempotent responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

@@ -1,4 +1,4 @@
-"""Bodies of changesets, which may be large: capped before they are parsed, read one operation at a time.
+"""Parses changeset request bodies, which may be large: size checked first, one operation at a time.
 
 Each operation is read as the body of a single call is, with the same limit. Between two of them other
 requests are served, and a body that is not acceptable costs no more than what it takes to see that.

@@ -1,4 +1,4 @@
-"""The generic operations over HTTP, for every kind alike."""
+"""HTTP handlers of the generic operations: list, create, retrieve, update and delete of any kind."""
 
 from sanic.response import HTTPResponse
 

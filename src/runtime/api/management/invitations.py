@@ -1,4 +1,4 @@
-"""Invitations for those who hold their token: anybody may look, and a user accepts as that user."""
+"""HTTP handlers of invitations by token: preview without authentication, acceptance by a signed-in user."""
 
 from sanic.request import Request
 from sanic.response import HTTPResponse

@@ -1,4 +1,4 @@
-"""From query parameters to what a list is asked."""
+"""Parses the query parameters of a list into filters, order and page."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Operations on organizations that are about no kind: roles, identities, tokens, the audit trail."""
+"""HTTP handlers of organization operations outside the kinds: roles, identities, tokens, the audit log."""
 
 from sanic.response import HTTPResponse
 

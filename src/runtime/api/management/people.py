@@ -1,4 +1,4 @@
-"""Members of groups, and the roles that people, applications and groups hold."""
+"""HTTP handlers of group members and of role assignments to users, applications and groups."""
 
 from sanic.response import HTTPResponse
 

@@ -1,4 +1,4 @@
-"""The versions of the policy schema, and the policies in a version of a set."""
+"""HTTP handlers of policy schema versions, and of the policies in a version of a policy set."""
 
 from sanic.response import HTTPResponse
 

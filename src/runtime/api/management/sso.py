@@ -1,4 +1,4 @@
-"""The SSO connection over HTTP: one an organization, so its address has no id."""
+"""HTTP handlers of the SSO connection: an organization has one, so its path has no id."""
 
 from sanic.response import HTTPResponse
 

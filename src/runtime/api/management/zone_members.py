@@ -1,4 +1,4 @@
-"""Members of zones over HTTP."""
+"""HTTP handlers of the members of zones."""
 
 from sanic.response import HTTPResponse
 

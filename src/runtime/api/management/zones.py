@@ -1,4 +1,4 @@
-"""Providers tried, secrets shown, and applications seen with what belongs to them."""
+"""HTTP handlers of provider checks, secret values, and application and resource dependencies."""
 
 from sanic.response import HTTPResponse
 

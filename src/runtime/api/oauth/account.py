@@ -1,4 +1,4 @@
-"""A user's own page at a zone: connected applications, what they may use, sessions; each can be ended."""
+"""The account page of a user: connected applications with their access, and sessions; each can be revoked."""
 
 from typing import Any
 

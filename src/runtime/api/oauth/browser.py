@@ -1,4 +1,4 @@
-"""What endpoints for browsers share: cookies of one zone, the origin of a form, steps as redirects.
+"""Shared by the browser endpoints: cookies of one zone, the form's origin check, redirects of the login flow.
 
 Two cookies: one for who is signed in, one for which browser started a sign-in. Each has the zone in its name
 and the zone's path as its path, so that zones on one host stay apart.

@@ -1,4 +1,4 @@
-"""The client that a form at one of a zone's endpoints comes from."""
+"""Reads client credentials from the header and form of a request to a zone's OAuth endpoints."""
 
 from sanic.request import Request
 

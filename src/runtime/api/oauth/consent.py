@@ -1,4 +1,4 @@
-"""The page that asks a user whether an application may act for them."""
+"""The consent page: asks a user whether an application may act on their behalf."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a zone says of itself: metadata in both standards' forms, and its keys.
+"""The metadata documents of a zone (RFC 8414, OpenID Connect Discovery), and its JWK Set.
 
 Every form of the metadata's address answers with the same bytes, made once an epoch. A change of the zone is
 in them within a second: whoever keeps them for the five minutes they may be kept waits much longer.

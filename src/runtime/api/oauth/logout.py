@@ -1,4 +1,4 @@
-"""Signing out: the endpoint for applications, the page that asks first, and the page at the end.
+"""The logout endpoint, its confirmation page and the signed-out page.
 
 Spec: OpenID Connect RP-Initiated Logout.
 """

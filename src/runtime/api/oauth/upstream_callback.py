@@ -1,4 +1,4 @@
-"""Where the zone's identity provider sends people back to. Spec: OpenID Connect Core 3.1.2.5, RFC 9207."""
+"""The redirection endpoint for the zone's identity provider. Spec: OpenID Connect Core 3.1.2.5, RFC 9207."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pages people see: rendered on the server, without a script, framed by nobody, kept by no cache."""
+"""Renders the HTML pages: on the server, without scripts, not framed, never cached."""
 
 from dataclasses import dataclass
 from functools import cache, lru_cache

@@ -1,4 +1,4 @@
-"""What every endpoint needs: request ids, error bodies, strict bodies, cursors, queries."""
+"""Shared by every endpoint: request ids, error bodies, strict bodies, cursors, query parameters."""
 
 from typing import Any
 

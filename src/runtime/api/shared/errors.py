@@ -1,4 +1,4 @@
-"""Refusals as HTTP, once. Whatever is no refusal is a bug: logged, and answered 500 without a word about it.
+"""Turns errors into HTTP responses. An unexpected exception is logged and answered with a bare 500.
 
 Spec: `conventions.error_body` of the management API table.
 """

@@ -1,4 +1,4 @@
-"""JSON bodies read strictly: what two readers could take for two different things is refused."""
+"""Parses JSON bodies strictly: duplicate members and other ambiguous input is refused."""
 
 import json
 import math

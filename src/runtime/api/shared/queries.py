@@ -1,4 +1,4 @@
-"""Query parameters, read against what a route declares of them.
+"""Validates query parameters against the declarations of a route.
 
 Spec: `conventions.filters`, `conventions.pagination` and `conventions.expand` of the management API table.
 """

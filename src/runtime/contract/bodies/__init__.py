@@ -1,4 +1,4 @@
-"""Request bodies: which members of a kind a caller may send, read strictly and with every problem named."""
+"""Request bodies: the members of a kind that a caller may send, validated strictly."""
 
 from runtime.contract.bodies.deriving import Body, bodies, create_body, part_body, patch_body
 from runtime.contract.bodies.members import is_mixed, nullable_in_patch, settable

@@ -1,4 +1,4 @@
-"""The classes of bodies, made from those of entities by leaving out what the service decides.
+"""Derives the classes of request bodies from entity classes, without the members that the service sets.
 
 What bodies have besides, and bodies that are something else, are said where the kind is defined.
 """

@@ -1,4 +1,4 @@
-"""Which members of a kind a create or an update may set."""
+"""The members of a kind that a create or an update request may set."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Updates: what a patch makes of an entity."""
+"""Applies an update request to an entity (JSON merge patch)."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Reading a body: strictly, nothing converted, and with every problem named."""
+"""Validates a request body strictly: no type conversion, and every problem reported."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar

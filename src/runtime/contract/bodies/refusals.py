@@ -1,4 +1,4 @@
-"""What is wrong with a body, in words: each problem with its place, and never with the value."""
+"""Error messages of invalid request bodies: each with the path of the member, never with its value."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

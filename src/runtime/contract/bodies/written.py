@@ -1,4 +1,4 @@
-"""Request bodies of the operations that belong to no kind; those of kinds are in `domain.kinds`."""
+"""Request bodies of operations outside the kinds; those of kinds are in `domain.kinds`."""
 
 from typing import Annotated, Self
 

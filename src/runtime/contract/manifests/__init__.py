@@ -1,4 +1,4 @@
-"""One JSON Schema for each kind that a manifest can describe: what editors check and the reconciler reads.
+"""The manifest schemas: one JSON Schema for each kind, for editors and for the reconciler.
 
 Besides plain JSON Schema the members of `spec` carry keywords that say what the marks say: `x-ref`,
 `x-fixed`, `x-set`, `x-sole`, `x-secret` and `x-address`; and what their types say: `x-caseless` and

@@ -1,4 +1,4 @@
-"""The words of Cedar that the texts of policies may use, for whoever reads such texts without the engine."""
+"""The Cedar vocabulary in the manifest schemas, for tools that check policies without the engine."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The schema of a manifest's `spec`: the members that git has a say in."""
+"""The schema of a manifest's `spec`: the members that a configuration manages."""
 
 from runtime.contract.bodies import is_mixed, settable
 from runtime.contract.manifests.cedar import cedar_words

@@ -1,4 +1,4 @@
-"""The schemas of single members: values, references, secrets, addresses of zones, and parts made of those."""
+"""The schemas of single members: values, references, secrets, zone addresses, and objects of those."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, worked out from the routes and their classes."""
+"""The OpenAPI document, generated from the routes and their classes."""
 
 from runtime.contract.openapi.document import openapi, security_of
 

@@ -1,4 +1,4 @@
-"""The named schemas of the OpenAPI document: what answers and bodies of each class look like."""
+"""The component schemas of the OpenAPI document: response and request bodies of each class."""
 
 from pydantic import BaseModel
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document: every route with its parameters, bodies, answers, refusals and who may call it."""
+"""Generates the OpenAPI document: every route with its parameters, bodies, responses and permissions."""
 
 from typing import Any
 

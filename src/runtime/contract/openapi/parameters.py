@@ -1,4 +1,4 @@
-"""The parameters of the OpenAPI document: what stands in paths, queries and request headers, in words."""
+"""The parameters of the OpenAPI document: path, query and request headers, with descriptions."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What answers carry besides a body: their headers, and the refusals of every status."""
+"""The response headers and the error responses of the OpenAPI document."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The schemas that no class stands behind: refusals, pages, and what a caller may do."""
+"""The OpenAPI schemas without a class of their own: errors, pages, permissions of the caller."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The snapshot, changesets and the audit trail."""
+"""The operations of the snapshot, changesets and the audit log."""
 
 from runtime.contract import changes
 from runtime.contract.queries import AFTER, AUDITED, BEFORE, LIMIT, SINCE, UNTIL, Query, expand, paging

@@ -1,4 +1,4 @@
-"""The operations that follow from the kinds: list, create, retrieve, update, delete and archive."""
+"""The operations derived from the kinds: list, create, retrieve, update, delete and archive."""
 
 from pydantic import BaseModel
 

@@ -1,4 +1,4 @@
-"""Operations of organizations that no kind describes: identities, tokens, single sign-on, invitations."""
+"""Organization operations outside the kinds: identities, tokens, single sign-on, invitations."""
 
 from runtime.contract import answers, changes
 from runtime.contract.bodies import bodies

@@ -1,4 +1,4 @@
-"""Operations about policies that no kind describes: schemas, what a set holds, the bundles of users."""
+"""Policy operations outside the kinds: schemas, the policies of a set, the bundles of users."""
 
 from pydantic import BaseModel
 

@@ -1,4 +1,4 @@
-"""What an operation of the management API is, as a value."""
+"""An operation of the management API as a value: method, path, parameters, bodies, permissions."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Operations inside zones that no kind describes: dependencies, roles held, members, checks of providers."""
+"""Zone operations outside the kinds: dependencies, role assignments, members, provider checks."""
 
 from runtime.contract import answers
 from runtime.contract.bodies.written import (

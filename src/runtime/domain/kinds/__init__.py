@@ -1,4 +1,4 @@
-"""The kinds the management API keeps: one module each group of them, and the list of all, parents first."""
+"""The kinds of entities in the management API: a module for each group, and the list, parents first."""
 
 from runtime.domain.kinds.api_key import API_KEY
 from runtime.domain.kinds.application import APPLICATION, APPLICATION_CREDENTIAL

@@ -1,4 +1,4 @@
-"""API keys: how a program, or a person at a terminal, calls the management API."""
+"""API keys: credentials for the management API, for programs and for people at a terminal."""
 
 from datetime import datetime
 from typing import Annotated

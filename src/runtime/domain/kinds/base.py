@@ -1,4 +1,4 @@
-"""What every kind is made of: the entity classes, and the `Kind` value that the rest is derived from."""
+"""The base of every kind: entity classes, and the `Kind` value that routes, bodies and tables derive from."""
 
 import re
 from collections.abc import Mapping

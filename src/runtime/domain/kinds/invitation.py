@@ -1,4 +1,4 @@
-"""Invitations: how somebody comes to act for an organization."""
+"""Invitations to act for an organization."""
 
 from datetime import datetime
 from typing import Annotated

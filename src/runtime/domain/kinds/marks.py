@@ -1,4 +1,4 @@
-"""Marks: who decides a member's value, and when. They stand in `Annotated`, beside the member's type."""
+"""Marks for `Annotated`: who sets a member's value (caller or service), and when it may change."""
 
 from dataclasses import dataclass
 from enum import Enum, auto

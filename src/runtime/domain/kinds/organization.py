@@ -1,4 +1,4 @@
-"""Organizations, and who acts for them: people and service accounts."""
+"""Organizations, their users and their service accounts."""
 
 from dataclasses import replace
 from datetime import datetime

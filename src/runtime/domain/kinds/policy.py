@@ -1,4 +1,4 @@
-"""Policies and policy sets, with their immutable versions, and the schemas they are written against."""
+"""Policies and policy sets with their immutable versions, and the policy schema versions."""
 
 from typing import Annotated, Any, Literal, Self
 

@@ -1,4 +1,4 @@
-"""Providers: who signs a zone's users in, and who issues the tokens that resources accept."""
+"""Providers: identity providers that sign users in, and issuers of tokens for resources."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Resources: what tokens are for."""
+"""Resources: the protected resources that access tokens are issued for."""
 
 from typing import Annotated
 

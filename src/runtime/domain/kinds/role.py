@@ -1,4 +1,4 @@
-"""Roles, groups, users, and who holds what."""
+"""Users, groups, roles and role assignments."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Secrets: values that the service keeps for another entity, sealed, and gives back when asked for one."""
+"""Secrets stored for another entity: encrypted, and shown by one operation."""
 
 import json
 from typing import Annotated, Any, Literal

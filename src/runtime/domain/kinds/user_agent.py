@@ -1,4 +1,4 @@
-"""User agents: clients that nobody here registered. They introduced themselves, and act for users alone."""
+"""User agents: dynamically registered clients and clients of metadata documents; they act for users only."""
 
 from enum import StrEnum
 from typing import Annotated, Any

@@ -1,1 +1,1 @@
-"""The OAuth checks that need no network, database or clock."""
+"""OAuth and OpenID Connect rules as pure functions: no network, database or clock."""

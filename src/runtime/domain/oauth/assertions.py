@@ -1,4 +1,4 @@
-"""What JWTs must say that speak for a client or a user. Pure checks of claims whose signature is verified.
+"""Checks the claims of JWTs that authenticate a client or name a user, after signature verification.
 
 Spec: RFC 7521, RFC 7523 section 3 and its successor draft; zone interface, section 4.
 """

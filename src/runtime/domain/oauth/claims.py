@@ -1,4 +1,4 @@
-"""What the zone writes into its tokens."""
+"""The claims of the zone's tokens."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping

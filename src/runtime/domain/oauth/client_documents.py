@@ -1,4 +1,4 @@
-"""Clients whose id is the address of a document about them.
+"""Client ID metadata documents: parsing and validation.
 
 What the document says counts only if it names the very text of its address.
 

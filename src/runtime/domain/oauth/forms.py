@@ -1,4 +1,4 @@
-"""Form bodies read strictly: what a lenient reader would guess at is refused."""
+"""Parses form bodies strictly: duplicate parameters and other ambiguous input is refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

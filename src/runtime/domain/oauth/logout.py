@@ -1,4 +1,4 @@
-"""Logout tokens: how one party tells another, without a browser, that a session has ended."""
+"""Logout tokens: claims and validation. Spec: OpenID Connect Back-Channel Logout 1.0 section 2.4."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

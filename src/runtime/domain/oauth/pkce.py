@@ -1,4 +1,4 @@
-"""Proof key for code exchange: S256 alone. Spec: RFC 7636; zone interface, section 4."""
+"""Proof Key for Code Exchange, S256 only. Spec: RFC 7636; zone interface, section 4."""
 
 import re
 from base64 import urlsafe_b64encode

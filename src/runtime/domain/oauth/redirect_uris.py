@@ -1,4 +1,4 @@
-"""Redirect URIs: what may be registered, and whether a requested one is a registered one.
+"""Redirect URIs: rules for registration, and the comparison of a requested one with the registered ones.
 
 A URI is taken apart only to refuse it. Whether it is allowed is a comparison of raw strings, so no two
 parsers can disagree about it; the port of a loopback address is the single variation.

@@ -1,4 +1,4 @@
-"""From what a request calls a resource to the one registered resource it means."""
+"""Resolves the `resource` of a request to one registered resource. Spec: RFC 8707."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Scope strings, and the algebra that decides which scopes an exchanged token may carry."""
+"""Scope strings, and the rules that limit the scopes of an exchanged token."""
 
 import re
 from collections.abc import Iterable

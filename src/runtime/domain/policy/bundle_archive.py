@@ -1,4 +1,4 @@
-"""Policy bundles as archives: tar in gzip, read strictly, and written in the same bytes each time.
+"""Policy bundle archives (tar, gzip): parsed strictly, written reproducibly.
 
 Nothing is ever extracted: members are names and bytes in memory. What two readers of tar could take for two
 different things is refused: links, nested paths, names or sizes from extension headers, a second archive

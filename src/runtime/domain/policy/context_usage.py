@@ -1,4 +1,4 @@
-"""Which members of the request context a policy reads: one that no policy reads cannot change a decision.
+"""The members of the request context that a policy reads: others cannot change its decision.
 
 So decisions are cached by the members that are read.
 """

@@ -1,4 +1,4 @@
-"""The policies that every zone starts with, platform-owned, active, never edited in place; and every user."""
+"""The default policies: those of every zone (platform-owned, immutable), and those of every user."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the policy engine is asked: built from typed facts, as structured values from end to end.
+"""Builds Cedar authorization requests: principal, action, resource and context from typed values.
 
 No identifier ever becomes part of Cedar text, so nothing a user or an application is called can become a
 rule.

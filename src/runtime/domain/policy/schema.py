@@ -1,4 +1,4 @@
-"""The versions of the Cedar schema: the words that policies may use.
+"""The versions of the Cedar schema: entity types, actions and attributes that policies may use.
 
 A version never changes once published. A newer one adds words; a zone moves to it when its policies are
 ready.

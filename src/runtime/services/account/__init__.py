@@ -1,1 +1,1 @@
-"""What users see of what they allowed, and how they take it back."""
+"""The account page: a user reviews and withdraws consents, grants and sessions."""

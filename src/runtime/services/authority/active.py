@@ -1,4 +1,4 @@
-"""Are session, user and membership still active? Every grant, endpoint, page and API asks here.
+"""Checks that session, user and membership are active, for every grant type, endpoint, page and API.
 
 Nothing else reads status and expiry of what a sign-in rests on. Each caller turns NotActive into the refusal
 that its protocol has for it.

@@ -1,4 +1,4 @@
-"""Browser sessions: single sign-on for the applications of one zone, never across zones."""
+"""Browser sessions: single sign-on for the applications of one zone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Rules for an e-mail address and a password that somebody chooses."""
+"""Rules for new e-mail addresses and passwords."""
 
 from pydantic import TypeAdapter, ValidationError
 

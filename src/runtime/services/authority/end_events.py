@@ -1,4 +1,4 @@
-"""Token events of sessions and grants that end without a token request: logout, withdrawal, deletion."""
+"""Token events of sessions and grants that end outside the token endpoint: logout, withdrawal, deletion."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Revalidation by epochs: are the cached zone, session and user still current? One read of the state tells.
+"""Revalidation by epochs: are the cached zone, session and user current? One read of short-lived state.
 
 A request may begin on the zone as this process knows it. When the trip finds that something newer was
 published, nothing that was concluded counts, a refusal included, and the request is worked on once more.

@@ -1,4 +1,4 @@
-"""Users with a password: made by themselves, with an invitation, or by an operator."""
+"""Creates users with a password: by registration, by invitation, or by an operator."""
 
 from runtime.domain.kinds.role import User
 from runtime.services.authority import admission

@@ -1,4 +1,4 @@
-"""Where a browser goes next in a sign-in; and where it is not sent without its user's word.
+"""The next step of a login flow: sign-in page, identity provider, consent page, or redirect to the client.
 
 Anybody can register a client, and send people here with a request that is wrong on purpose, or that cannot be
 met: telling the client so by redirect would lead them wherever somebody likes, with this zone's name to vouch

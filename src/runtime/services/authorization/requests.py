@@ -1,4 +1,4 @@
-"""The authorize request: its parameters read strictly, then checked one named check after the other.
+"""The authorization request: parses its parameters strictly, then runs the named checks in order.
 
 Two refusals are told apart throughout. Until client and redirect URI are known to belong together nobody can
 be answered but the person at the browser, on a page; from then on every refusal goes back to the application.

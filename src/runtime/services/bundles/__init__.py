@@ -1,1 +1,1 @@
-"""Policy bundles: what a user lets applications do, fetched, replaced and reset as one archive."""
+"""Policy bundles: a user's own policies for applications, fetched, replaced and reset as one archive."""

@@ -1,4 +1,4 @@
-"""What a policy bundle that was sent asks for: its manifest and its policies, each checked."""
+"""Validates an uploaded policy bundle: its manifest and each policy."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

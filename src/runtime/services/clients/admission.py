@@ -1,4 +1,4 @@
-"""Whether a client that was let in before still is: documents change, and so does what lets them in."""
+"""Checks that a client is still allowed by its zone: documents, allowlists and settings change."""
 
 from runtime.domain.kinds.user_agent import Registration
 from runtime.services.client_types import ApplicationClient, Client

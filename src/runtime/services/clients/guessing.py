@@ -1,4 +1,4 @@
-"""Guessing of client secrets made slow, for a client and an address together."""
+"""Throttles failed client authentication, by client and address."""
 
 from hashlib import sha256
 

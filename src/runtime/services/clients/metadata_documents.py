@@ -1,4 +1,4 @@
-"""Clients that a document describes: let in by the zone's list, read from their site, watched for changes.
+"""Clients by metadata document: checked against the zone's allowlist, fetched, and watched for changes.
 
 The list comes before the fetch: nobody makes this service ask a site that the zone does not admit. When a
 client has become another one than its users agreed to, what they agreed to is void, and that is on record.

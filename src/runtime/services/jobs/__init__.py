@@ -1,1 +1,1 @@
-"""What the service does by itself: `schedule` lists the jobs, `runner` lets one process at a time do each."""
+"""Background jobs: `schedule` lists them, `runner` runs each in one process at a time."""

@@ -1,1 +1,1 @@
-"""Ending sessions: RP-initiated logout, back-channel logout both ways."""
+"""Logout: RP-initiated, and back-channel in both directions."""

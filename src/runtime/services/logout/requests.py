@@ -1,4 +1,4 @@
-"""The logout request of an application, checked; and what becomes of it while somebody is asked or sent away.
+"""RP-initiated logout requests: validated, and stored while the user confirms or signs out upstream.
 
 Whatever is wrong is told on a page: nobody is redirected to an address that is not known to be right. Anybody
 may send a request, so none is kept: the page that asks has it in its address, sealed. Only who was signed in

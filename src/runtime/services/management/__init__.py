@@ -1,4 +1,4 @@
-"""The management API's use cases: list, create, read, update and delete for any kind, and what differs.
+"""The use cases of the management API: generic ones for every kind, and those of kinds that differ.
 
 Here is what serves any kind; the rooms hold the kinds that differ, who may call, and changes of many at once.
 """

@@ -1,4 +1,4 @@
-"""The audit trail: read by those who may, and proven record by record."""
+"""Reads and verifies the audit log."""
 
 import re
 from collections.abc import AsyncIterator, Mapping

@@ -1,4 +1,4 @@
-"""Which function serves which verb of which kind: the dispatch tables of routes and changesets.
+"""The dispatch tables of routes and changesets: the function for each verb of each kind.
 
 There is a table for each verb, by kind name, and a protocol that its functions have in common.
 """

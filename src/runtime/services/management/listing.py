@@ -1,4 +1,4 @@
-"""What a list is asked, and what it answers."""
+"""The query and the page of a list."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Introspection: is a token still good, and what does it say?
+"""Token introspection: is a token active, and what are its claims?
 
 Whoever asks is an audience of the token: the application that provides the resource in `aud`, or for a
 refresh token the client that holds it. To others every token is one that nobody knows. Spec: RFC 7662.

@@ -1,4 +1,4 @@
-"""Revocation: a client gives up a token before its time. Spec: RFC 7009.
+"""Token revocation by a client. Spec: RFC 7009.
 
 A refresh token ends the session that its sign-in opened for the client, and with it the family, the access
 tokens and every chain of exchanges that began there. An access token of that sign-in does the same: it is

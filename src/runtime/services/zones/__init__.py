@@ -1,4 +1,4 @@
-"""What the zone endpoints know about a zone: read when needed, cached until the zone's epoch moves.
+"""Zones as the OAuth endpoints see them: read when needed, cached until the zone's epoch changes.
 
 A cached zone holds only what somebody asked for, so a zone with a hundred thousand entities costs no more
 than one with ten. A management write bumps the zone's epoch; the next look at it then starts a new one.

@@ -1,4 +1,4 @@
-"""The applications of a zone, with what policies may know of them."""
+"""The applications of a zone, with the attributes that policies can read."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 

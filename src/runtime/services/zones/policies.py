@@ -1,4 +1,4 @@
-"""Policies as zones decide by them: parsed, with what each of their rules looks at."""
+"""The active policies of a zone: parsed, with the context members that each reads."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a cached zone holds of people: users as policies see them, and the sessions that chains start from."""
+"""The cached principals of a zone: users as policies see them, and the root sessions of token chains."""
 
 from dataclasses import dataclass
 

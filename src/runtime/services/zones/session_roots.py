@@ -1,4 +1,4 @@
-"""The sessions that chains of tokens start from, each with its user as principal."""
+"""The root sessions of token chains, each with its user."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 

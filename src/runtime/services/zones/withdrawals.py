@@ -1,4 +1,4 @@
-"""Names that were given up: tokens issued before that, which carry such a name, are not accepted any more."""
+"""Withdrawn names: tokens issued to a name before it was given up are refused."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 

@@ -1,4 +1,4 @@
-"""Which database errors mean that the database is unavailable: for every way to hold a connection.
+"""Recognizes database errors that mean the database is unavailable.
 
 Whoever asked did nothing wrong, and may ask again: starting, recovering, out of connections, memory or disk,
 a standby, a file that is locked or cannot be written, tables that are being restored. All of them become

@@ -1,4 +1,4 @@
-"""What the deletion of entities would delete or end with them, counted before it happens."""
+"""The effects of deleting entities: what is deleted or ended with them, counted before it happens."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator

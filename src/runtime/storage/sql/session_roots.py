@@ -1,4 +1,4 @@
-"""What a token exchange starts from: a session and its user, memberships, consents and delegated grants."""
+"""Loads the root of a token exchange: session, user, memberships, consents and delegated grants."""
 
 from dataclasses import dataclass
 from datetime import datetime

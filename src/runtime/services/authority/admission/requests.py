@@ -1,4 +1,4 @@
-"""What is known of somebody who registers or signs in: one value for each way, which `admit` decides on.
+"""Admission requests: the facts about somebody who registers or signs in, one class for each way.
 
 Spec: docs/admission.md.
 """

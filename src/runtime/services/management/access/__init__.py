@@ -1,1 +1,1 @@
-"""Who calls the management API, and what they may do."""
+"""Authorization of management API calls: the caller, and the permissions of roles."""

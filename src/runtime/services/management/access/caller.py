@@ -1,4 +1,4 @@
-"""Who is calling the management API, and which of their roles count where."""
+"""The caller of the management API, and the roles that apply in an organization or zone."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field

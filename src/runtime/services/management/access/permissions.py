@@ -1,4 +1,4 @@
-"""Who may do what: one table, role by kind.
+"""The permissions of each role by kind, in one table.
 
 What a role cannot see at all looks as if it did not exist (404); what it sees but may not do is refused
 (403). `schemas/permissions.txt` is this table as text; `permissions` maps in answers are read from it.

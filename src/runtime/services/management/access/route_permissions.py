@@ -1,4 +1,4 @@
-"""Who may call which operation: the table of roles by route, as in `schemas/route-permissions.txt`."""
+"""The roles that may call each operation: the table behind `schemas/route-permissions.txt`."""
 
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.kinds import Verb

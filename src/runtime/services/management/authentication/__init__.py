@@ -1,1 +1,1 @@
-"""Who calls the management API: API keys, service accounts and users, each by its credential."""
+"""Authentication of management API calls: API keys, service accounts and users."""

@@ -1,4 +1,4 @@
-"""Finding out who calls the management API: an API key, a service account or a user."""
+"""Authenticates the caller of the management API: an API key, a service account or a user."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""People who call the management API, by one of two tokens.
+"""Authenticates people at the management API, by one of two tokens.
 
 An access token of an organization's own zone acts in that organization, and for the account in the few
 operations that are about all its organizations. It can be swapped for a token of one organization, here or

@@ -1,1 +1,1 @@
-"""A whole configuration at once: read as a snapshot, changed by a changeset."""
+"""Snapshots and changesets of a whole configuration."""

@@ -1,4 +1,4 @@
-"""A plan is applied once: sent again, it is answered as it was the first time; another body conflicts."""
+"""Idempotency: a changeset sent again gets the first response; another body under its key is a conflict."""
 
 import json
 

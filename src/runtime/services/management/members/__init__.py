@@ -1,1 +1,1 @@
-"""People who act for an organization or in its zones, and how they are invited."""
+"""Members: people who act for an organization or in its zones, and their invitations."""

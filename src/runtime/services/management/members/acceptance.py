@@ -1,4 +1,4 @@
-"""Accepting an invitation: by whoever holds its token, or by signing in with the address it was sent to.
+"""Accepts invitations: by the token's holder, or at sign-in with the invited address.
 
 Of many who try at once exactly one succeeds: an invitation is read again, and written, while nobody else of
 the organization writes.

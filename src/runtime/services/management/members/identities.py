@@ -1,4 +1,4 @@
-"""Everybody who acts for an organization, or is invited to, in one list."""
+"""The identities of an organization: users and invitations in one list."""
 
 from runtime.contract.answers import Identity
 from runtime.domain.kinds import INVITATION, ORGANIZATION_USER, Verb

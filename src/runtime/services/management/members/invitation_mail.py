@@ -1,4 +1,4 @@
-"""The mail of an invitation."""
+"""Invitation e-mail."""
 
 from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.values import OrganizationRole

@@ -1,4 +1,4 @@
-"""Inviting people to act for an organization. The token is in the mail and nowhere else: here is its hash."""
+"""Invitations to an organization. The token is only in the e-mail; its hash is stored."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,1 +1,1 @@
-"""Organizations: their making and their end, their own zone, and what signs in and calls for them."""
+"""Organizations: creation and deletion, home zone, single sign-on, API keys and service accounts."""

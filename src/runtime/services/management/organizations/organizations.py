@@ -1,4 +1,4 @@
-"""Organizations: those of the caller, the roles they know, their making and their end."""
+"""Organizations: list, create, update, delete, and the roles that they can assign."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,1 +1,1 @@
-"""People whom a zone knows: users and groups, the roles they hold, their sessions and grants."""
+"""Users and groups of a zone, role assignments, sessions and delegated grants."""

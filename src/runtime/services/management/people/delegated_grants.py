@@ -1,4 +1,4 @@
-"""Delegated grants: made by consent, looked at and ended here. An end is seen by the very next exchange."""
+"""Delegated grants: created by consent, listed and revoked here. The next exchange refuses a revoked one."""
 
 from collections.abc import Mapping
 from typing import Any

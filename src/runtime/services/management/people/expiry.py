@@ -1,4 +1,4 @@
-"""The status of sessions and delegated grants at this time: that one has expired is not stored."""
+"""The status of sessions and delegated grants by time: that one has expired is not stored."""
 
 from typing import cast
 

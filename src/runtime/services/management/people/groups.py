@@ -1,4 +1,4 @@
-"""Groups and their members, known to the zone or only invited by e-mail address."""
+"""Groups and their members, which are users or invited e-mail addresses."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Sessions: made by sign-in, looked at and ended here. An end is seen by the very next exchange."""
+"""Sessions: created by sign-in, listed and revoked here. A revoked one is refused by the next exchange."""
 
 from collections.abc import Mapping
 from typing import Any

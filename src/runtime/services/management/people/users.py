@@ -1,4 +1,4 @@
-"""Users: made by sign-in, looked after here."""
+"""Users: created by sign-in, managed here."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,1 +1,1 @@
-"""Policies, the sets that decide, and the schemas they are written against."""
+"""Policies, policy sets, and the schemas they are validated against."""

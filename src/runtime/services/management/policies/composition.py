@@ -1,4 +1,4 @@
-"""What a policy set consists of: the versions it lists, and the version of it that lists them."""
+"""The composition of a policy set version: the policy versions that it lists."""
 
 from collections.abc import Sequence
 from hashlib import sha256

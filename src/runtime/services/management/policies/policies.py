@@ -1,4 +1,4 @@
-"""Policies. One is archived, never deleted, and its text is that of its latest version."""
+"""Policies: archived, never deleted; a policy's text is that of its latest version."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The versions of the policy schema as a zone sees them: parts of the service, with one default a zone."""
+"""Policy schema versions of a zone: built into the service, one of them the zone's default."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Policy sets, each with what binds it to a zone or a user."""
+"""Policy sets, and their bindings to a zone or a user."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A policy's text as it is kept: checked against a schema, in canonical formatting, with its digest."""
+"""Policy texts: validated against a schema, formatted canonically, with digest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

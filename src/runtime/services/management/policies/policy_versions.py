@@ -1,4 +1,4 @@
-"""The versions of a policy, which never change: each a text, in both of Cedar's notations."""
+"""Policy versions: immutable, each a text in both of Cedar's notations."""
 
 from collections.abc import Mapping
 from typing import Any

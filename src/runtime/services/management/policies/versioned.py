@@ -1,4 +1,4 @@
-"""What policies and policy sets have in common: entity tags, archiving, and whom they are for."""
+"""Shared by policies and policy sets: ETags, archiving, and the zone or user they apply to."""
 
 from collections.abc import Mapping
 from dataclasses import replace

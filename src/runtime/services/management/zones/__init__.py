@@ -1,1 +1,1 @@
-"""What is configured in a zone, and what every zone starts with."""
+"""Zones and their configuration: applications, resources, providers, credentials, secrets, keys."""

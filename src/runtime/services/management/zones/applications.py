@@ -1,4 +1,4 @@
-"""Applications: where browsers may be sent back to, and the resources an application depends on."""
+"""Applications: redirect URIs, traits, and dependencies on resources."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What every zone starts with. Spec: `conventions.zone_bootstrap` of the management API table."""
+"""The entities that every new zone has. Spec: `conventions.zone_bootstrap` of the management API table."""
 
 from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.identifiers import new_id

@@ -1,4 +1,4 @@
-"""Application credentials: made with a secret that is shown once, or with none; or a workload's identity."""
+"""Application credentials: with a secret that is shown once, without one, or a workload identity."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rotating a zone's signing keys: at an operator's word, or when a key has signed for its time."""
+"""Rotates a zone's signing keys: by command, or when a key is due."""
 
 import asyncio
 from contextlib import suppress

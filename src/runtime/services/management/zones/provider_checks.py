@@ -1,4 +1,4 @@
-"""Does a provider answer, and as it is configured? Five checks, run when somebody asks, never stored.
+"""On-demand checks of a provider: reachability, metadata, endpoints, credentials. Results are not stored.
 
 Details are in this service's own words: nothing that a provider sends, and no secret, is repeated in them.
 """

@@ -1,4 +1,4 @@
-"""Providers: what differs from the generic operations.
+"""Providers: where their operations differ from the generic ones.
 
 A sign-in rests on the provider that said who it was. When others may say so from now on, or nobody, what was
 signed in before ends with it.

@@ -1,4 +1,4 @@
-"""Resources: identifiers that can be found again, and filters by the providing application."""
+"""Resources: unambiguous identifiers, and list filters by the providing application."""
 
 from collections.abc import Mapping
 from dataclasses import replace

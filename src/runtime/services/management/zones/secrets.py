@@ -1,4 +1,4 @@
-"""Secrets of other entities: sealed for the row they stand in, shown by one operation that is recorded."""
+"""Secrets of other entities: encrypted for their row; showing a value is audited."""
 
 from collections.abc import Mapping
 from typing import Any, cast

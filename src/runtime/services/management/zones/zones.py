@@ -1,4 +1,4 @@
-"""Zones: made with everything a zone starts with, deleted with everything in them."""
+"""Zones: created with their default entities, deleted with everything in them."""
 
 from collections.abc import Mapping
 from typing import Any, cast
