@@ -111,7 +111,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
     ),
     BoundedMemory("runtime.storage.state.batching.RequestBatcher._waiting", "questions to Redis", _REQUESTS),
     BoundedMemory("runtime.storage.state.batching.RequestBatcher._trips", "trips to Redis", _REQUESTS),
-    BoundedMemory(f"{_ZONE}._views", "zones, as they stand", _ZONES),
+    BoundedMemory(f"{_ZONE}._views", "cached zones", _ZONES),
     BoundedMemory(f"{_ZONE}._loading", "zones that are being read", _ZONES),
     BoundedMemory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
     BoundedMemory(

@@ -109,9 +109,7 @@ REGISTRATIONS = RateLimit(  # hosted agents share an address
     "register", "registrations of clients", _ADDRESS, 60
 )
 REGISTRATIONS_IN_ZONE = RateLimit("register-zone", "registrations of clients", _ZONE, 600)
-NEW_CLIENTS = RateLimit(
-    "new-clients", "clients that a zone hears of for the first time", _ZONE, 20_000, seconds=_DAY
-)
+NEW_CLIENTS = RateLimit("new-clients", "clients that are new to a zone", _ZONE, 20_000, seconds=_DAY)
 METADATA_DOCUMENT_FETCHES = RateLimit(  # a document that is fresh costs none
     "documents", "descriptions of clients fetched", _ZONE, 300
 )
