@@ -33,7 +33,7 @@ _LONG = (
     "tests/runtime/nodes",
     "tests/reconciler/hostile",
     "tests/reconciler/plan",
-    "tests/runtime/exchange/test_chains.py",
+    "tests/runtime/grants/test_delegation_chains.py",
 )
 
 _started = pytest.StashKey[dict[str, str]]()

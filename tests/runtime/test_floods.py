@@ -18,9 +18,9 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 from sqlalchemy import func, select
-from tests.runtime.sign_in.support import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site, assert_page
 from tests.soak.wire import FORM, JSON, Wire, request
 from tests.support.factories import company_of
+from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site, assert_page
 from tests.support.possession import Holder
 from tests.support.remembered import remembered
 from tests.support.server import serve

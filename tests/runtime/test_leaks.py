@@ -14,11 +14,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 from sqlalchemy import text
-from tests.runtime.sign_in.inviting import address, call, invite, ok, own_zone, token_to, zonectl
-from tests.runtime.sign_in.pushing import bring, push
-from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site
+from tests.runtime.authorization.pushed_requests import bring, push
+from tests.runtime.login.invitations import address, call, invite, ok, own_zone, token_to, zonectl
 from tests.support.canaries import Canaries, short_lived, tables
 from tests.support.factories import company_of
+from tests.support.oauth_site import Answer, Browser, Client, Page, Site
 from tests.support.possession import Holder
 from tests.support.publisher import publishing
 from tests.support.server import serve

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.runtime.exchange.states import Away
+from tests.support.state_doubles import Away
 
 from runtime.domain.errors import Unavailable
 from runtime.services.rate_limiter import RateLimiter, place_of

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from sqlalchemy import select
-from tests.runtime.sign_in.support import (
+from tests.support.oauth_site import (
     PASSWORD,
     Answer,
     Browser,

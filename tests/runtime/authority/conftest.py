@@ -1,5 +1,31 @@
-"""The site of the sign-in tests: a running server, with an organization and zones of its own."""
+"""The site of the sign-in tests, and the token endpoint of those of token exchange."""
 
-from tests.runtime.sign_in.conftest import browser, pytest_generate_tests, site
+from tests.runtime.grants.conftest import (
+    agent,
+    ann,
+    api,
+    company,
+    own_scene,
+    scene,
+    servers,
+    services,
+    storage_settings,
+    subject,
+)
+from tests.runtime.login.conftest import browser, pytest_generate_tests, site
 
-__all__ = ["browser", "pytest_generate_tests", "site"]
+__all__ = [
+    "agent",
+    "ann",
+    "api",
+    "browser",
+    "company",
+    "own_scene",
+    "pytest_generate_tests",
+    "scene",
+    "servers",
+    "services",
+    "site",
+    "storage_settings",
+    "subject",
+]

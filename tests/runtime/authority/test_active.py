@@ -9,8 +9,8 @@ import httpx
 import pytest
 from tests.runtime.management.conftest import caller
 from tests.runtime.management.signing_in import someone, status
-from tests.runtime.sign_in.support import Answer, Browser, Page, Site
 from tests.support.factories import App
+from tests.support.oauth_site import Answer, Browser, Page, Site
 
 from runtime.domain.kinds import RESOURCE
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE

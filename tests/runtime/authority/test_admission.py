@@ -8,6 +8,8 @@ from typing import Any, get_args
 import httpx
 import pytest
 from sqlalchemy import select
+from tests.runtime.login.federation import federated as federated_zone
+from tests.runtime.login.federation import users_of
 from tests.runtime.management.across import (
     GRANT_TYPE,
     Person,
@@ -26,9 +28,7 @@ from tests.runtime.management.across import (
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.members.inviting import accept, expire, token_of
 from tests.runtime.management.signing_in import someone, status
-from tests.runtime.sign_in.federation import federated as federated_zone
-from tests.runtime.sign_in.federation import users_of
-from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client, Page, Site, claims
+from tests.support.oauth_site import PASSWORD, Answer, Browser, Client, Page, Site, claims
 from tests.support.openid_server import OpenIDServer, openid_server
 
 from runtime.domain.identifiers import new_id

@@ -12,15 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.runtime.authority.scenes import SignIn, answered, make_sign_in
+from tests.runtime.authority.session_scenes import SignIn, answered, make_sign_in
+from tests.runtime.authorization.pushed_requests import push
 from tests.runtime.management.changesets.test_changesets_http import changeset, post
 from tests.runtime.management.conftest import Api, caller, let_end
 from tests.runtime.management.signing_in import someone
 from tests.runtime.management.tenants import fill, id_of, parameters, send
-from tests.runtime.sign_in.pushing import push
-from tests.runtime.sign_in.support import Site, claims
 from tests.support.applying import create
 from tests.support.factories import App
+from tests.support.oauth_site import Site, claims
 from tests.support.tables import Table
 
 from runtime.app import build

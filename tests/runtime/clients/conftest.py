@@ -4,13 +4,24 @@ from collections.abc import Iterator
 
 import pytest
 from tests.runtime.clients.signing import EC, RSA, Signer, ed_jwk, unnamed
-from tests.runtime.exchange.conftest import company, own_scene, scene, servers, services, storage_settings
+from tests.runtime.grants.conftest import company, own_scene, scene, servers, services, storage_settings
+from tests.runtime.login.conftest import browser, pytest_generate_tests, site
 from tests.support.publisher import Publisher, publishing
 from tests.support.scene import Scene
 
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 
-__all__ = ["company", "own_scene", "scene", "servers", "services", "storage_settings"]
+__all__ = [
+    "browser",
+    "company",
+    "own_scene",
+    "pytest_generate_tests",
+    "scene",
+    "servers",
+    "services",
+    "site",
+    "storage_settings",
+]
 
 
 @pytest.fixture(scope="module")

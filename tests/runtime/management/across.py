@@ -7,7 +7,7 @@ import httpx
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.members.inviting import accept, address, token_of
 from tests.runtime.management.signing_in import REDIRECT_URI, Someone, someone, status
-from tests.runtime.sign_in.support import Answer, Browser, Client, Page
+from tests.support.oauth_site import Answer, Browser, Client, Page
 from tests.support.openid_server import OpenIDServer
 
 from runtime.domain.identifiers import new_id

@@ -5,8 +5,8 @@ from typing import cast
 
 import httpx
 from tests.runtime.management.conftest import Api, caller
-from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client
 from tests.support.factories import App, operator
+from tests.support.oauth_site import PASSWORD, Answer, Browser, Client
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, ZONE

@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import update
 from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import ENDS, Life, Shop, answers, wrongly_granted
-from tests.runtime.sign_in.support import Browser, Site
 from tests.support.factories import App
+from tests.support.oauth_site import Browser, Site
 from tests.support.postgres import PostgresServer
 from tests.support.proxy import proxied
 from tests.support.redis import RedisServer

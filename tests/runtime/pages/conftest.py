@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser
-from tests.runtime.sign_in.conftest import pytest_generate_tests, site  # noqa: F401
+from tests.runtime.login.conftest import pytest_generate_tests, site  # noqa: F401
 from tests.support import chromium
 from tests.support.certificates import self_signed
 from tests.support.chromium import Window

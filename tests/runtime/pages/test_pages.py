@@ -3,10 +3,10 @@
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.runtime.sign_in.support import CALLBACK, PASSWORD, Answer, Client, Page, Site
-from tests.runtime.sign_in.support import Browser as PlainBrowser
 from tests.support import chromium
 from tests.support.chromium import Window
+from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Client, Page, Site
+from tests.support.oauth_site import Browser as PlainBrowser
 
 from runtime.domain.kinds import RESOURCE
 

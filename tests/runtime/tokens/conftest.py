@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import orjson
 import pytest
-from tests.runtime.exchange.conftest import company, own_scene, scene, servers, services, storage_settings
+from tests.runtime.grants.conftest import company, own_scene, scene, servers, services, storage_settings
 from tests.support.factories import App, Company, Person
 from tests.support.scene import Scene
 

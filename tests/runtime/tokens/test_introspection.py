@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 from sqlalchemy import event
-from tests.runtime.exchange.states import Away, Counting, with_state
 from tests.runtime.tokens.conftest import Chain, as_client_session, ask, granted
 from tests.support.factories import opened_parts
 from tests.support.scene import claims_of
+from tests.support.state_doubles import Away, Counting, with_state
 
 from runtime.domain.errors import InvalidClient, InvalidGrant, InvalidRequest
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, DELEGATED_GRANT, RESOURCE

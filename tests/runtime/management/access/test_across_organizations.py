@@ -28,7 +28,7 @@ from tests.runtime.management.across import (
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.members.inviting import accept, address, token_of
 from tests.runtime.management.signing_in import someone, status
-from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, claims
+from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, claims
 from tests.support.openid_server import OpenIDServer, openid_server
 
 from runtime.domain.identifiers import new_id

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from tests.runtime.management.conftest import Api
 from tests.runtime.management.signing_in import someone
-from tests.runtime.sign_in.support import Answer, claims
+from tests.support.oauth_site import Answer, claims
 from tests.support.possession import Holder
 
 from runtime.services.zone_settings import set_zone_setting

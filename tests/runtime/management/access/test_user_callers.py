@@ -11,8 +11,8 @@ import pytest
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.signing_in import REDIRECT_URI, someone, status
 from tests.runtime.management.tenants import ADDRESSED, fill, id_of, parameters, send
-from tests.runtime.sign_in.support import PASSWORD, Answer, Page, claims
 from tests.support.factories import Company, operator
+from tests.support.oauth_site import PASSWORD, Answer, Page, claims
 
 from runtime.domain.identifiers import new_id
 

@@ -12,7 +12,7 @@ import pytest
 from tests.runtime.management.changesets.test_changesets_http import changeset
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.signing_in import Someone, someone
-from tests.runtime.sign_in.support import claims
+from tests.support.oauth_site import claims
 
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import Conflict, Unauthorized

@@ -2,11 +2,11 @@
 
 import httpx
 import pytest
+from tests.runtime.login.federation import running, sign_in
 from tests.runtime.management.conftest import Api
 from tests.runtime.management.members.inviting import accept, address, path, stranger, token_of
 from tests.runtime.management.signing_in import Someone, someone
-from tests.runtime.sign_in.federation import running, sign_in
-from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page
+from tests.support.oauth_site import PASSWORD, Answer, Browser, Page
 
 from runtime.domain.identifiers import new_id
 from runtime.services.authority import users

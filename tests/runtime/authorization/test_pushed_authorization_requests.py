@@ -1,0 +1,114 @@
+"""Authorize requests that the application sends ahead of the browser."""
+
+import base64
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from tests.runtime.authorization.pushed_requests import bring, push
+from tests.support.oauth_site import Answer, Browser, Client, Page, Site, assert_page, claims
+
+from runtime.services.authorization.pushed_authorization_requests import PREFIX
+
+STORAGE = ("embedded", "servers")
+
+
+@pytest.mark.standard("RFC 9126")
+def test_what_was_pushed_is_what_counts(site: Site, browser: Browser) -> None:
+    """The browser brings a name; parameters beside it change nothing; the name works once."""
+    zone = site.zone()
+    site.user(zone)
+    client = site.app(zone)
+    metadata = httpx.get(f"{client.issuer}/.well-known/oauth-authorization-server").json()
+    assert metadata["pushed_authorization_request_endpoint"] == f"{client.issuer}/oauth/par"
+
+    pushed = push(client)
+    assert pushed.status_code == 201, pushed.text
+    assert pushed.headers["cache-control"] == "no-store"
+    assert pushed.headers["access-control-allow-origin"] == "*"
+    assert pushed.json()["expires_in"] == 60
+    request_uri = pushed.json()["request_uri"]
+    assert request_uri.startswith(PREFIX)
+    address = bring(client, request_uri, scope="openid profile", state="theirs", redirect_uri="https://evil")
+
+    answer = browser.sign_in(browser.open(address))
+    assert answer.values["state"] == client.state
+    redeemed = client.redeem(answer.code)
+    assert redeemed.status_code == 200, redeemed.text
+    assert redeemed.json()["scope"] == "email openid"
+    assert claims(redeemed.json()["id_token"])["nonce"] == client.nonce
+
+    assert_page(httpx.get(address), 400)
+
+
+def test_public_clients_and_basic_authentication(site: Site, browser: Browser) -> None:
+    """Who needs no secret pushes without one; who authenticates in the header may leave the client id out."""
+    zone = site.zone()
+    site.user(zone)
+    public = site.app(zone, "tool", public=True)
+    answer = browser.sign_in(browser.open(bring(public, push(public).json()["request_uri"])))
+    assert public.redeem(answer.code).status_code == 200
+
+    client = site.app(zone, "web")
+    pair = base64.b64encode(f"{client.app.client_id}:{client.app.secret}".encode()).decode()
+    pushed = push(client, authenticate=False, headers={"Authorization": f"Basic {pair}"}, client_id=None)
+    assert pushed.status_code == 201, pushed.text
+    assert isinstance(browser.open(bring(client, pushed.json()["request_uri"])), Answer)
+
+
+@pytest.mark.threat("36b", "36f")
+def test_refusals(site: Site) -> None:
+    """Everything that could not be authorized anyway is refused at once, and nothing is stored."""
+    zone = site.zone()
+    client = site.app(zone)
+    assert push(client).status_code == 201
+    assert push(client, **{f"ignored{number}": "x" * 4000 for number in range(3)}).status_code == 201
+    changes: dict[str, str | None]
+    for changes, status, error in (
+        ({"request_uri": f"{PREFIX}x"}, 400, "invalid_request"),
+        ({"request": "x.y.z"}, 400, "request_not_supported"),
+        ({"redirect_uri": "https://evil.example/callback"}, 400, "invalid_request"),
+        ({"redirect_uri": None}, 400, "invalid_request"),
+        ({"response_type": "token"}, 400, "unsupported_response_type"),
+        ({"code_challenge": None}, 400, "invalid_request"),
+        ({"code_challenge_method": "plain"}, 400, "invalid_request"),
+        ({"resource": "https://unknown.example"}, 400, "invalid_target"),
+        ({"client_secret": "wrong"}, 401, "invalid_client"),
+        ({"client_secret": None}, 401, "invalid_client"),
+        ({"client_id": "nobody"}, 401, "invalid_client"),
+        ({"scope": "x" * 70_000}, 413, "invalid_request"),
+        ({f"ignored{number}": "x" * 4000 for number in range(5)}, 413, "invalid_request"),
+    ):
+        refused = push(client, **changes)
+        assert (refused.status_code, refused.json()["error"]) == (status, error), (changes, refused.text)
+        assert refused.headers["cache-control"] == "no-store"
+        assert "request_uri" not in refused.json()
+    twice = httpx.post(
+        f"{client.issuer}/oauth/par",
+        content=f"{urlencode(client.app.form)}&state=1&state=2",
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+    )
+    in_query = httpx.post(f"{client.issuer}/oauth/par?{urlencode(client.app.form)}", data={"state": "1"})
+    for refused in (twice, in_query):
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
+    assert httpx.get(f"{client.issuer}/oauth/par").status_code == 405
+    for origin in ("null", "https://evil.example"):
+        preflight = httpx.options(f"{client.issuer}/oauth/par", headers={"Origin": origin})
+        assert preflight.status_code == 204
+        assert preflight.headers["access-control-allow-origin"] == "*"
+        assert "access-control-allow-credentials" not in preflight.headers
+
+
+def test_a_name_is_its_clients_alone(site: Site, browser: Browser) -> None:
+    """Another client, another zone, or nobody's name: a page, and nothing is redirected anywhere."""
+    zone, other = site.zone(), site.zone("Other")
+    client, stranger = site.app(zone), site.app(zone, "stranger")
+    assert isinstance(browser.open(bring(client, push(client).json()["request_uri"])), Page)
+    assert_page(httpx.get(bring(stranger, push(client).json()["request_uri"])), 400)
+    assert_page(httpx.get(bring(client, f"{PREFIX}made-up")), 400)
+    elsewhere = Client(other, client.app)
+    assert_page(httpx.get(bring(elsewhere, push(client).json()["request_uri"])), 400)
+    by_reference = client.url(extra=[("request_uri", "https://evil.example/request")])
+    answer = browser.open(by_reference)
+    assert isinstance(answer, Answer)
+    assert answer.values["error"] == "request_uri_not_supported"

@@ -1,0 +1,348 @@
+"""Sessions that end, told server to server: by a zone's provider to the zone, and by the zone to clients."""
+
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qsl
+
+import httpx
+import jwt
+import pytest
+from sqlalchemy import select
+from tests.support.oauth_site import (
+    CALLBACK,
+    Answer,
+    Browser,
+    Chain,
+    Client,
+    Page,
+    Site,
+    chained,
+    claims,
+)
+
+from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.logout import LOGOUT_EVENT
+from runtime.storage.sql.tables import METADATA, token_events
+
+_sessions = METADATA.tables["sessions"]
+
+
+class Provider:
+    """The home zone, as it tells the product zone that who holds these tokens has left."""
+
+    def __init__(self, site: Site, chain: Chain, tokens: dict[str, Any]) -> None:
+        self.site, self.chain = site, chain
+        self.known = self._known(claims(tokens["id_token"])["sid"])
+        self.number = 0
+
+    def _known(self, session_id: str) -> Any:
+        async def read() -> Any:
+            parent = select(_sessions.c.parent_id).where(_sessions.c.id == session_id).scalar_subquery()
+            async with self.site.services.database.reading() as conn:
+                found = await conn.execute(
+                    select(_sessions.c.provider_subject, _sessions.c.provider_session).where(
+                        _sessions.c.zone_id == self.chain.product.id, _sessions.c.id == parent
+                    )
+                )
+                return found.one()
+
+        return self.site.run(read())
+
+    def token(self, typ: str = "logout+jwt", *, zone_id: str | None = None, **changes: Any) -> str:
+        """A logout token, right unless changed; a change of None leaves a claim out."""
+        self.number += 1
+        now = int(self.site.services.clock().timestamp())
+        said = {
+            "iss": str(self.chain.home.protocols.oauth2.issuer),
+            "aud": self.chain.door.client_id,
+            "iat": now,
+            "exp": now + 120,
+            "jti": f"token-{self.number}",
+            "sid": self.known.provider_session,
+            "sub": self.known.provider_subject,
+            "events": {LOGOUT_EVENT: {}},
+        } | changes
+
+        async def sign() -> str:
+            zone = await self.site.services.zones.get(zone_id or self.chain.home.id)
+            return zone.signing("RS256").sign({k: v for k, v in said.items() if v is not None}, typ=typ)
+
+        return self.site.run(sign())
+
+    def send(self, token: str | None) -> int:
+        """The status of the product zone's answer."""
+        issuer = self.chain.product.protocols.oauth2.issuer
+        form = {"logout_token": token} if token else {}
+        answer = httpx.post(f"{issuer}/openid/backchannel", data=form, timeout=30)
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["content-type"] != "None"
+        return answer.status_code
+
+
+API = "https://api.acme.example"
+
+
+def with_api(site: Site, chain: Chain) -> Client:
+    """An application of the product zone that exchanges its users' tokens for those of an API."""
+    api = site.run(site.company.resource(chain.product, API, scopes=["read"]))
+    return site.app(chain.product, dependencies=[api])
+
+
+def exchange(client: Client, tokens: dict[str, Any]) -> httpx.Response:
+    """Ask for a token of the API with the session's access token."""
+    return client.token(
+        grant_type="urn:ietf:params:oauth:grant-type:token-exchange",
+        subject_token=tokens["access_token"],
+        subject_token_type="urn:ietf:params:oauth:token-type:access_token",
+        resource=API,
+    )
+
+
+def alive(client: Client, tokens: dict[str, Any]) -> bool:
+    """Whether a session's access token is good, at the zone and for an exchange: always for both or none."""
+    answers = client.userinfo(tokens["access_token"]), exchange(client, tokens)
+    assert [each.status_code for each in answers] in ([200, 200], [401, 400]), [each.text for each in answers]
+    return answers[0].status_code == 200
+
+
+async def _scalars(site: Site, query: Any) -> list[Any]:
+    async with site.services.database.reading() as conn:
+        return list(await conn.scalars(query))
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+@pytest.mark.parametrize("left_out", [(), ("sid",), ("sub",)])
+def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...]) -> None:
+    """By `sid` that browser's; by `sub` alone all of that user; nobody else's, and a token counts once."""
+    chain = chained(site)
+    client = with_api(site, chain)
+    site.user(chain.home, "grace@acme.example")
+    first, second = client.sign_in(Browser()), client.sign_in(Browser())
+    graces_browser = Browser()
+    place = graces_browser.open(client.url())
+    grace = client.redeem(graces_browser.sign_in(place, "grace@acme.example").code).json()
+    provider = Provider(site, chain, first)
+    token = provider.token(**dict.fromkeys(left_out))
+    assert all(alive(client, tokens) for tokens in (first, second, grace))
+
+    assert provider.send(token) == 200
+
+    assert not alive(client, first)
+    assert client.refresh(first["refresh_token"]).status_code == 400
+    assert alive(client, second) is ("sid" not in left_out)
+    assert alive(client, grace)
+    assert provider.send(token) == 400
+    ended = select(token_events.c.event).where(
+        token_events.c.zone_id == chain.product.id, token_events.c.outcome == "ended"
+    )
+    assert site.run(_scalars(site, ended)) == ["provider-sign-out"] * (2 if "sid" in left_out else 1)
+
+
+@pytest.mark.threat("13j", "13n")
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_anything_else_is_refused_and_ends_nothing(site: Site) -> None:
+    """Other classes of token, signers, audiences and times; and a logout token opens nothing."""
+    chain = chained(site)
+    client = with_api(site, chain)
+    tokens = client.sign_in(Browser())
+    provider = Provider(site, chain, tokens)
+    now = int(site.services.clock().timestamp())
+
+    for attack in (
+        {"typ": "JWT"},
+        {"typ": "at+jwt"},
+        {"zone_id": chain.product.id},
+        {"iss": str(chain.product.protocols.oauth2.issuer)},
+        {"aud": "somebody else"},
+        {"aud": None},
+        {"nonce": "n"},
+        {"events": None},
+        {"events": {"http://schemas.openid.net/event/other": {}}},
+        {"events": [LOGOUT_EVENT]},
+        {"jti": None},
+        {"sid": None, "sub": None},
+        {"sid": ["x"]},
+        {"exp": None},
+        {"iat": None},
+        {"exp": now - 3600, "iat": now - 3700},
+        {"exp": now + 90_000},
+        {"iat": now + 600},
+    ):
+        assert provider.send(provider.token(**attack)) == 400, attack  # type: ignore[arg-type]
+    for text in (None, "x", tokens["id_token"], tokens["access_token"]):
+        assert provider.send(text) == 400
+    assert alive(client, tokens)
+
+    right = provider.token()
+    assert client.userinfo(right).status_code == 401
+    assert provider.send(right) == 200
+    assert not alive(client, tokens)
+
+
+def test_a_zone_of_its_own_listens_to_nobody(site: Site) -> None:
+    """Without a provider there is nobody who could say so."""
+    chain = chained(site)
+    provider = Provider(site, chain, site.app(chain.product).sign_in(Browser()))
+    issuer = chain.home.protocols.oauth2.issuer
+
+    answer = httpx.post(f"{issuer}/openid/backchannel", data={"logout_token": provider.token()})
+
+    assert answer.status_code == 400
+    assert claims(provider.token())["sid"]
+
+
+class Receiver:
+    """A client's server on this machine, and the logout tokens that it was told."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self._site, self.address, self._heard = site, f"{url}/logout", list[str]()
+
+    def hear(self, form: dict[str, str]) -> None:
+        """Take what was posted."""
+        self._heard.append(form["logout_token"])
+
+    def told(self) -> list[str]:
+        """The tokens since it was last asked, once everything in the outbox is delivered."""
+        for _ in range(2):  # a zone that is told tells its own clients
+            self._site.run(self._site.services.outbox.deliver_due())
+        heard, self._heard = self._heard, []
+        return heard
+
+
+@pytest.fixture
+def receiver(site: Site) -> Iterator[Receiver]:
+    """A receiver at a loopback address, which a server for development lets clients name."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            made.hear(dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode())))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        made = Receiver(site, f"http://127.0.0.1:{server.server_port}")
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield made
+        server.shutdown()
+
+
+def checked(client: Client, token: str) -> dict[str, Any]:
+    """What a logout token says, checked as its receiver does."""
+    keys = jwt.PyJWKSet.from_dict(httpx.get(f"{client.issuer}/.well-known/jwks.json").json())
+    header = jwt.get_unverified_header(token)
+    assert header["typ"] == "logout+jwt"
+    read: dict[str, Any] = jwt.decode(
+        token,
+        keys[header["kid"]].key,
+        algorithms=["RS256"],
+        issuer=client.issuer,
+        audience=client.app.client_id,
+        options={"require": ["iss", "aud", "iat", "exp", "jti", "events"]},
+    )
+    return read
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_clients_that_want_to_hear_of_it_are_told(site: Site, receiver: Receiver) -> None:
+    """A client that registered itself with an address for it; not the others, and each session once."""
+    zone = site.zone()
+    site.user(zone)
+    issuer = str(zone.protocols.oauth2.issuer)
+    metadata = {"redirect_uris": [CALLBACK], "post_logout_redirect_uris": ["https://app.example/bye"]}
+    wanting = metadata | {
+        "backchannel_logout_uri": receiver.address,
+        "backchannel_logout_session_required": True,
+    }
+    registered = [httpx.post(f"{issuer}/oauth/register", json=each).json() for each in (metadata, wanting)]
+    assert registered[1].items() >= wanting.items()
+    quiet, told = (site.stranger(zone, each["client_id"], CALLBACK) for each in registered)
+    browser = Browser()
+    quiet.sign_in(browser)
+    page = browser.open(told.url())
+    assert isinstance(page, Page)
+    answer = browser.send(page, decision="allow")
+    assert isinstance(answer, Answer)
+    tokens = told.redeem(answer.code).json()
+
+    gone = browser.http.get(
+        f"{issuer}/openid/logout",
+        params={
+            "id_token_hint": tokens["id_token"],
+            "post_logout_redirect_uri": "https://app.example/bye",
+        },
+    )
+
+    assert gone.headers["location"] == "https://app.example/bye"
+    (token,) = receiver.told()
+    said, known = checked(told, token), claims(tokens["id_token"])
+    assert (said["iss"], said["aud"]) == (issuer, known["aud"])
+    assert (said["sub"], said["sid"]) == (known["sub"], known["sid"])
+    assert said["events"] == {LOGOUT_EVENT: {}}
+    assert said["exp"] - said["iat"] == 120
+    assert "nonce" not in said
+    assert told.userinfo(token).status_code == 401
+    for wrong in ("http://app.example/logout", "https://app.example/logout#x", "javascript:alert(1)"):
+        refused = httpx.post(f"{issuer}/oauth/register", json=metadata | {"backchannel_logout_uri": wrong})
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_client_metadata")
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_applications_are_told_however_a_session_ends(site: Site, receiver: Receiver) -> None:
+    """By the user, by an administrator, with the user, and because the provider's session has ended.
+
+    The session is the one of the application's tokens; who else the user signed in to hears of its own.
+    """
+    chain = chained(site)
+    places = {"redirect_uris": [CALLBACK], "backchannel_logout_uri": receiver.address}
+    clients = {
+        name: site.app(chain.product, name, protocols={"oauth2": places}) for name in ("told", "other")
+    }
+    base, headers = f"{site.server.url}/zones/{chain.product.id}", site.server.headers
+
+    def managed(method: str, path: str, body: dict[str, str] | None = None) -> None:
+        httpx.request(method, f"{base}/{path}", headers=headers, json=body).raise_for_status()
+
+    def sign_out(zone: Zone, browser: Browser) -> None:
+        page = browser.open(f"{zone.protocols.oauth2.issuer}/openid/logout")
+        assert isinstance(page, Page)
+        browser.send(page)
+
+    def user_of(session_id: str) -> str:
+        found = httpx.get(f"{base}/sessions/{session_id}", headers=headers).json()
+        return f"users/{found['user_id']}"
+
+    def change(path: str, **values: str) -> None:
+        managed("PATCH", path, values)
+
+    ways: tuple[tuple[Callable[[Browser, str], None], set[str]], ...] = (
+        (lambda browser, sid: sign_out(chain.product, browser), {"told", "other"}),
+        (lambda browser, sid: sign_out(chain.home, browser), {"told", "other"}),
+        (lambda browser, sid: change(f"sessions/{sid}", status="revoked"), {"told"}),
+        (lambda browser, sid: managed("DELETE", f"sessions/{sid}"), {"told"}),
+        (lambda browser, sid: change(user_of(sid), status="disabled"), {"told", "other"}),
+        (lambda browser, sid: managed("DELETE", user_of(sid)), {"told", "other"}),
+    )
+    for end, expected in ways:
+        browser = Browser()
+        signed_in = {name: claims(client.sign_in(browser)["id_token"]) for name, client in clients.items()}
+        sid = signed_in["told"]["sid"]
+        user = user_of(sid)
+        assert receiver.told() == []
+
+        end(browser, sid)
+
+        heard = [(claims(token)["sid"], token) for token in receiver.told()]
+        assert len({sid for sid, _ in heard}) == len(heard)
+        for name, known in signed_in.items():
+            tokens = [token for sid, token in heard if sid == known["sid"]]
+            assert [checked(clients[name], token)["sub"] for token in tokens] == (
+                [known["sub"]] if name in expected else []
+            )
+        if end is not ways[-1][0]:
+            change(user, status="active")
