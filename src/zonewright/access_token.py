@@ -41,7 +41,7 @@ class AccessToken:
         """The token with these verified claims. Raises TokenRefused when one is of a wrong type."""
         confirmation = claims.get("cnf") or {}
         if not isinstance(confirmation, dict) or confirmation.keys() - {"jkt"}:
-            raise TokenRefused("the token is bound to something else than a DPoP key")
+            raise TokenRefused("`cnf` of the token does not name a DPoP key")
         return cls(
             issuer=_text(claims, "iss"),
             subject=_text(claims, "sub"),
@@ -66,14 +66,14 @@ class AccessToken:
 def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value:
-        raise TokenRefused(f"`{name}` of the token is missing or no text")
+        raise TokenRefused(f"`{name}` of the token is missing or not a string")
     return value
 
 
 def _time(claims: Mapping[str, Any], name: str) -> int:
     value = claims.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TokenRefused(f"`{name}` of the token is missing or no time")
+        raise TokenRefused(f"`{name}` of the token is missing or not an integer")
     return value
 
 

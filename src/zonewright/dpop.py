@@ -65,12 +65,12 @@ class DpopProofs:
         """
         claims, thumbprint = _opened(proof)
         if not compare_digest(thumbprint, jkt):
-            raise DpopRefused("the proof is by another key than the token is bound to")
+            raise DpopRefused("the proof is signed with another key than the token is bound to")
         if claims.get("htm") != method or not _same_target(claims.get("htu"), url):
             raise DpopRefused("the proof is for another request")
         issued_at, now = claims.get("iat"), self._clock()
         if type(issued_at) is not int or abs(issued_at - now) > WINDOW_SECONDS:
-            raise DpopRefused("the proof was not made just now")
+            raise DpopRefused("`iat` of the proof is missing or not current")
         if not compare_digest(str(claims.get("ath")).encode(), _digest(token.encode()).encode()):
             raise DpopRefused("the proof is for another token")
         token_id = claims.get("jti")
@@ -89,7 +89,7 @@ def _opened(proof: str) -> tuple[Mapping[str, Any], str]:
         header = jwt.get_unverified_header(proof)
         key, algorithm = header.get("jwk"), header.get("alg")
         if header.get("typ") != "dpop+jwt" or algorithm not in ALGORITHMS or "crit" in header:
-            raise DpopRefused("the proof is no DPoP proof, or signed with an algorithm that is not accepted")
+            raise DpopRefused("`typ`, `alg` or `crit` of the proof is not accepted")
         if not isinstance(key, dict) or {"d", "p", "q", "k"} & key.keys():
             raise DpopRefused("the proof has no public key")
         claims = jwt.decode(

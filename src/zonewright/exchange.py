@@ -123,7 +123,7 @@ class ExchangeClient:
             answer = await self._http.post(endpoint, data=form, follow_redirects=False)
             body = answer.json()
         except (httpx.HTTPError, ValueError, RecursionError) as failure:
-            raise ZoneUnreachable(f"{endpoint} gives no answer: {type(failure).__name__}") from failure
+            raise ZoneUnreachable(f"{endpoint} does not respond: {type(failure).__name__}") from failure
         if (
             answer.status_code == 200
             and isinstance(body, dict)

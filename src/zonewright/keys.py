@@ -33,7 +33,7 @@ class ZoneKeys:
             await self._refresh(kid)
             found = self._keys.get(kid)
         if found is None:
-            raise TokenRefused("the token names a key that the zone does not publish")
+            raise TokenRefused("the token has a `kid` that is not in the zone's JWK set")
         return found
 
     async def _refresh(self, kid: str) -> None:

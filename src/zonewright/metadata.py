@@ -27,7 +27,7 @@ class ZoneMetadata:
         """
         address = (await self._get()).get(name)
         if not isinstance(address, str) or _origin(address) != _origin(self.issuer):
-            raise ZoneUnreachable(f"the metadata of {self.issuer} names no `{name}` of its own origin")
+            raise ZoneUnreachable(f"the metadata of {self.issuer} has no `{name}` at the issuer's origin")
         return address
 
     async def _get(self) -> Mapping[str, Any]:
@@ -36,7 +36,7 @@ class ZoneMetadata:
                 found = await fetch(self._http, f"{self.issuer}/.well-known/oauth-authorization-server")
                 document = found.document or {}
                 if document.get("issuer") != self.issuer:  # section 3.3
-                    raise ZoneUnreachable(f"the metadata of {self.issuer} is of another issuer")
+                    raise ZoneUnreachable(f"the metadata of {self.issuer} has another `issuer`")
                 self._document = document
             return self._document
 

@@ -70,7 +70,7 @@ class RevocationList:
         found = await fetch(self._http, self._address, params={"since": since} if since else None)
         document = found.document or {}
         if document.get("issuer") != self._issuer or not isinstance(document.get("revocations"), list):
-            raise ZoneUnreachable(f"{self._address} is no revocation list of {self._issuer}")
+            raise ZoneUnreachable(f"{self._address} is not a revocation list of {self._issuer}")
         entries = self._entries if since else {}
         for each in document["revocations"]:
             names, values, until = _entry(each)
@@ -85,7 +85,7 @@ class RevocationList:
 def _entry(entry: Mapping[str, Any]) -> tuple[_Names, _Values, float]:
     """Names and hashed values of an entry, and until when its tokens were issued. Raises ZoneUnreachable."""
     if not isinstance(entry, dict):
-        raise ZoneUnreachable("the revocation list has an entry that is no object")
+        raise ZoneUnreachable("the revocation list has an entry that is not an object")
     until = entry.get("issued_until", float("inf"))
     claims = {name: value for name, value in entry.items() if name != "issued_until"}
     if not claims or not isinstance(until, int | float):

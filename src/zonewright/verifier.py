@@ -88,7 +88,7 @@ class Verifier:
         if scheme.lower() != "dpop":
             raise TokenRefused("the token is bound to a key; send it as `DPoP`, with a proof")
         if len(proofs) != 1:
-            raise DpopRefused("the request needs one DPoP proof")
+            raise DpopRefused("the request must have exactly one DPoP proof")
         await self._proofs.check(proofs[0], method=method, url=url, token=credentials.strip(), jkt=token.jkt)
         return token
 
@@ -117,7 +117,7 @@ class Verifier:
             header = jwt.get_unverified_header(token)
             algorithm, kid = header.get("alg"), header.get("kid")
             if header.get("typ") not in _TYPES or "crit" in header or not isinstance(kid, str):
-                raise TokenRefused("the token is no access token")
+                raise TokenRefused("the header of the token is not that of an access token")
             key = await self._keys.get(kid)
             if algorithm not in _ALGORITHMS or key.algorithm_name != algorithm:
                 raise TokenRefused("the token is signed with another algorithm than its key is for")

@@ -213,15 +213,15 @@ def test_body_must_be_an_object(raw: Any) -> None:
 
 def test_text_that_is_not_unicode_is_refused() -> None:
     """A lone surrogate can be written in JSON but stored nowhere."""
-    with pytest.raises(ValidationFailed, match="not Unicode"):
+    with pytest.raises(ValidationFailed, match="not valid Unicode"):
         read_body(kinds.GROUP, {"name": "\ud800"})
 
 
 def test_late_members_are_set_by_an_update() -> None:
     """A zone cannot name its own children before they exist."""
     assert problems(kinds.ZONE, {"name": "x", "default_resource_id": "r", "external_sync_enabled": True}) == {
-        "default_resource_id": "is set by an update, not at creation",
-        "external_sync_enabled": "is set by an update, not at creation",
+        "default_resource_id": "cannot be set at creation; set it by an update",
+        "external_sync_enabled": "cannot be set at creation; set it by an update",
     }
 
 

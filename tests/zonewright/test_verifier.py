@@ -131,7 +131,7 @@ async def test_a_key_that_is_new_is_fetched_when_a_token_names_it(site: Site) ->
     await verifier.verify(site.token())
     site.server.call(lambda services: key_rotation.rotate(services, site.zone.id, "RS256", at_once=True))
     token = site.token()
-    with pytest.raises(TokenRefused, match="does not publish"):
+    with pytest.raises(TokenRefused, match="not in the zone's JWK set"):
         await verifier.verify(token)
     verifier._keys._clock = lambda: keys.monotonic() + 31
     assert await verifier.verify(token)
@@ -166,7 +166,7 @@ async def test_nothing_is_said_of_a_token_while_the_zone_cannot_be_reached() -> 
 async def test_the_metadata_of_another_issuer_is_not_used(site: Site) -> None:
     """An address that leads to a zone under another name is refused (RFC 8414 section 3.3)."""
     verifier = Verifier(site.issuer.replace("127.0.0.1", "localhost"), TOOLS)
-    with pytest.raises(ZoneUnreachable, match="another issuer"):
+    with pytest.raises(ZoneUnreachable, match="has another `issuer`"):
         await verifier.verify(site.token())
     await verifier.aclose()
 

@@ -173,7 +173,7 @@ def _operation(document: _Document, path: str, method: str, found: _Document) ->
         summary=found["summary"],
         callers=_callers(document, found),
         parameters=tuple(_parameter(parameter) for parameter in found["parameters"]),
-        bodies=tuple(_contents(body, "", "required" if body.get("required") else "can be left out")),
+        bodies=tuple(_contents(body, "", "required" if body.get("required") else "optional")),
         answers=tuple(answers),
     )
 

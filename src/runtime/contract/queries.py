@@ -60,21 +60,21 @@ BEFORE = Query("before", about="the cursor that the page ends before; not togeth
 LIMIT = Query("limit", "integer", limit=100, about="entries a page, 50 when absent")
 CURSOR = Query("cursor", deprecated=True, about="older name of `after`")
 ORDER = Query("order", values=("asc", "desc"), about="`desc` when absent")
-FORMAT = Query("format", values=("cedar", "json"), about="which notation of Cedar texts the answer has")
+FORMAT = Query("format", values=("cedar", "json"), about="notation of the Cedar texts in the response")
 SCOPE = (
-    Query("scope_type", about="with `scope_id`: the pair the assignment was made with"),
+    Query("scope_type", about="with `scope_id`: the scope of the assignment"),
     Query("scope_id", about="with `scope_type`"),
 )
 ZONE_ROLE = Query("role", values=_values(ZoneRole), about="`role` equals")
 TRAITS = _values(ApplicationTrait)
 # What the audit trail can be selected by.
 AUDITED = (
-    Query("filter[kind]", many=True, limit=100, about="kinds of what was changed, such as `Application`"),
-    Query("filter[entity_id]", many=True, limit=100, about="ids of what was changed"),
-    Query("filter[zone_id]", many=True, limit=100, about="ids of the zones it happened in"),
-    Query("filter[actor_id]", many=True, limit=100, about="ids of who did it"),
+    Query("filter[kind]", many=True, limit=100, about="kinds of the changed objects, such as `Application`"),
+    Query("filter[entity_id]", many=True, limit=100, about="ids of the changed objects"),
+    Query("filter[zone_id]", many=True, limit=100, about="ids of the zones of the changed objects"),
+    Query("filter[actor_id]", many=True, limit=100, about="ids of the actors"),
     Query("filter[action]", many=True, limit=100, about="operations, such as `applications.update`"),
-    Query("filter[changeset_id]", many=True, limit=100, about="ids of the changesets it was part of"),
+    Query("filter[changeset_id]", many=True, limit=100, about="ids of the changesets"),
 )
 OF_SECRETS = (
     Query("entity_id", about="id of the entity that owns them"),
@@ -105,7 +105,7 @@ _MORE: dict[str, tuple[Query, ...]] = {
         Query(
             "filter[traits]",
             many=True,
-            about="traits of the application that provides it: a comma means and, repeating means or",
+            about="traits of the providing application: all of one value (commas), any of repeated ones",
         ),
     ),
     "users.list": (
@@ -126,7 +126,11 @@ _MORE: dict[str, tuple[Query, ...]] = {
         Query("status", values=_values(SessionStatus)),
         _ACTIVE,
         Query("session_type", values=_values(SessionType)),
-        Query("include_nested", values=("true",), about="those below a browser session too"),
+        Query(
+            "include_nested",
+            values=("true",),
+            about="include the application sessions below browser sessions",
+        ),
     ),
     "delegated_grants.list": (
         Query("status", values=_values(GrantStatus)),
@@ -179,7 +183,9 @@ def list_query(kind: Kind) -> tuple[Query, ...]:
 def _search(plain: bool) -> Query:
     """The search over every searchable member; policy paths write it without brackets."""
     name, alias = ("query", "query[]") if plain else ("query[]", "query")
-    return Query(name, many=True, aliases=(alias,), about="contained in any searchable member, in any case")
+    return Query(
+        name, many=True, aliases=(alias,), about="text contained in any searchable member, ignoring case"
+    )
 
 
 def retrieve_query(kind: Kind) -> tuple[Query, ...]:

@@ -1,4 +1,4 @@
-"""The errors of the service: one tree of exceptions with code, status and message.
+"""Every error response of the service, as one tree of exceptions: class, HTTP status and error code.
 
     ServiceError
       ManagementError                  body: {message, code, status, ...}
@@ -51,14 +51,14 @@
         TemporarilyUnavailable 503     temporarily_unavailable
         TooManyRequests        429     temporarily_unavailable
         ServerError            500     server_error
-      PageError                        a page for the person at the browser; never a redirect
+      PageError                        an HTML error page; never a redirect
         BadLink                400     bad_link
         ForgedForm             403     forged_form
         SignInRefused          403     sign_in_refused
         TooManyTries           429     too_many_tries
         SignInUnavailable      503     sign_in_unavailable
 
-The edge turns one of these into HTTP once; whatever else escapes is a bug and answers 500.
+The API layer turns them into HTTP responses; any other exception is a bug and is answered 500.
 """
 
 import re
@@ -68,12 +68,19 @@ from typing import Any, ClassVar
 
 
 class ServiceError(Exception):
-    """A refusal the caller is told about."""
+    """An error that is reported to the caller.
+
+    Attributes:
+        code: stable and documented; clients and tests match on it.
+        status: the HTTP status.
+        detail: the text that the response has.
+        internal: for the log alone.
+    """
 
     code: ClassVar[str]
     status: ClassVar[int]
 
-    def __init__(self, detail: str, *, internal: str = "") -> None:  # internal is for the log alone
+    def __init__(self, detail: str, *, internal: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
         self.internal = internal
@@ -81,7 +88,7 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One of several things wrong with a request: `field` is a dotted path into the body or a query name."""
+    """One problem with a request: `field` is a dotted path into the body, or the name of a parameter."""
 
     code: str
     message: str
@@ -89,7 +96,7 @@ class Problem:
 
 
 class ManagementError(ServiceError):
-    """A refusal of the management API. Spec: `conventions.error_body` of the management API table."""
+    """An error of the management API. Spec: `conventions.error_body` of the management API table."""
 
     def __init__(self, detail: str, *, problems: Sequence[Problem] = (), internal: str = "") -> None:
         super().__init__(detail, internal=internal)
@@ -97,13 +104,13 @@ class ManagementError(ServiceError):
 
 
 class ValidationFailed(ManagementError):
-    """The request is well formed but a member of it is not acceptable."""
+    """The request is well formed, but the value of a member or parameter is not acceptable."""
 
     code, status = "validation_error", 400
 
     @classmethod
     def of(cls, field: str, message: str) -> "ValidationFailed":
-        """The refusal of one member, named in the message and in `details`."""
+        """The error for one member, which the message and `details` name."""
         return cls(f"`{field}`: {message}", problems=[Problem("validation_error", message, field)])
 
 
@@ -114,16 +121,16 @@ class BundleInvalid(ManagementError):
 
 
 class BadRequest(ManagementError):
-    """The request cannot be read at all."""
+    """The request is malformed."""
 
     code, status = "bad_request", 400
 
 
 class Unauthorized(ManagementError):
-    """No credential, or one that is not valid.
+    """No credential, or an invalid one.
 
     Attributes:
-        nonce: what the proof that came with it lacked, and the answer's `DPoP-Nonce` header tells.
+        nonce: the nonce to use in the DPoP proof, for the `DPoP-Nonce` header; None where none is required.
     """
 
     code, status = "unauthorized", 401
@@ -134,10 +141,10 @@ class Unauthorized(ManagementError):
 
 
 class Forbidden(ManagementError):
-    """The caller may see this but not do that.
+    """The caller may see the object but may not perform the operation.
 
     Attributes:
-        scope: what the caller's token lacks, where that is it; the answer's challenge tells.
+        scope: the scope that the caller's token lacks, for the challenge; None for other causes.
     """
 
     code, status = "forbidden", 403
@@ -155,41 +162,41 @@ class Forbidden(ManagementError):
 
 
 class NotFound(ManagementError):
-    """There is no such thing, or the caller may not see it: the two look alike."""
+    """The object does not exist, or the caller may not see it; the responses are the same."""
 
     code, status = "not_found", 404
 
 
 class NotAcceptable(ManagementError):
-    """The answer exists in none of the media types that the caller takes."""
+    """None of the media types in `Accept` is available."""
 
     code, status = "bad_request", 406
 
 
 class Conflict(ManagementError):
-    """A unique value is taken, or the state of the entity forbids the change."""
+    """A unique value is taken, or the state of the entity does not allow the change."""
 
     code, status = "conflict", 409
 
 
 class NameRetired(Conflict):
-    """The name was somebody else's, who is gone or is called otherwise now; it is not given again."""
+    """The name belonged to an object that was deleted or renamed; names are never reused."""
 
 
 class PreconditionFailed(ManagementError):
-    """What the caller based its change on has changed since."""
+    """The entity has changed since the ETag or revision that the caller sent."""
 
     code, status = "precondition_failed", 412
 
 
 class TooLarge(ManagementError):
-    """The body is larger than this operation reads."""
+    """The body is larger than this operation allows."""
 
     code, status = "bad_request", 413
 
 
 class UnsupportedMedia(ManagementError):
-    """The body is in a media type that this operation does not read."""
+    """The media type of the body is not supported by this operation."""
 
     code, status = "bad_request", 415
 
@@ -201,23 +208,23 @@ class RateLimited(ManagementError):
 
 
 class Unavailable(ManagementError):
-    """Something this service depends on does not answer."""
+    """A dependency, such as the database or Redis, does not respond."""
 
     code, status = "service_unavailable", 503
 
 
-# What an `error_description` may not hold. Spec: RFC 6749 appendix A.8.
-_NOT_TOLD = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
+# Characters that an `error_description` must not contain. Spec: RFC 6749 appendix A.8.
+_FORBIDDEN = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 
 class OAuthError(ServiceError):
-    """A refusal of a zone's OAuth endpoints; what it repeats of a request is told as far as it may be.
+    """An OAuth error response; characters that `error_description` must not contain become `?`.
 
     Spec: RFC 6749 section 5.2.
     """
 
     def __init__(self, detail: str, *, internal: str = "", **members: Any) -> None:
-        super().__init__(_NOT_TOLD.sub("?", detail), internal=internal)
+        super().__init__(_FORBIDDEN.sub("?", detail), internal=internal)
         self.members = members  # extension members of the body: error_uri, reason, ...
 
 
@@ -228,13 +235,13 @@ class InvalidRequest(OAuthError):
 
 
 class FormTooLarge(InvalidRequest):
-    """The body is larger than any request to this endpoint needs to be."""
+    """The form is larger than this endpoint allows."""
 
     status = 413
 
 
 class InvalidClient(OAuthError):
-    """Client authentication failed. `basic`: HTTP Basic was tried, which asks for a challenge."""
+    """Client authentication failed. `basic`: the client used HTTP Basic, so the response has a challenge."""
 
     code, status = "invalid_client", 401
 
@@ -246,7 +253,7 @@ class InvalidClient(OAuthError):
 
 
 class InvalidDpopProof(OAuthError):
-    """The proof of possession is not valid for this request. Spec: RFC 9449 section 5."""
+    """The DPoP proof is not valid for this request. Spec: RFC 9449 section 5."""
 
     code, status = "invalid_dpop_proof", 400
 
@@ -266,25 +273,25 @@ class UseDpopNonce(InvalidDpopProof):
 
 
 class InvalidGrant(OAuthError):
-    """The code, refresh token or subject token is not valid for this client. One text for every cause."""
+    """The code, refresh token or subject token is not valid for this client; one text for every cause."""
 
     code, status = "invalid_grant", 400
 
 
 class UnauthorizedClient(OAuthError):
-    """The client is known but may not use this grant type."""
+    """The client is registered but may not use this grant type."""
 
     code, status = "unauthorized_client", 400
 
 
 class UnsupportedGrantType(OAuthError):
-    """No such grant type here."""
+    """The grant type is not supported."""
 
     code, status = "unsupported_grant_type", 400
 
 
 class UnsupportedTokenType(OAuthError):
-    """Tokens of that sort cannot be revoked. Spec: RFC 7009 section 2.2.1."""
+    """Tokens of this type cannot be revoked. Spec: RFC 7009 section 2.2.1."""
 
     code, status = "unsupported_token_type", 400
 
@@ -302,13 +309,13 @@ class InvalidTarget(OAuthError):
 
 
 class AccessDenied(OAuthError):
-    """The user or the policy says no; `reason` tells which."""
+    """The user or a policy denied the request; `reason` says which."""
 
     code, status = "access_denied", 400
 
 
 class InsufficientAuthorization(AccessDenied):
-    """The user has not authorized the application yet, in the words that some clients wait for.
+    """The user has not authorized the application yet: the code that first-party applications expect.
 
     Spec: the draft on first-party applications; zone interface, section 5.
     """
@@ -320,7 +327,7 @@ class InvalidToken(OAuthError):
     """The bearer token is not valid here. Spec: RFC 6750 section 3.1.
 
     Attributes:
-        scheme: what it was presented under, which the challenge repeats: `Bearer` or `DPoP`.
+        scheme: the authentication scheme of the request, `Bearer` or `DPoP`; the challenge repeats it.
     """
 
     code, status = "invalid_token", 401
@@ -328,7 +335,7 @@ class InvalidToken(OAuthError):
 
 
 class ProofRefused(InvalidToken):
-    """The token may be valid, but the proof that it is the sender's is not. Spec: RFC 9449 section 7.1."""
+    """The DPoP proof that came with the access token is not valid. Spec: RFC 9449 section 7.1."""
 
     code = "invalid_dpop_proof"
 
@@ -348,11 +355,11 @@ class NonceRequired(ProofRefused):
 
 
 class TokenMissing(InvalidToken):
-    """No bearer token was sent: challenged without an error code, as somebody who just does not know yet."""
+    """No bearer token was sent; the challenge has no error code. Spec: RFC 6750 section 3.1."""
 
 
 class TokenSentTwice(InvalidToken):
-    """A token in the header and one elsewhere: nobody can say which counts. Spec: RFC 6750 section 2."""
+    """The request has more than one access token. Spec: RFC 6750 section 2."""
 
     code, status = "invalid_request", 400
 
@@ -364,49 +371,49 @@ class InsufficientScope(OAuthError):
 
 
 class LoginRequired(OAuthError):
-    """`prompt=none` and nobody is signed in."""
+    """`prompt=none`, and there is no session."""
 
     code, status = "login_required", 400
 
 
 class ConsentRequired(OAuthError):
-    """`prompt=none` and the user has not consented yet."""
+    """`prompt=none`, and the user has not consented yet."""
 
     code, status = "consent_required", 400
 
 
 class UnmetAuthenticationRequirements(OAuthError):
-    """The sign-in cannot reach, or did not reach, what was asked for. Spec: RFC 9470 section 5."""
+    """The sign-in cannot satisfy, or did not satisfy, `acr_values` or `max_age`. Spec: RFC 9470 section 5."""
 
     code, status = "unmet_authentication_requirements", 400
 
 
 class UnsupportedResponseType(OAuthError):
-    """Only the authorization code flow is spoken here."""
+    """Only the authorization code flow is supported."""
 
     code, status = "unsupported_response_type", 400
 
 
 class RequestNotSupported(OAuthError):
-    """Authorization requests come as plain parameters. Spec: OpenID Connect Core section 3.1.2.6."""
+    """Request objects (`request`) are not supported. Spec: OpenID Connect Core section 3.1.2.6."""
 
     code, status = "request_not_supported", 400
 
 
 class RequestUriNotSupported(OAuthError):
-    """The only addresses of requests are those of pushed ones. Spec: OpenID Connect Core section 3.1.2.6."""
+    """`request_uri` is supported for pushed requests only. Spec: OpenID Connect Core section 3.1.2.6."""
 
     code, status = "request_uri_not_supported", 400
 
 
 class RegistrationNotSupported(OAuthError):
-    """Clients do not register by an authorization request. Spec: OpenID Connect Core section 3.1.2.6."""
+    """The `registration` parameter is not supported. Spec: OpenID Connect Core section 3.1.2.6."""
 
     code, status = "registration_not_supported", 400
 
 
 class InvalidRedirectUri(OAuthError):
-    """A redirect URI that no client of that type may have. Spec: RFC 7591 section 3.2.2."""
+    """A redirect URI is not allowed for clients of this type. Spec: RFC 7591 section 3.2.2."""
 
     code, status = "invalid_redirect_uri", 400
 
@@ -418,31 +425,35 @@ class InvalidClientMetadata(OAuthError):
 
 
 class MetadataTooLarge(InvalidClientMetadata):
-    """The body is larger than any client's metadata needs to be."""
+    """The client metadata is larger than this endpoint allows."""
 
     status = 413
 
 
 class InvalidSoftwareStatement(OAuthError):
-    """A statement about the client that nobody here can check. Spec: RFC 7591 section 3.2.2."""
+    """Software statements are not supported. Spec: RFC 7591 section 3.2.2."""
 
     code, status = "invalid_software_statement", 400
 
 
 class RegistrationClosed(OAuthError):
-    """The zone takes no registrations: an administrator adds its clients."""
+    """Dynamic client registration is disabled in the zone."""
 
     code, status = "access_denied", 403
 
 
 class TemporarilyUnavailable(OAuthError):
-    """Something the answer needs is away for now; the edge adds Retry-After."""
+    """A dependency, such as the database or Redis, is unavailable; the API layer adds Retry-After."""
 
     code, status = "temporarily_unavailable", 503
 
 
 class TooManyRequests(OAuthError):
-    """This client, or whoever claims to be it, should slow down; the edge adds Retry-After."""
+    """A rate limit was exceeded.
+
+    Attributes:
+        retry_after_seconds: for the Retry-After header.
+    """
 
     code, status = "temporarily_unavailable", 429
 
@@ -452,35 +463,35 @@ class TooManyRequests(OAuthError):
 
 
 class ServerError(OAuthError):
-    """A bug, told in OAuth's words."""
+    """An internal error, as an OAuth error response."""
 
     code, status = "server_error", 500
 
 
 class PageError(ServiceError):
-    """A refusal told to the person at the browser, because nobody can be answered by redirect."""
+    """An error shown on a page: there is no redirect URI that it could be sent to."""
 
 
 class BadLink(PageError):
-    """Unknown client, a redirect URI that is not registered, or a sign-in that is not this browser's."""
+    """Unknown client, unregistered redirect URI, or a sign-in that another browser started."""
 
     code, status = "bad_link", 400
 
 
 class ForgedForm(PageError):
-    """A form that this page did not hand out, or that was sent already."""
+    """The form's token is missing, belongs to another page, or was used already."""
 
     code, status = "forged_form", 403
 
 
 class SignInRefused(PageError):
-    """The person is known, or could be, and may not sign in."""
+    """The user may not sign in: disabled, not invited, or not allowed to register."""
 
     code, status = "sign_in_refused", 403
 
 
 class TooManyTries(PageError):
-    """Too many failed sign-ins for this account, or too many begun, from this address."""
+    """Too many failed sign-ins for the account, or too many sign-ins from the address."""
 
     code, status = "too_many_tries", 429
 
@@ -490,6 +501,6 @@ class TooManyTries(PageError):
 
 
 class SignInUnavailable(PageError):
-    """The identity provider, or this service, cannot sign anybody in right now."""
+    """The identity provider, or a dependency of this service, is unavailable."""
 
     code, status = "sign_in_unavailable", 503

@@ -29,7 +29,7 @@ def reader(*, parse_float: Callable[[str], Any] | None = None) -> Reader:
         try:
             return decoder.decode(text)
         except RecursionError:
-            raise ValueError("nested too deep") from None
+            raise ValueError("nested too deeply") from None
 
     return read
 
@@ -37,7 +37,7 @@ def reader(*, parse_float: Callable[[str], Any] | None = None) -> Reader:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a member stands twice in one object")
+        raise ValueError("a member occurs twice in one object")
     return members
 
 

@@ -37,12 +37,12 @@ def _of_zone(place: str, what: str, most: int | str) -> BoundedMemory:
 MEMORY: tuple[BoundedMemory, ...] = (
     BoundedMemory(
         "runtime.services.clients.guessing.SecretGuessing._blocked",
-        "clients that wait",
+        "clients delayed after wrong secrets",
         sizes.BLOCKED_CLIENTS,
     ),
-    BoundedMemory("runtime.logs.ThrottledWarnings._told", "warnings of a moment ago", logs.MOST_TROUBLES),
+    BoundedMemory("runtime.logs.ThrottledWarnings._told", "recently logged warnings", logs.MOST_TROUBLES),
     BoundedMemory(
-        "runtime.services.rate_limiter.RateLimiter._local", "limits counted here", "the limits there are"
+        "runtime.services.rate_limiter.RateLimiter._local", "counts of rate limits", "the number of limits"
     ),
     BoundedMemory(
         "runtime.services.rate_limiter._LocalCounts._counted", "counts of one limit", sizes.RATE_LIMIT_COUNTS
@@ -59,29 +59,29 @@ MEMORY: tuple[BoundedMemory, ...] = (
     ),
     BoundedMemory(
         "runtime.services.decision_log.DecisionLog._tallies",
-        "refusals that were only counted, by zone, grant type and code",
-        "zones there are, for a minute",
+        "counts of refused requests without a row, by zone, grant type and code",
+        "the number of zones, for a minute",
     ),
     BoundedMemory(
         "runtime.storage.sql.database.Database._at_one_instant",
-        "requests that read the database at one instant",
+        "requests that share a database read",
         _REQUESTS,
     ),
+    BoundedMemory("runtime.services.epochs._Moved._newer", "recently changed epochs", epochs.MOST_MOVED),
     BoundedMemory(
-        "runtime.services.epochs._Moved._newer", "epochs that have moved lately", epochs.MOST_MOVED
+        "runtime.services.epochs._Moved._older", "the previous generation of the same", epochs.MOST_MOVED
     ),
-    BoundedMemory("runtime.services.epochs._Moved._older", "the same, of before", epochs.MOST_MOVED),
     BoundedMemory(
         "runtime.services.revocation_list.Revocations._logs", "zones' revocations", sizes.REVOCATION_LISTS
     ),
     BoundedMemory(
         "runtime.services.management.authentication.callers._noted",
-        "API keys that were seen in use",
+        "recently used API keys",
         callers.MAX_NOTED,
     ),
     BoundedMemory(
         "runtime.services.management.authentication.callers._background",
-        "notes of that, being written",
+        "writes of their last use",
         _REQUESTS,
     ),
     BoundedMemory(
@@ -89,30 +89,34 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "changesets and snapshots under way, by organization and caller",
         _REQUESTS,
     ),
-    BoundedMemory("runtime.services.management.time_slices._turns", "who of long work goes on next", 1),
+    BoundedMemory("runtime.services.management.time_slices._turns", "the turn among long operations", 1),
     BoundedMemory(
-        "runtime.services.job_notifier.JobNotifier._notified", "jobs with work", "the jobs there are"
+        "runtime.services.job_notifier.JobNotifier._notified", "jobs with work", "the number of jobs"
     ),
     BoundedMemory(
-        "runtime.services.outbox.delivery.Outbox._handlers", "how messages are sent", "the topics there are"
+        "runtime.services.outbox.delivery.Outbox._handlers",
+        "handlers of outbox messages",
+        "the number of topics",
     ),
     BoundedMemory(
         "runtime.adapters.shared_fetch._Partitions._partitions",
-        "documents of others (keys, descriptions of clients and providers), and failures to fetch one; "
-        f"{shared_fetch.MAX_OF_ONE} of one zone's",
+        "fetched documents (key sets, metadata of clients and providers) and failed fetches; "
+        f"{shared_fetch.MAX_OF_ONE} for one zone",
         shared_fetch.MAX_ENTRIES,
     ),
     BoundedMemory("runtime.adapters.shared_fetch.SharedFetch._running", "fetches under way", _REQUESTS),
-    BoundedMemory("runtime.adapters.outbound.Outbound._turns", "whose turn it is to fetch", _REQUESTS),
+    BoundedMemory("runtime.adapters.outbound.Outbound._turns", "fetches waiting for a slot", _REQUESTS),
     BoundedMemory(
         "runtime.storage.state.partitions.PartitionedEntries._shares",
         "short-lived state without Redis, by kind and zone",
-        "see the list of that",
+        "see *Short-lived state*",
     ),
-    BoundedMemory("runtime.storage.state.batching.RequestBatcher._waiting", "questions to Redis", _REQUESTS),
-    BoundedMemory("runtime.storage.state.batching.RequestBatcher._trips", "trips to Redis", _REQUESTS),
-    BoundedMemory(f"{_ZONE}._views", "cached zones", _ZONES),
-    BoundedMemory(f"{_ZONE}._loading", "zones that are being read", _ZONES),
+    BoundedMemory(
+        "runtime.storage.state.batching.RequestBatcher._waiting", "requests waiting for Redis", _REQUESTS
+    ),
+    BoundedMemory("runtime.storage.state.batching.RequestBatcher._trips", "batches sent to Redis", _REQUESTS),
+    BoundedMemory(f"{_ZONE}._views", "zones", _ZONES),
+    BoundedMemory(f"{_ZONE}._loading", "zones being read", _ZONES),
     BoundedMemory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
     BoundedMemory(
         "runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", sizes.POLICY_SETS
@@ -123,9 +127,9 @@ MEMORY: tuple[BoundedMemory, ...] = (
         sizes.POLICY_SETS,
     ),
     BoundedMemory(f"{_ZONE}._ids_by_slug", "ids of zones by slug", _ZONES),
-    _of_zone("zones.cached_zone.CachedZone.keys", "its keys", "those there are"),
-    _of_zone("zones.cached_zone.CachedZone._signing", "its signing keys", "those there are"),
-    _of_zone("zones.cached_zone.CachedZone._caches", "the caches below", "those there are"),
+    _of_zone("zones.cached_zone.CachedZone.keys", "its keys", "the number of keys"),
+    _of_zone("zones.cached_zone.CachedZone._signing", "its signing keys", "the number of keys"),
+    _of_zone("zones.cached_zone.CachedZone._caches", "the caches below", "the number of caches"),
     _of_zone("zones.clients.ClientCache._by_id", "clients by client id", sizes.CLIENTS),
     _of_zone("zones.clients.ClientCache._by_subject", "workloads by subject", sizes.WORKLOADS),
     _of_zone("zones.applications.ApplicationCache._by_id", "applications by id", sizes.APPLICATIONS),
@@ -134,56 +138,58 @@ MEMORY: tuple[BoundedMemory, ...] = (
     ),
     _of_zone(
         "zones.applications.ApplicationCache._policy_facts",
-        "what policies know of applications",
+        "policy attributes of applications",
         sizes.APPLICATIONS,
     ),
     _of_zone(
         "zones.applications.ApplicationCache._principals",
-        "applications whose name is their own",
+        "applications that may act as principals",
         sizes.APPLICATIONS,
     ),
     _of_zone(
         "zones.applications.ApplicationCache._dependencies",
-        "what applications may ask for",
+        "dependencies of applications",
         sizes.APPLICATIONS,
     ),
     _of_zone("zones.resources.ResourceCache._by_identifier", "resources by identifier", sizes.RESOURCES),
     _of_zone("zones.resources.ResourceCache._by_id", "resources by id", sizes.RESOURCES),
     _of_zone(
         "zones.resources.ResourceCache._by_application",
-        "resources by who provides them",
+        "resources by providing application",
         sizes.RESOURCES_BY_APPLICATION,
     ),
     _of_zone("zones.providers.ProviderCache._by_id", "providers", sizes.PROVIDERS),
     _of_zone(
         "zones.withdrawals.WithdrawalCache._instants",
-        "names whose earlier tokens are worth nothing",
+        "names whose earlier tokens are revoked",
         sizes.WITHDRAWALS,
     ),
     _of_zone("zones.session_roots.SessionRootCache._roots", "sessions", sizes.SESSIONS),
     _of_zone("zones.session_roots.SessionRootCache._principals", "users", sizes.USERS),
     _of_zone(
         "authority.subject_tokens.VerifiedTokenCache.tokens",
-        "access tokens that were verified",
+        "verified access tokens",
         sizes.VERIFIED_TOKENS,
     ),
     _of_zone("authority.consents.ConsentCache.scopes", "consents", sizes.CONSENTS),
-    _of_zone("authority.consents.ConsentCache.agreed", "what users agreed to", sizes.CONSENTS),
+    _of_zone("authority.consents.ConsentCache.agreed", "scopes that users consented to", sizes.CONSENTS),
     _of_zone("authority.browser_sessions.BrowserSessionCache.sessions", "browsers' sessions", sizes.SESSIONS),
     _of_zone(
         "issuing.policy_decision.PolicyDecisionCache.decisions", "policy decisions", sizes.POLICY_DECISIONS
     ),
     _of_zone(
-        "issuing.policy_decision.PolicyDecisionCache.reads", "what policies look at", sizes.POLICY_READS
+        "issuing.policy_decision.PolicyDecisionCache.reads",
+        "attributes that policies read",
+        sizes.POLICY_READS,
     ),
     _of_zone(
         "issuing.policy_decision.PolicyDecisionCache.parties",
-        "what policies know of applications and resources",
+        "policy attributes of applications and resources",
         sizes.POLICY_PARTIES,
     ),
     BoundedMemory(
         "runtime.api.oauth.discovery.DiscoveryDocumentCache.documents",
-        "documents about the zone",
+        "discovery documents",
         2,
         _OF_ZONE,
     ),

@@ -1,4 +1,4 @@
-"""Size and time limits of requests: beyond them 413, 408, or a closed connection."""
+"""Maximum sizes and durations of requests and responses; beyond them 413, 408, or a closed connection."""
 
 from runtime.adapters import client_documents, outbound, passwords
 from runtime.api.management import changeset_bodies
@@ -43,14 +43,14 @@ SIZES: tuple[tuple[str, str], ...] = (
         f"{authorize_requests.MAX_PARAMETERS} parameters of {authorize_requests.MAX_VALUE_CHARS} characters",
     ),
     (
-        "an authorize request that is kept",
+        "a pushed authorization request",
         f"{pushed_authorization_requests.MAX_CHARS} characters",
     ),
-    ("the address to return to after sign-out", f"{logout_requests.MAX_RETURN_CHARS} characters"),
+    ("the return address of a logout", f"{logout_requests.MAX_RETURN_CHARS} characters"),
     ("the registration of a client", _bytes(client_registration.MAX_BODY_BYTES)),
-    ("the description of a client", _bytes(client_documents.MAX_BYTES)),
+    ("the metadata document of a client", _bytes(client_documents.MAX_BYTES)),
     (
-        "what is fetched from elsewhere",
+        "a fetched document",
         f"{_bytes(outbound.MAX_BYTES)}, {outbound.MAX_CONCURRENT} at once for a zone",
     ),
     ("a password", f"{passwords.MAX_PASSWORD_CHARS} characters; {passwords.MAX_WAITING} at once, then 503"),
@@ -62,7 +62,7 @@ SIZES: tuple[tuple[str, str], ...] = (
     ("a changeset of a caller who may write", _cap(changeset_bodies.WRITERS)),
     ("a dry run of a caller who may only read", _cap(changeset_bodies.READERS)),
     (
-        "the arrival of a larger one",
+        "the speed at which a larger one must arrive",
         f"{_rate(request_bodies.BYTES_A_SECOND, request_bodies.PATIENCE_SECONDS)}; then 408",
     ),
     (
@@ -70,26 +70,26 @@ SIZES: tuple[tuple[str, str], ...] = (
         f"{concurrent.OF_ORGANIZATION}, {concurrent.OF_CALLER} of one caller; then 429",
     ),
     (
-        "dry runs of it besides",
+        "dry runs of an organization, in addition",
         f"{concurrent.OF_ORGANIZATION}, {concurrent.OF_CALLER} of a caller; {_bytes(concurrent.BYTES)}; 429",
     ),
     (
-        "bodies of one caller's dry runs under way",
-        f"what the largest may have, and {_bytes(concurrent.BESIDE_BYTES)}; then 429",
+        "total size of one caller's dry runs under way",
+        f"the maximum of one, plus {_bytes(concurrent.BESIDE_BYTES)}; then 429",
     ),
     (
-        "snapshots that a process sends",
+        "snapshots that a process sends at once",
         (
             f"{concurrent.SNAPSHOTS}; {concurrent.SNAPSHOTS_OF_ORGANIZATION} of an organization, "
             f"{concurrent.SNAPSHOTS_OF_CALLER} of one caller; then 429"
         ),
     ),
     (
-        "what no manifest describes in a snapshot",
-        f"{undescribable.AT_MOST} of each kind; it says of which there is more",
+        "objects in a snapshot that no manifest can describe",
+        f"{undescribable.AT_MOST} of each kind; it names the kinds with more",
     ),
     (
-        "how fast they have to be read",
+        "the speed at which they must be read",
         _rate(response_streams.BYTES_A_SECOND, response_streams.PATIENCE_SECONDS)
         + "; then the connection is cut",
     ),

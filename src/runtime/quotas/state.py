@@ -48,7 +48,7 @@ _LONGEST_TOKEN_SECONDS = 86_400
 STATE: tuple[StateKind, ...] = (
     StateKind(
         "interaction",
-        "a sign-in or a question that waits for its user",
+        "a pending sign-in or consent request",
         ANYBODY,
         _SIGN_INS,
         interactions.INTERACTION_SECONDS,
@@ -62,40 +62,40 @@ STATE: tuple[StateKind, ...] = (
     ),
     StateKind(
         "pushed",
-        "an authorize request that waits for its browser",
+        "a pushed authorization request (PAR)",
         ANYBODY,
         _PUSHES,
         pushed_authorization_requests.PUSHED_SECONDS,
     ),
     StateKind(
         "form",
-        "that a form was sent",
-        "anybody who has begun a sign-in",
+        "a used form token",
+        "anybody who has started a sign-in",
         ("forms-sent",),
         interactions.INTERACTION_SECONDS + 1,
     ),
     StateKind("code", "an authorization code", USERS, ("codes",), authorization_codes.CODE_SECONDS),
-    StateKind("code-used", "what was made of a code", USERS, ("codes",), authorization_codes.MARK_SECONDS),
     StateKind(
-        "code-reused", "that a code was shown again", ANYBODY, ("codes",), authorization_codes.MARK_SECONDS
+        "code-used", "the tokens issued for a code", USERS, ("codes",), authorization_codes.MARK_SECONDS
     ),
+    StateKind("code-reused", "the reuse of a code", ANYBODY, ("codes",), authorization_codes.MARK_SECONDS),
     StateKind(
         "sign-out",
-        "where a sign-out ends that goes by the zone's provider",
+        "the return address of a logout at the zone's provider",
         USERS,
         ("one for a session that ends",),
         logout_requests.KEPT_SECONDS,
     ),
     StateKind(
         "logout-token",
-        "that a logout token was used",
+        "the `jti` of a used logout token",
         PROVIDER,
         ("signed by the provider",),
         _LONGEST_TOKEN_SECONDS,
     ),
     StateKind(
         "assertion",
-        "that an assertion was used",
+        "the `jti` of a used client assertion",
         "clients with a key",
         ("assertions",),
         assertion_rules.MAX_AHEAD_SECONDS + 60,
@@ -103,7 +103,7 @@ STATE: tuple[StateKind, ...] = (
     ),
     StateKind(
         "proof",
-        "that a DPoP proof was used",
+        "the `jti` of a used DPoP proof",
         ANYBODY,
         ("proofs",),
         dpop_verification.REMEMBERED_SECONDS,
@@ -111,22 +111,22 @@ STATE: tuple[StateKind, ...] = (
     ),
     StateKind(
         "vouched",
-        "that a provider's assertion was used",
+        "the `jti` of a used assertion of a provider",
         PROVIDER,
         ("signed by the provider",),
         assertion_rules.MAX_VOUCHED_AHEAD_SECONDS + 60,
     ),
     StateKind(
         "token",
-        "a token that was issued, to be given again",
+        "an issued token, for reuse",
         CLIENTS,
-        ("one for what an application may ask for",),
+        ("one for each token that an application may request",),
         _LONGEST_TOKEN_SECONDS,
         most=100_000,
     ),
     StateKind(
         "epoch",
-        "how often a zone, user or session has changed",
+        "the change counter of a zone, user or session",
         SERVICE,
         ("one for a zone, user or session",),
         epochs.TTL_SECONDS,
@@ -141,14 +141,21 @@ STATE: tuple[StateKind, ...] = (
         most=100_000,
     ),
     StateKind(
-        "tries", "tries for an account", ANYBODY, _TRIES, rate_limits.PASSWORD_TRIES.seconds, most=100_000
+        "tries",
+        "sign-in attempts for an account",
+        ANYBODY,
+        _TRIES,
+        rate_limits.PASSWORD_TRIES.seconds,
+        most=100_000,
     ),
-    StateKind("tries-gate", "that a try has to wait", ANYBODY, _TRIES, login_limits.MAX_DELAY_SECONDS),
+    StateKind(
+        "tries-gate", "the delay before the next attempt", ANYBODY, _TRIES, login_limits.MAX_DELAY_SECONDS
+    ),
     *(
         StateKind(
             each.name,
             f"a count of {each.counts}",
-            "whoever is counted",
+            "the counted party",
             (f"one for {each.per}",),
             each.seconds,
         )

@@ -113,7 +113,7 @@ async def test_refused_clients_are_in_the_log_with_the_reason(
     assert await reason(form(token(sub="repo:\n" + "x" * 500))) == (
         f"invalid_client: no credential is for the issuer '{issuer}' and the subject 'repo:\\n{'x' * 114}'"
     )
-    assert "`aud` is not this server" in await reason(form(token(aud="https://elsewhere.example")))
+    assert "`aud` must be this server alone" in await reason(form(token(aud="https://elsewhere.example")))
     secret = "a wrong secret"
     wrong = [*FORM, ("client_id", signer.client_id), ("client_secret", secret)]
     assert await reason(wrong) == "invalid_client: unknown client, or another secret"

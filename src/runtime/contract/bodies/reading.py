@@ -70,7 +70,7 @@ def parse(model: type[Model], raw: Any) -> Model:
     try:
         return model.model_validate_json(to_json(raw), strict=True)
     except PydanticSerializationError:
-        raise ValidationFailed("the body holds text that is not Unicode") from None
+        raise ValidationFailed("the body contains a string that is not valid Unicode") from None
     except ValidationError as invalid:
         raise refusal(invalid, model) from None
 

@@ -42,7 +42,7 @@ def refusal(invalid: ValidationError, model: type[BaseModel]) -> ValidationFaile
     Where that is more than a hundred things, it tells only how many.
     """
     if invalid.error_count() > MAX_PROBLEMS:
-        return ValidationFailed(f"{invalid.error_count()} things are wrong with the body: too many to name")
+        return ValidationFailed(f"the body has {invalid.error_count()} problems, too many to list")
     problems = [
         _problem(error, model)
         for error in invalid.errors(include_url=False, include_context=True, include_input=False)
@@ -103,7 +103,7 @@ def _unknown(name: str, owner: type[BaseModel]) -> str:
     base = known.get(name) or known.get(name.removesuffix("_set"))
     if base is not None and not base.has(Mark.INTERNAL):
         late = base.has(Mark.LATER) or (base.ref is not None and base.ref.late)
-        return "is set by an update, not at creation" if late else "is read-only"
+        return "cannot be set at creation; set it by an update" if late else "is read-only"
     close = get_close_matches(name, owner.model_fields, n=1) if len(name) <= _MAX_RESEMBLING_CHARS else ()
     return f"unknown member `{name}`" + (f"; did you mean `{close[0]}`?" if close else "")
 

@@ -42,7 +42,7 @@ class AssignmentBody(Part):
         if (self.role_identifier is None) != (self.owner_type is None):
             raise ValueError("`owner_type` belongs to `role_identifier`: give both or neither")
         if (self.scope_id is None) != (self.scope_type is None):
-            raise ValueError("`scope_id` and `scope_type` belong together")
+            raise ValueError("give both `scope_id` and `scope_type`, or neither")
         return self
 
 

@@ -19,7 +19,7 @@ _LIFECYCLE: Schema = {
         "ignore": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "Members of `spec` that are left alone once it exists.",
+            "description": "Members of `spec` that are not changed once the object exists.",
         },
         "previous_names": {
             "type": "array",
@@ -28,7 +28,7 @@ _LIFECYCLE: Schema = {
         },
         "release": {
             "type": "boolean",
-            "description": "Stop managing it: it stays as it is, and another configuration may take it up.",
+            "description": "Stop managing it: the object is kept, and another configuration may adopt it.",
         },
     },
     "additionalProperties": False,
@@ -47,7 +47,7 @@ def manifest_schema(kind: Kind) -> Schema:
         "properties": {
             "name": {
                 **NAME,
-                "description": "Name in git, unique among what a configuration has of the kind in a zone.",
+                "description": "Name in git, unique within the configuration for each kind and zone.",
             },
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         },
@@ -57,7 +57,7 @@ def manifest_schema(kind: Kind) -> Schema:
     if kind.zoned:
         metadata["properties"]["zone"] = {
             **NAME,
-            "description": "The zone, by the name that the manifests of its owner have for it.",
+            "description": "The zone, by its manifest name in the configuration that owns it.",
         }
         metadata["required"] = ["name", "zone"]
     spec = spec_schema(kind)

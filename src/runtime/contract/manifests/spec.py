@@ -52,10 +52,10 @@ def spec_schema(kind: Kind) -> Schema:
         names = properties["absent_names"]
         properties["external_names"] = {
             **names,
-            "description": "Entities that the text names and that are in the zone, but not in git.",
+            "description": "Entities that the policy names and that exist in the zone, but not in git.",
             "x-local": True,
         }
-        names["description"] = "Entities that the text names and that the zone need not have."
+        names["description"] = "Entities that the policy names and that need not exist in the zone."
         required.remove("cedar")
         result["oneOf"] = [{"required": ["cedar"]}, {"required": ["cedar_file"]}]
     if required or kind.name == "Policy":

@@ -14,13 +14,13 @@ from runtime.contract.schema import Schema
 VERSION = "1.0.0"
 
 _TAGS: dict[str, str] = {
-    "organizations": "The customer, and what its people may do",
+    "organizations": "Organizations, their users and roles",
     "service_accounts": "Machines that call this interface",
     "zones": "Isolated authorization servers",
-    "policy_bundle": "What a user lets applications do, as one archive",
-    "snapshot": "Everything at once, for reconciling",
-    "changesets": "Many changes, all or none",
-    "audit_events": "Who changed what",
+    "policy_bundle": "A user's own policies, as one archive",
+    "snapshot": "The whole configuration at once, for reconciliation",
+    "changesets": "Many changes in one transaction",
+    "audit_events": "The audit trail: who changed what",
 }
 
 _SCHEMES: dict[str, Any] = {
@@ -38,7 +38,7 @@ _SCHEMES: dict[str, Any] = {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "at+jwt",
-        "description": "An access token that a zone issued to a user for this resource; an API key is none.",
+        "description": "An access token that a zone issued to a user for this resource; not an API key.",
     },
 }
 # Who may call the operations that are not for every bearer: operation, or its first half -> schemes.
@@ -62,10 +62,11 @@ def openapi() -> dict[str, Any]:
         "info": {
             "title": "zonewright management API",
             "version": VERSION,
-            "description": "Zones and everything in them; zones themselves speak OAuth and OpenID Connect.",
+            "description": "Organizations, zones and the objects in them."
+            " The OAuth and OpenID Connect endpoints of zones are not part of it.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/", "description": "Where this document is served."}],
+        "servers": [{"url": "/", "description": "The server of this document."}],
         "security": [{"bearer": []}],
         "tags": [_tag_object(name) for name in sorted({tag_of(route) for route in ROUTES})],
         "paths": paths,
@@ -162,7 +163,7 @@ class _Document:
 def _lines(result: Schema) -> Schema:
     """What a line of a changeset's answer is, when lines are asked for."""
     progress = {
-        "description": "How far it has come.",
+        "description": "Progress of the changeset.",
         "type": "object",
         "properties": {
             "type": {"const": "progress"},

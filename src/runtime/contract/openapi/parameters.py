@@ -34,7 +34,7 @@ _HEADERS: dict[str, tuple[str, Schema]] = {
         {"type": "string"},
     ),
     "If-None-Match": (
-        "The ETag of what the caller has: 304 when that is still the same.",
+        "The ETag of the caller's copy: 304 when it is still current.",
         {"type": "string"},
     ),
     "Idempotency-Key": (
@@ -42,23 +42,23 @@ _HEADERS: dict[str, tuple[str, Schema]] = {
         {"type": "string", "minLength": 1, "maxLength": 255, "pattern": _HEADER_TEXT},
     ),
     "X-API-Version": (
-        "The version of the interface that the caller was written for; any value is taken.",
+        "The version of the interface that the caller was written for; any value is accepted.",
         {"type": "string"},
     ),
 }
 
 _ABOUT: dict[str, str] = {
-    "sort": "members to sort by, with commas; a leading `-` means descending",
+    "sort": "members to sort by, separated by commas; a leading `-` means descending",
     "is_default": "older form of `filter[default]`",
     "active": "older form of `filter[active]`",
     "filter[default]": "whether it is the zone's default",
-    "filter[active]": "whether it is bound",
+    "filter[active]": "whether a version of it is bound to the zone",
     "filter[scope_type]": "older form of `filter[target_type]`",
-    "filter[external]": "whether somebody else manages it",
+    "filter[external]": "whether an external directory manages it",
     "scope": "which roles to list: those of organizations, or those of zones",
-    "status": "where it stands",
-    "session_type": "whose session it is",
-    "role": "who has this role",
+    "status": "the current status",
+    "session_type": "`user`: sessions of users; `application`: sessions of applications without a user",
+    "role": "only users with this role",
     "dry_run": "check only, change nothing",
 }
 
@@ -139,18 +139,18 @@ def _derived(query: Query) -> str:
     member = rest.removesuffix("]")
     several = "; repeated values are alternatives" if query.many else ""
     if how == "filter" and member:
-        return f"`{member}` is this{several}"
+        return f"`{member}` equals this value{several}"
     if how == "query" and member:
-        return f"`{member}` contains this, in any case{several}"
+        return f"`{member}` contains this text, ignoring case{several}"
     if query.name == "expand[]":
-        return f"what to tell besides: {', '.join(f'`{value}`' for value in query.values)}"
+        return f"additional members to include: {', '.join(f'`{value}`' for value in query.values)}"
     return ""
 
 
 def header_parameters(route: Route) -> list[Parameter]:
     """The request headers with a meaning for a route."""
     versioned = ("X-API-Version",) if route.path.startswith("/zones") and "/polic" in route.path else ()
-    about = "The caller's own id of the request: it comes back with the answer."
+    about = "The caller's own id of the request; the response repeats it."
     schema: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": _HEADER_TEXT}
     if route.path.startswith("/organizations"):
         about, schema = f"{about} A UUID.", {"type": "string", "format": "uuid"}

@@ -13,43 +13,43 @@ REFUSALS: dict[int, tuple[str, str, str]] = {
         "validation_error",
         "`name` is required",
     ),
-    401: ("No credential, or one that is not valid", "unauthorized", "the bearer credential is not valid"),
+    401: ("No credential, or an invalid one", "unauthorized", "the bearer credential is not valid"),
     403: (
-        "The caller may see this but not do that",
+        "The caller may see the object but not perform this operation",
         "forbidden",
         "the role `org_viewer` may not do that",
     ),
     404: (
-        "There is no such thing, or the caller may not see it",
+        "The object does not exist, or the caller may not see it",
         "not_found",
         "there is no such thing here",
     ),
-    406: ("None of the accepted media types is served", "bad_request", "ask for another media type"),
+    406: ("None of the media types in `Accept` is available", "bad_request", "ask for another media type"),
     409: (
-        "A unique value is taken, or the state forbids the change; repeating does not help",
+        "A unique value is taken, or the object's state does not allow the change; do not retry",
         "conflict",
         "`identifier` is taken",
     ),
     412: (
-        "What the change is based on has changed since",
+        "The object has changed since the ETag in `If-Match`",
         "precondition_failed",
         'it has changed since: the present ETag is "7"',
     ),
     413: (
-        "The body is too large, or the address with its headers",
+        "The body is too large, or the URL with the headers",
         "bad_request",
         "the body has more than 1048576 bytes",
     ),
-    415: ("The body has a media type that is not read", "bad_request", "send another media type"),
+    415: ("The media type of the body is not supported", "bad_request", "send another media type"),
     429: ("Too many requests", "rate_limit_exceeded", "too many requests"),
-    500: ("Something went wrong here", "internal_error", "something went wrong here"),
+    500: ("Internal error", "internal_error", "something went wrong here"),
     503: (
-        "Something this service depends on does not answer",
+        "The database, Redis or another dependency does not respond",
         "service_unavailable",
         "please try again shortly",
     ),
 }
-NOT_MODIFIED = "Nothing has changed since that ETag"
+NOT_MODIFIED = "The object has not changed since the ETag in `If-None-Match`"
 
 _HEADERS: Headers = {
     "X-Request-ID": {
@@ -80,7 +80,7 @@ _HEADERS: Headers = {
         "schema": {"type": "string", "pattern": "^[0-9]+$"},
     },
     "Idempotent-Replay": {
-        "description": "`true` when the changeset had been applied before: this is the answer of then.",
+        "description": "`true` when the changeset was applied before: this is the stored response.",
         "schema": {"type": "string", "const": "true"},
     },
 }

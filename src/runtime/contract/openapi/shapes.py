@@ -19,7 +19,7 @@ def _codes(tree: type[errors.ServiceError]) -> list[str]:
 
 def _page_info(previous: str, cursor: Schema) -> Schema:
     return {
-        "description": "What there is around the page; the cursors are those of its first and last item.",
+        "description": "Whether adjacent pages exist, and the cursors of the first and last item.",
         "type": "object",
         "properties": {
             "has_next_page": {"type": "boolean"},
@@ -41,14 +41,14 @@ def _page(about: str, required: list[str], **more: Schema) -> Schema:
 
 
 _PERMISSIONS: Schema = {
-    "description": "What the caller may do: kind of entity, then operation, then yes or no.",
+    "description": "Permissions of the caller, by kind of entity and operation.",
     "type": "object",
     "additionalProperties": {"type": "object", "additionalProperties": {"type": "boolean"}},
 }
 
 _ERRORS: dict[str, Schema] = {
     "Error": {
-        "description": "Every refusal of the management API.",
+        "description": "An error response of the management API.",
         "type": "object",
         "properties": {
             "message": {"type": "string"},
@@ -65,7 +65,7 @@ _ERRORS: dict[str, Schema] = {
         "required": ["message", "code", "status"],
     },
     "ErrorDetail": {
-        "description": "One thing that is wrong; `field` is a path into the body, or a parameter's name.",
+        "description": "One problem; `field` is a path into the body, or the name of a parameter.",
         "type": "object",
         "properties": {
             "code": {"type": "string"},
@@ -75,7 +75,7 @@ _ERRORS: dict[str, Schema] = {
         "required": ["code", "message"],
     },
     "OAuthError": {
-        "description": "A refusal where OAuth says how to refuse (RFC 6749 section 5.2).",
+        "description": "An OAuth error response (RFC 6749 section 5.2).",
         "type": "object",
         "properties": {
             "error": {"type": "string", "enum": _codes(errors.OAuthError)},
@@ -91,7 +91,7 @@ _PAGES: dict[str, Schema] = {
     "PageInfoCursor": _page_info("has_prev_page", _CURSOR),
     "PageInfoPagination": _page_info("has_previous_page", _NULLABLE_CURSOR),
     "Pagination": {
-        "description": "Where to go on: what `after` and `before` take, null where there is no page.",
+        "description": "Cursors for `after` and `before`; null where there is no such page.",
         "type": "object",
         "properties": {
             "after_cursor": _NULLABLE_CURSOR,
@@ -107,7 +107,7 @@ _PAGES: dict[str, Schema] = {
         permissions=reference("Permissions"),
     ),
     "OrgPageCounted": _page(
-        "A page of a list below an organization that always tells its cursors.",
+        "A page of a list below an organization that always includes its cursors.",
         ["page_info", "pagination"],
         page_info=reference("PageInfoCursor"),
         pagination=reference("Pagination"),
@@ -125,7 +125,7 @@ _PAGES: dict[str, Schema] = {
         pagination=reference("Pagination"),
         page_info=reference("PageInfoPagination"),
     ),
-    "ItemsOnly": _page("The whole of a list.", [], permissions=reference("Permissions")),
+    "ItemsOnly": _page("A list without pages.", [], permissions=reference("Permissions")),
 }
 
 SHAPES: dict[str, Schema] = {"Permissions": _PERMISSIONS, **_ERRORS, **_PAGES}

@@ -14,13 +14,13 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         f"{_ORGANIZATION}/snapshot",
         200,
-        "Stream everything the caller may read, with who owns it, one JSON object a line",
+        "Stream every object the caller may read, with its owner, one JSON object a line",
         query=(
-            Query("zone", many=True, about="slugs or ids; every zone when absent"),
+            Query("zone", many=True, about="slugs or ids of zones; every zone when absent"),
             Query(
                 "owner",
-                about="a configuration: all zones, and what is in those that it or nobody manages, or that"
-                " it manages something in, and in each `zone`, which may be named as its owner calls it",
+                about="an owner: all zones, and the objects in those that it or no owner manages, or"
+                " where it manages objects, and in each `zone`, also by the name in its manifests",
             ),
         ),
         response=(
@@ -51,7 +51,7 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         f"{_ORGANIZATION}/changesets",
         200,
-        "List what was applied, newest first",
+        "List the receipts of changesets, newest first",
         query=paging("permissions", "total_count"),
         response=(changes.Receipt,),
         envelope=PageShape.ORGANIZATION,
@@ -69,7 +69,7 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         f"{_ORGANIZATION}/audit-events",
         200,
-        "List who changed what, newest first",
+        "List the events of the audit trail, newest first",
         query=(
             AFTER,
             BEFORE,

@@ -35,7 +35,7 @@ class ZoneCimd(Part):
                 raise ValueError(f"`{entry}` has more than one `*`")
             if not is_entry(entry):
                 raise ValueError(
-                    f"`{entry}` is neither an https address, nor an origin with one label as `*`, nor `*`"
+                    f"`{entry}` must be an https URL, an https origin with `*` as one label, or `*`"
                 )
         return entries
 

@@ -31,12 +31,12 @@ def check_times(claims: Mapping[str, Any], *, now: datetime, max_ahead_seconds: 
     """
     at, end = now.timestamp(), claims.get("exp")
     if not is_time(end) or end <= at:
-        raise InvalidAssertion("`exp` is missing or past")
+        raise InvalidAssertion("`exp` is missing or in the past")
     if end > at + max_ahead_seconds + LEEWAY_SECONDS:
-        raise InvalidAssertion("`exp` is too far ahead")
+        raise InvalidAssertion("`exp` is too far in the future")
     for name in ("iat", "nbf"):
         if name in claims and (not is_time(claims[name]) or claims[name] > at + LEEWAY_SECONDS):
-            raise InvalidAssertion(f"`{name}` lies ahead")
+            raise InvalidAssertion(f"`{name}` is in the future")
     return end
 
 
@@ -60,7 +60,7 @@ def check_audience(claims: Mapping[str, Any], accepted: Collection[str], *, list
     if listed and isinstance(audience, list) and len(audience) == 1:
         audience = audience[0]
     if not isinstance(audience, str) or audience not in accepted:
-        raise InvalidAssertion("`aud` is not this server, or not it alone")
+        raise InvalidAssertion("`aud` must be this server alone")
 
 
 def token_id(claims: Mapping[str, Any]) -> str:
@@ -75,5 +75,5 @@ def named(claims: Mapping[str, Any], name: str) -> str:
     """A claim that must be text. Raises InvalidAssertion."""
     found = claims.get(name)
     if not isinstance(found, str) or not found:
-        raise InvalidAssertion(f"`{name}` is missing or no text")
+        raise InvalidAssertion(f"`{name}` is missing or not a string")
     return found

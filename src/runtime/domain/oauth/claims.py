@@ -113,7 +113,7 @@ def is_time(value: object) -> TypeGuard[float]:
 
 
 def seconds(moment: datetime) -> int:
-    """Seconds since 1970, fractions dropped. Raises ValueError for a time without zone."""
+    """Seconds since 1970, fractions dropped. Raises ValueError for a datetime without a time zone."""
     if moment.tzinfo is None:
-        raise ValueError("a time without zone")
+        raise ValueError("a datetime without a time zone")
     return int(moment.timestamp())

@@ -29,9 +29,9 @@ def read(document: object, client_id: str, *, on_loopback: bool = False) -> Clie
     if not isinstance(document, Mapping):
         raise InvalidClientMetadata("the document is not a JSON object")
     if document.get("client_id") != client_id:
-        raise InvalidClientMetadata("the document names another `client_id` than its address")
+        raise InvalidClientMetadata("`client_id` in the document must be the URL of the document")
     if any(name in document for name in _SECRETS):
-        raise InvalidClientMetadata("the document holds a secret that everybody can read")
+        raise InvalidClientMetadata("the document must not contain a client secret: it is public")
     method = document.get("token_endpoint_auth_method", "none")
     if method not in ("none", "private_key_jwt"):
         raise InvalidClientMetadata("`token_endpoint_auth_method` must be `none` or `private_key_jwt`")
@@ -60,10 +60,10 @@ def _keys(document: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that a confidential client signs with: at an address, or in the document itself."""
     jwks_uri, jwks = document.get("jwks_uri"), document.get("jwks")
     if (jwks_uri is None) == (jwks is None):
-        raise InvalidClientMetadata("`private_key_jwt` takes `jwks_uri` or `jwks`, and one of them")
+        raise InvalidClientMetadata("`private_key_jwt` requires exactly one of `jwks_uri` and `jwks`")
     if jwks_uri is not None:
         if not isinstance(jwks_uri, str) or not is_address(jwks_uri):
-            raise InvalidClientMetadata("`jwks_uri` is not an https address")
+            raise InvalidClientMetadata("`jwks_uri` must be an https URL")
         return {"jwks_uri": jwks_uri}
     keys = jwks.get("keys") if isinstance(jwks, Mapping) else None
     if not isinstance(keys, list) or not all(isinstance(key, Mapping) for key in keys):

@@ -27,12 +27,12 @@ def check_proof(
     Raises: InvalidAssertion.
     """
     if named(claims, "htm") != method:
-        raise InvalidAssertion("`htm` is another method")
+        raise InvalidAssertion("`htm` is not the method of the request")
     if not same_target(named(claims, "htu"), uri):
-        raise InvalidAssertion("`htu` is another address")
+        raise InvalidAssertion("`htu` is not the URL of the request")
     issued_at = claims.get("iat")
     if not is_time(issued_at) or abs(issued_at - now.timestamp()) > WINDOW_SECONDS:
-        raise InvalidAssertion("`iat` is missing, or not about now")
+        raise InvalidAssertion("`iat` is missing or not current")
     if access_token is not None and not compare_digest(
         named(claims, "ath").encode(), digest(access_token).encode()
     ):

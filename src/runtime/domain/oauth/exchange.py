@@ -51,7 +51,9 @@ def read_request(
     Raises: InvalidRequest, InvalidScope; InvalidTarget for more than one resource.
     """
     if not _RESTRICTIONS.isdisjoint(form):
-        raise InvalidRequest("the request restricts the token in a way that is not supported here")
+        raise InvalidRequest(
+            "`authorization_details`, `claims`, `req_cnf` and `dpop_jkt` are not supported in token exchange"
+        )
     subject_token = form.get("subject_token")
     if subject_token is None:
         raise InvalidRequest("`subject_token` is required")
@@ -59,12 +61,12 @@ def read_request(
         raise InvalidRequest(f"`subject_token_type` must be `{ACCESS_TOKEN}`")
     requested_type = form.get("requested_token_type", ACCESS_TOKEN)
     if requested_type == REFRESH_TOKEN:
-        raise InvalidRequest("this application may not ask for a refresh token")
+        raise InvalidRequest("a token exchange issues no refresh tokens; request an access token")
     if requested_type != ACCESS_TOKEN:
         raise InvalidRequest(f"`requested_token_type` must be `{ACCESS_TOKEN}`")
     actor_token = form.get("actor_token")
     if (actor_token is None) != ("actor_token_type" not in form):
-        raise InvalidRequest("`actor_token` and `actor_token_type` come together")
+        raise InvalidRequest("send both `actor_token` and `actor_token_type`, or neither")
     if actor_token is not None and form["actor_token_type"] != ACCESS_TOKEN:
         raise InvalidRequest(f"`actor_token_type` must be `{ACCESS_TOKEN}`")
     resource = at_most_one(resources)
@@ -88,7 +90,7 @@ def extend_chain(previous: tuple[str, ...], actor: str) -> tuple[str, ...]:
     if len(previous) >= MAX_CHAIN_DEPTH:
         raise InvalidRequest(f"the chain of actors is longer than {MAX_CHAIN_DEPTH}")
     if previous.count(actor) >= MAX_TIMES_IN_CHAIN:
-        raise InvalidRequest("the application is in the chain of actors too often")
+        raise InvalidRequest("the application is in the chain of actors (`act`) too often")
     return (actor, *previous)
 
 

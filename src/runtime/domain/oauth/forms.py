@@ -45,14 +45,14 @@ def read_form(body: bytes, content_type: str | None) -> Form:
 def parse_form(encoded: bytes) -> Form:
     """The form in a body or a query string. Raises as `read_form` does."""
     if len(encoded) > MAX_BODY_BYTES:
-        raise FormTooLarge(f"more than {MAX_BODY_BYTES} bytes")
+        raise FormTooLarge(f"the form has more than {MAX_BODY_BYTES} bytes")
     try:
         text = encoded.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidRequest("the form is not UTF-8") from None
     pieces = [piece for piece in text.split("&") if piece]
     if len(pieces) > MAX_PARAMETERS:
-        raise InvalidRequest(f"more than {MAX_PARAMETERS} parameters")
+        raise InvalidRequest(f"the form has more than {MAX_PARAMETERS} parameters")
     values: dict[str, str] = {}
     repeated: dict[str, list[str]] = {name: [] for name in _REPEATABLE}
     for piece in pieces:
@@ -80,7 +80,7 @@ def _decoded(encoded: str) -> str:
         except UnicodeDecodeError:
             raise InvalidRequest("the form is not UTF-8") from None
     if "\0" in encoded:
-        raise InvalidRequest("the form holds NUL")
+        raise InvalidRequest("the form contains a NUL character")
     return encoded
 
 

@@ -1,4 +1,4 @@
-"""Logout tokens: claims and validation. Spec: OpenID Connect Back-Channel Logout 1.0 section 2.4."""
+"""Logout tokens (OpenID Connect Back-Channel Logout): reading them, and which addresses may receive them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from runtime.domain.oauth.redirect_uris import Refusal
 LOGOUT_TOKEN_TYPE = "logout+jwt"
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 MAX_LIFETIME_SECONDS = 3600
+# What an address of logout tokens has to be instead: plain HTTP is for development alone.
+EXPLANATIONS: Mapping[Refusal, str] = {**redirect_uris.EXPLANATIONS, "insecure": "must use https"}
 _MAX_CHARS = 255
 
 
@@ -52,16 +54,16 @@ def read_logout_token(claims: Mapping[str, Any]) -> LogoutToken:
     """
     events = claims.get("events")
     if not isinstance(events, Mapping) or not isinstance(events.get(LOGOUT_EVENT), Mapping):
-        raise ValueError("`events` names no logout")
+        raise ValueError("`events` has no back-channel logout event")
     if "nonce" in claims:
-        raise ValueError("a `nonce`, which an ID token has and a logout token has not")
+        raise ValueError("a logout token must not have a `nonce`")
     if claims["exp"] - claims["iat"] > MAX_LIFETIME_SECONDS:
-        raise ValueError("valid for too long to be remembered")
+        raise ValueError(f"the logout token is valid for more than {MAX_LIFETIME_SECONDS} seconds")
     token_id, subject, session = _text(claims, "jti"), _text(claims, "sub"), _text(claims, "sid")
     if token_id is None:
-        raise ValueError("no `jti`")
+        raise ValueError("`jti` is missing")
     if subject is None and session is None:
-        raise ValueError("neither `sub` nor `sid`")
+        raise ValueError("`sub` and `sid` are both missing")
     return LogoutToken(subject, session, token_id, datetime.fromtimestamp(claims["exp"], UTC))
 
 
@@ -71,5 +73,5 @@ def _text(claims: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_CHARS:
-        raise ValueError(f"`{name}` is no text, or too long")
+        raise ValueError(f"`{name}` is not a string of 1 to {_MAX_CHARS} characters")
     return value

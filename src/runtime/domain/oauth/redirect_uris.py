@@ -5,7 +5,7 @@ parsers can disagree about it; the port of a loopback address is the single vari
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -23,6 +23,21 @@ Refusal = Literal[
     "private_scheme",
     "application_type",
 ]
+
+# What a URI has to be instead, as the rest of a sentence about it.
+EXPLANATIONS: Mapping[Refusal, str] = {
+    "malformed": "is not a well-formed absolute URI (lower-case scheme, printable ASCII)",
+    "fragment": "must not have a fragment",
+    "userinfo": "must not have a user name or password",
+    "scheme": "has a scheme that browsers execute or display",
+    "insecure": "must use https; http is allowed for `localhost`, `127.0.0.1` and `[::1]`",
+    "host": "has an invalid port, or a host that is not in canonical form",
+    "dot_segment": "must not have `.` or `..` segments in its path",
+    "response_parameter": "must not have a parameter of an authorization response, such as `code`",
+    "private_scheme": "must have a private-use scheme with a dot in it, such as `com.example.app`",
+    "application_type": "is not allowed for a `web` client: use https and a host that is not loopback,"
+    " or register as `native`",
+}
 
 MAX_URI_CHARS = 2048
 LOOPBACK_HOSTS = ("127.0.0.1", "[::1]", "localhost")
@@ -83,7 +98,7 @@ def is_loopback(uri: str) -> bool:
 
 
 def host_of(uri: str) -> str:
-    """Who gets the answer, in words a person can compare: a host, or the scheme of a private address."""
+    """The recipient of the response as consent pages show it: a host, or the scheme of a private-use URI."""
     parts = urlsplit(uri)
     # What stands where a host would in `app.private://bank.example` is nobody's.
     is_web = parts.scheme in ("http", "https")
@@ -91,7 +106,7 @@ def host_of(uri: str) -> str:
 
 
 def refusal(uri: str, *, dotted_scheme: bool = False) -> Refusal | None:
-    """Why this can be nobody's redirect URI; None when it can.
+    """Why no client may have this redirect URI; None when one may.
 
     Args:
         dotted_scheme: a private-use scheme must hold a dot, as the reversed domain of its owner does:

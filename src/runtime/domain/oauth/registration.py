@@ -28,6 +28,7 @@ MAX_REDIRECT_URIS = 20
 MAX_NAME_CHARS = 100
 MAX_TEXT_CHARS = 2048
 MAX_CONTACTS = 10
+MAX_SHOWN_CHARS = 200  # of a URI that a refusal repeats
 ID_TOKEN_ALGORITHMS = ("RS256", "ES256")
 GRANT_TYPES = ("authorization_code", "refresh_token")
 _ADDRESSES = ("client_uri", "logo_uri", "policy_uri", "tos_uri")
@@ -47,7 +48,7 @@ def read(document: Mapping[str, Any], *, on_loopback: bool = False) -> ClientMet
     Raises: InvalidRedirectUri, InvalidClientMetadata, InvalidSoftwareStatement.
     """
     if document.get("software_statement") is not None:
-        raise InvalidSoftwareStatement("software statements are not taken here")
+        raise InvalidSoftwareStatement("`software_statement` is not supported")
     addresses = {name: _address(document, name) for name in _ADDRESSES}
     texts = {name: _text(document, name) for name in _TEXTS}
     uris = _redirect_uris(document)
@@ -84,12 +85,17 @@ def display_name(metadata: ClientMetadata) -> str:
     return first.hostname or first.scheme
 
 
+def _shown(uri: str) -> str:
+    """The URI in backticks, cut off where it is long."""
+    return f"`{uri}`" if len(uri) <= MAX_SHOWN_CHARS else f"`{uri[:MAX_SHOWN_CHARS]}`..."
+
+
 def _redirect_uris(document: Mapping[str, Any]) -> list[str]:
     uris = document.get("redirect_uris")
     if not isinstance(uris, list) or not uris or not all(isinstance(uri, str) for uri in uris):
-        raise InvalidRedirectUri("`redirect_uris` must be a list of at least one address")
+        raise InvalidRedirectUri("`redirect_uris` must be a list of at least one URI")
     if len(uris) > MAX_REDIRECT_URIS:
-        raise InvalidRedirectUri(f"more than {MAX_REDIRECT_URIS} redirect URIs")
+        raise InvalidRedirectUri(f"`redirect_uris` must have at most {MAX_REDIRECT_URIS} entries")
     return sorted(set(uris))
 
 
@@ -103,11 +109,11 @@ def _application_type(document: Mapping[str, Any], uris: list[str]) -> Applicati
         fits_web = all(redirect_uris.registration_refusal(uri, ApplicationType.WEB) is None for uri in uris)
         named = "web" if fits_web else "native"
     if named not in ("web", "native"):
-        raise InvalidClientMetadata("`application_type` is neither `web` nor `native`")
+        raise InvalidClientMetadata("`application_type` must be `web` or `native`")
     chosen = ApplicationType(named)
     for uri in uris:
         if reason := redirect_uris.registration_refusal(uri, chosen):
-            raise InvalidRedirectUri(f"a redirect URI cannot be one of a {named} client: {reason}")
+            raise InvalidRedirectUri(f"`redirect_uris`: {_shown(uri)} {redirect_uris.EXPLANATIONS[reason]}")
     return chosen
 
 
@@ -119,12 +125,15 @@ def _post_logout_redirect_uris(
     if not uris:
         return None
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
-        raise InvalidClientMetadata("`post_logout_redirect_uris` is not a list of addresses")
+        raise InvalidClientMetadata("`post_logout_redirect_uris` must be a list of URIs")
     if len(uris) > MAX_REDIRECT_URIS:
-        raise InvalidClientMetadata(f"more than {MAX_REDIRECT_URIS} `post_logout_redirect_uris`")
+        raise InvalidClientMetadata(
+            f"`post_logout_redirect_uris` must have at most {MAX_REDIRECT_URIS} entries"
+        )
     for uri in uris:
         if reason := redirect_uris.registration_refusal(uri, application_type):
-            raise InvalidClientMetadata(f"one of `post_logout_redirect_uris` cannot be used: {reason}")
+            explanation = redirect_uris.EXPLANATIONS[reason]
+            raise InvalidClientMetadata(f"`post_logout_redirect_uris`: {_shown(uri)} {explanation}")
     return sorted(set(uris))
 
 
@@ -133,7 +142,7 @@ def _backchannel_logout_uri(document: Mapping[str, Any], *, on_loopback: bool) -
     address = _address(document, "backchannel_logout_uri")
     if address is not None and (reason := logout.address_refusal(address, on_loopback=on_loopback)):
         raise InvalidClientMetadata(
-            f"`backchannel_logout_uri` must be an https address without a fragment: {reason}"
+            f"`backchannel_logout_uri`: {_shown(address)} {logout.EXPLANATIONS[reason]}"
         )
     return address
 
@@ -141,7 +150,7 @@ def _backchannel_logout_uri(document: Mapping[str, Any], *, on_loopback: bool) -
 def _truth(document: Mapping[str, Any], member: str) -> bool | None:
     value = document.get(member)
     if value is not None and not isinstance(value, bool):
-        raise InvalidClientMetadata(f"`{member}` is neither true nor false")
+        raise InvalidClientMetadata(f"`{member}` must be true or false")
     return value
 
 
@@ -151,9 +160,9 @@ def _some_of(document: Mapping[str, Any], member: str, served: tuple[str, ...]) 
     if asked is None:
         return list(served)
     if not isinstance(asked, list) or not all(isinstance(each, str) for each in asked):
-        raise InvalidClientMetadata(f"`{member}` is not a list of texts")
+        raise InvalidClientMetadata(f"`{member}` must be a list of strings")
     if served[0] not in asked:
-        raise InvalidClientMetadata(f"`{member}` must name `{served[0]}`, which is what is served here")
+        raise InvalidClientMetadata(f"`{member}` must name `{served[0]}`, the only supported value")
     return [each for each in served if each in asked]
 
 
@@ -173,7 +182,9 @@ def _name(document: Mapping[str, Any]) -> str | None:
     if not name or len(name) > MAX_NAME_CHARS:
         raise InvalidClientMetadata(f"`client_name` must have 1 to {MAX_NAME_CHARS} characters")
     if "<" in name or ">" in name or any(unicodedata.category(letter) in _UNSEEN for letter in name):
-        raise InvalidClientMetadata("`client_name` holds characters that no name needs")
+        raise InvalidClientMetadata(
+            "`client_name` must not contain `<`, `>`, control or invisible characters"
+        )
     return name
 
 
@@ -182,7 +193,9 @@ def _text(document: Mapping[str, Any], member: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or len(value) > MAX_TEXT_CHARS or not value.isprintable():
-        raise InvalidClientMetadata(f"`{member}` is not a text of at most {MAX_TEXT_CHARS} characters")
+        raise InvalidClientMetadata(
+            f"`{member}` must be a printable string of at most {MAX_TEXT_CHARS} characters"
+        )
     return value
 
 
@@ -194,9 +207,9 @@ def _address(document: Mapping[str, Any], member: str) -> str | None:
     try:
         parts = urlsplit(value)
     except ValueError:
-        raise InvalidClientMetadata(f"`{member}` is not an address") from None
+        raise InvalidClientMetadata(f"`{member}` must be an http or https URL") from None
     if parts.scheme not in ("https", "http") or not parts.hostname or not value.isascii():
-        raise InvalidClientMetadata(f"`{member}` is not an address of the web")
+        raise InvalidClientMetadata(f"`{member}` must be an http or https URL")
     return value
 
 
@@ -206,7 +219,7 @@ def _scope(document: Mapping[str, Any]) -> str | None:
     try:
         return scope_strings.to_text(scope_strings.parse(scope)) if scope else None
     except InvalidScope:
-        raise InvalidClientMetadata("`scope` is malformed") from None
+        raise InvalidClientMetadata("`scope` must be a list of scope names, separated by spaces") from None
 
 
 def _contacts(document: Mapping[str, Any]) -> list[str] | None:
@@ -214,5 +227,5 @@ def _contacts(document: Mapping[str, Any]) -> list[str] | None:
     if not contacts:
         return None
     if not isinstance(contacts, list) or len(contacts) > MAX_CONTACTS:
-        raise InvalidClientMetadata(f"`contacts` is not a list of at most {MAX_CONTACTS} texts")
+        raise InvalidClientMetadata(f"`contacts` must be a list of at most {MAX_CONTACTS} strings")
     return sorted({text for each in contacts if (text := _text({"contacts": each}, "contacts"))}) or None

@@ -36,7 +36,7 @@ def at_most_one(named: Sequence[str]) -> str | None:
     Raises: InvalidTarget for several: an access token has one audience.
     """
     if len(named) > 1:
-        raise InvalidTarget("name one `resource` for one access token")
+        raise InvalidTarget("send one `resource`: an access token is for one resource")
     return named[0] if named else None
 
 

@@ -52,7 +52,7 @@ def read(data: bytes) -> Archive:
         if not found and name != MANIFEST:
             raise BundleInvalid(f"the first member must be `{MANIFEST}`")
         if name in found:
-            raise BundleInvalid(f"`{name}` is there twice")
+            raise BundleInvalid(f"`{name}` is in the archive twice")
         if len(found) == MAX_MEMBERS:
             raise BundleInvalid(f"the archive has more than {MAX_MEMBERS} members")
         found[name] = content
@@ -87,7 +87,7 @@ def _inflated(data: bytes) -> bytes:
     if not unpacker.eof:
         raise BundleInvalid("the archive ends early")
     if unpacker.unused_data:
-        raise BundleInvalid("something follows the archive")
+        raise BundleInvalid("the archive has trailing data")
     return found
 
 
@@ -97,10 +97,10 @@ def _members(tar: bytes) -> Iterator[tuple[str, bytes]]:
     while True:
         header = tar[place : place + _BLOCK]
         if len(header) < _BLOCK:
-            raise BundleInvalid("the archive has no end, or is no tar")
+            raise BundleInvalid("the archive is truncated, or is not a tar archive")
         if not any(header):
             if tar.count(0, place) != len(tar) - place:
-                raise BundleInvalid("something follows the end of the archive")
+                raise BundleInvalid("the archive has data after its end marker")
             return
         size, kind = _checked(header)
         start = place + _BLOCK
@@ -127,7 +127,7 @@ def _checked(header: bytes) -> tuple[int, bytes]:
 def _number(octal: bytes) -> int:
     match = _OCTAL.fullmatch(octal.lstrip(b" "))
     if match is None:
-        raise BundleInvalid("a header of the archive holds no number where one belongs")
+        raise BundleInvalid("a header of the archive has a malformed number")
     return int(match[1], 8)
 
 
@@ -135,10 +135,10 @@ def _name(header: bytes, kind: bytes, size: int) -> str:
     """The name of a member, which is a plain file with one of the known names."""
     raw, _, rest = header[:100].partition(b"\0")
     if any(rest):
-        raise BundleInvalid("a name in the archive goes on behind its end")
+        raise BundleInvalid("a member name in the archive has data after its NUL terminator")
     name = raw.decode("ascii", "backslashreplace")
     if kind not in _FILE or any(header[157:257]):
-        raise BundleInvalid(f"`{_shown(name)}` is no plain file")
+        raise BundleInvalid(f"`{_shown(name)}` is not a regular file")
     if name not in (MANIFEST, SCHEMA) and not _POLICY.fullmatch(name):
         raise BundleInvalid(f"`{_shown(name)}` is not a member that a bundle can have")
     if size > MAX_POLICY_BYTES:
@@ -159,7 +159,7 @@ def _check_extension(content: bytes) -> None:
         if not match or content[end - 1 : end] != b"\n" or end > len(content):
             raise BundleInvalid("an extension header of the archive is damaged")
         if not _HARMLESS.match(content, match.end(), end):
-            raise BundleInvalid("an extension header of the archive says more than times and owners")
+            raise BundleInvalid("an extension header of the archive must contain only times and owners")
         place = end
 
 

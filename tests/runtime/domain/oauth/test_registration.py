@@ -118,6 +118,49 @@ def test_a_redirect_uri_must_fit(uri, application_type):
 
 
 @pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            {"redirect_uris": ["https://agent.example/cb#x"]},
+            "`redirect_uris`: `https://agent.example/cb#x` must not have a fragment",
+        ),
+        (
+            {"redirect_uris": ["cursor://done"]},
+            (
+                "`redirect_uris`: `cursor://done` must have a private-use scheme with a dot in it,"
+                " such as `com.example.app`"
+            ),
+        ),
+        (
+            {"post_logout_redirect_uris": ["http://agent.example/bye"]},
+            (
+                "`post_logout_redirect_uris`: `http://agent.example/bye` must use https;"
+                " http is allowed for `localhost`, `127.0.0.1` and `[::1]`"
+            ),
+        ),
+        (
+            {"backchannel_logout_uri": "http://localhost/logout"},
+            "`backchannel_logout_uri`: `http://localhost/logout` must use https",
+        ),
+    ],
+)
+def test_a_refused_uri_is_named_with_what_it_has_to_be(members, message):
+    """The error names the member and the URI, and says what is allowed: no internal code of a reason."""
+    with pytest.raises((InvalidRedirectUri, InvalidClientMetadata)) as refused:
+        read(MINIMAL | members)
+
+    assert refused.value.detail == message
+
+
+def test_a_long_refused_uri_is_cut_off():
+    """An error repeats no more than the first 200 characters of a URI."""
+    with pytest.raises(InvalidRedirectUri) as refused:
+        read({"redirect_uris": [f"http://{'a' * 1000}.example/"]})
+
+    assert refused.value.detail.startswith(f"`redirect_uris`: `http://{'a' * 193}`... ")
+
+
+@pytest.mark.parametrize(
     "uris", [None, [], "https://agent.example/cb", [1], [WEB + str(n) for n in range(21)]]
 )
 def test_redirect_uris_are_a_short_list(uris):

@@ -17,17 +17,6 @@ from runtime.storage.sql import applications as storage
 from runtime.storage.sql import changes
 from runtime.storage.sql import entities as rows
 
-_REFUSALS: dict[str, str] = {
-    "malformed": "is not a URI that browsers and servers read alike",
-    "fragment": "must not have a fragment",
-    "userinfo": "must not have user information",
-    "scheme": "has a scheme that runs or shows content",
-    "insecure": "must use https, unless it is on localhost",
-    "host": "has a host that is written in an unusual way",
-    "dot_segment": "must not have dot segments",
-    "response_parameter": "must not have a parameter of an authorization response",
-    "private_scheme": "needs a private scheme with a dot in it",
-}
 DEPENDENCIES = "application_dependencies"
 
 
@@ -85,15 +74,17 @@ def _check_addresses(unit: UnitOfWork, application: Application) -> None:
     if oauth2 is None:
         return
     problems = [
-        Problem("validation_error", _REFUSALS[reason], f"protocols.oauth2.{member}[{position}]")
+        Problem(
+            "validation_error", redirect_uris.EXPLANATIONS[reason], f"protocols.oauth2.{member}[{position}]"
+        )
         for member in ("redirect_uris", "post_logout_redirect_uris")
         for position, uri in enumerate(getattr(oauth2, member) or ())
         if (reason := redirect_uris.refusal(uri)) is not None
     ]
     address, on_loopback = oauth2.backchannel_logout_uri, unit.services.settings.allow_private_addresses
     if address is not None and (reason := logout.address_refusal(address, on_loopback=on_loopback)):
-        told = "must use https" if reason == "insecure" else _REFUSALS[reason]
-        problems.append(Problem("validation_error", told, "protocols.oauth2.backchannel_logout_uri"))
+        explanation = logout.EXPLANATIONS[reason]
+        problems.append(Problem("validation_error", explanation, "protocols.oauth2.backchannel_logout_uri"))
     if problems:
         raise ValidationFailed(f"`{problems[0].field}` {problems[0].message}", problems=problems)
 
