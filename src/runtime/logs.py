@@ -2,10 +2,10 @@
 
 import logging
 import sys
-from time import monotonic
 from typing import Any
 
 import structlog
+from cachetools import TTLCache
 
 from runtime.settings import Settings
 
@@ -44,16 +44,13 @@ class ThrottledWarnings:
     """Warnings of what every request meets while it lasts: one line every few seconds, not one a request."""
 
     def __init__(self) -> None:
-        self._told: dict[str, float] = {}
+        self._logged: TTLCache[tuple[str, str], bool] = TTLCache(MOST_TROUBLES, TROUBLE_EVERY_SECONDS)
 
     def warn(self, event: str, *, reason: str, **fields: Any) -> None:
-        """Log a warning, unless the same was said about the same reason a moment ago."""
-        now, what = monotonic(), f"{event}\0{reason}"
-        if now - self._told.get(what, float("-inf")) < TROUBLE_EVERY_SECONDS:
+        """Log a warning, unless the same was logged for the same reason less than five seconds ago."""
+        if (event, reason) in self._logged:
             return
-        if len(self._told) >= MOST_TROUBLES:
-            self._told.clear()
-        self._told[what] = now
+        self._logged[event, reason] = True
         log.warning(event, reason=reason, **fields)
 
 

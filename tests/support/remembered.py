@@ -1,13 +1,13 @@
 """What a process remembers: every container that can be reached from its parts and its modules."""
 
 import sys
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from runtime.services.bounded_cache import BoundedCache
+from cachetools import Cache
 
-Container = dict | list | set | deque | BoundedCache
+Container = dict | list | set | deque | Cache
 
 # What stands as it was made: definitions, settings and values.
 _FIXED = ("runtime.cli.", "runtime.contract.", "runtime.domain.", "runtime.settings.", "runtime.quotas.")
@@ -39,7 +39,7 @@ def _objects(roots: Iterable[Any]) -> Iterator[Any]:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, dict | OrderedDict):
+        if isinstance(each, dict | Cache):
             waiting.extend(each.values())
         elif isinstance(each, list | set | deque | tuple):
             waiting.extend(each)

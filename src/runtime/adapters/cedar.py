@@ -4,13 +4,13 @@ Text from outside is measured before the engine reads it, because its parser rec
 brackets would take the process down.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import cedarpy
 import orjson
+from cachetools import LRUCache
 
 from runtime.adapters.cedar_positions import ErrorLocator
 from runtime.adapters.cedar_tokenizer import PolicyProblem, PolicyStatement, locate, measure, split
@@ -75,7 +75,7 @@ class CompiledPolicies:
     _rules: tuple[_Rule, ...]
     _whole: "_Slice"
     _by_resource: Mapping[str, tuple[int, ...]] | None
-    _slices: "OrderedDict[str, _Slice]" = field(default_factory=OrderedDict)
+    _slices: "LRUCache[str, _Slice]" = field(default_factory=lambda: LRUCache(_KEPT_SLICES))
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -86,14 +86,11 @@ class CompiledPolicies:
             return self._whole
         key = resource_id if resource_id in self._by_resource else ""
         if (found := self._slices.get(key)) is not None:
-            self._slices.move_to_end(key)
             return found
         wanted = self._by_resource[key] if key else ()
         general = self._by_resource[""]
         made = _parse_slice([self._rules[index] for index in sorted((*general, *wanted))])
         self._slices[key] = made
-        if len(self._slices) > _KEPT_SLICES:
-            self._slices.popitem(last=False)
         return made
 
 

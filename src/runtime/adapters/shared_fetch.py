@@ -2,24 +2,26 @@
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from math import inf
+from typing import Generic, TypeVar
+
+from cachetools import TLRUCache
 
 T = TypeVar("T")
 K = TypeVar("K")
 MAX_ENTRIES = 1000
-MAX_OF_ONE = 200  # of a zone, in which strangers may name as many addresses as they like
+MAX_OF_ONE = 200  # per zone: anybody may name any number of addresses there
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept(Generic[T]):
-    """A value, or a failure, with when it was had and until when it counts."""
+class _Cached(Generic[K]):
+    """A fetched value or a failure, with the times of the fetch and of its expiry."""
 
-    value: T
-    made_at: float
-    until: float
+    value: K
+    fetched_at: float
+    expires_at: float
 
 
 def _no_time(_failure: Exception) -> float:
@@ -27,19 +29,18 @@ def _no_time(_failure: Exception) -> float:
 
 
 class SharedFetch(Generic[T]):
-    """Keyed values that are expensive to get.
+    """Fetched values by key, cached until they expire, with one fetch at a time for each key.
 
-    Callers who want the same key at the same time wait for one fetch. It belongs to none of them: when the
-    first hangs up, the others still get their answer. A failure goes to whoever waited, and while it counts
-    to those who come later; a value that is remembered goes before it.
+    Concurrent callers of one key await the same fetch, which goes on when any of them is cancelled. A failure
+    is raised to all of them, and to later callers until it expires; a cached value takes precedence over it.
 
     Args:
-        lifetime_seconds: how long a value counts, unless `get` says otherwise for the value.
-        failure_lifetime: seconds that a failure counts, from the failure; none unless told.
-        max_entries: of values, and of failures: beyond it the least recently used of the partition with the
-            most is forgotten, so that nobody's many displace another's few.
-        max_of_one: of one partition.
-        clock: seconds, never going back.
+        lifetime_seconds: lifetime of a value, unless `get` is given one for the value.
+        failure_lifetime: lifetime of a failure in seconds; by default failures are not cached.
+        max_entries: bound of the values, and of the failures; beyond it the largest partition loses its least
+            recently used entry, so that a partition with many entries evicts none of one with few.
+        max_of_one: bound of one partition.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -54,8 +55,8 @@ class SharedFetch(Generic[T]):
         self._lifetime = lifetime_seconds
         self._failure_lifetime = failure_lifetime
         self._clock = clock
-        self._kept: _Partitions[_Kept[T]] = _Partitions(max_entries, max_of_one)
-        self._failed: _Partitions[_Kept[Exception]] = _Partitions(max_entries, max_of_one)
+        self._values: _Partitions[T] = _Partitions(max_entries, max_of_one, clock)
+        self._failures: _Partitions[Exception] = _Partitions(max_entries, max_of_one, clock)
         self._running: dict[tuple[str, str], asyncio.Task[T]] = {}
 
     async def get(
@@ -67,18 +68,19 @@ class SharedFetch(Generic[T]):
         lifetime: Callable[[T], float] | None = None,
         newer_than_seconds: float | None = None,
     ) -> T:
-        """The value of that key, remembered or fetched now. Raises what *fetch* raises, or has just raised.
+        """The value of that key, cached or fetched now. Raises what *fetch* raises, or the cached failure.
 
         Args:
-            partition: whose value it is; another has its own of that key.
-            lifetime: seconds that a fetched value counts, from the value.
-            newer_than_seconds: fetch again when what is remembered is older than this.
+            partition: namespace of the key, with a bound of its own: a zone.
+            lifetime: function of the fetched value that returns its lifetime in seconds.
+            newer_than_seconds: fetch again when the cached value is older than this.
         """
-        kept = self._kept.get(partition, key)
-        if kept is not None and self._counts(kept, newer_than_seconds):
-            return kept.value
-        failed = self._failed.get(partition, key)
-        if failed is not None and self._counts(failed, newer_than_seconds):
+        oldest = -inf if newer_than_seconds is None else self._clock() - newer_than_seconds
+        cached = self._values.get(partition, key)
+        if cached is not None and cached.fetched_at > oldest:
+            return cached.value
+        failed = self._failures.get(partition, key)
+        if failed is not None and failed.fetched_at > oldest:
             raise failed.value.with_traceback(None)  # or each time it is raised would make it longer
         task = self._running.get((partition, key))
         if task is None:
@@ -86,10 +88,6 @@ class SharedFetch(Generic[T]):
             self._running[partition, key] = task
             task.add_done_callback(lambda done: self._finished(partition, key, done))
         return await asyncio.shield(task)
-
-    def _counts(self, kept: _Kept[Any], newer_than_seconds: float | None) -> bool:
-        now = self._clock()
-        return now < kept.until and (newer_than_seconds is None or now - kept.made_at < newer_than_seconds)
 
     async def _fetch(
         self,
@@ -103,12 +101,12 @@ class SharedFetch(Generic[T]):
         except Exception as failure:
             if lasts := self._failure_lifetime(failure):
                 now = self._clock()
-                self._failed.put(partition, key, _Kept(failure, now, now + lasts))
+                self._failures.set(partition, key, _Cached(failure, now, now + lasts))
             raise
         now = self._clock()
-        self._failed.drop(partition, key)
+        self._failures.drop(partition, key)
         lasts = lifetime(value) if lifetime else self._lifetime
-        self._kept.put(partition, key, _Kept(value, now, now + lasts))
+        self._values.set(partition, key, _Cached(value, now, now + lasts))
         return value
 
     def _finished(self, partition: str, key: str, task: "asyncio.Task[T]") -> None:
@@ -119,41 +117,37 @@ class SharedFetch(Generic[T]):
 
 
 class _Partitions(Generic[K]):
-    """Entries in partitions, of which the least recently used goes: of a full one, or else of the largest."""
+    """An LRU cache in partitions whose entries expire; beyond the bound of all, the largest makes room."""
 
-    def __init__(self, max_entries: int, max_of_one: int) -> None:
+    def __init__(self, max_entries: int, max_of_one: int, clock: Callable[[], float]) -> None:
         self._max_entries = max_entries
         self._max_of_one = max_of_one
-        self._partitions: dict[str, OrderedDict[str, K]] = {}
-        self._held = 0
+        self._clock = clock
+        self._partitions: dict[str, TLRUCache[str, _Cached[K]]] = {}
 
     def __len__(self) -> int:
-        return self._held
+        return sum(map(len, self._partitions.values()))
 
-    def get(self, partition: str, key: str) -> K | None:
-        """The entry, which is young again."""
+    def get(self, partition: str, key: str) -> _Cached[K] | None:
+        """The entry, which becomes the most recently used; None when there is none or it has expired."""
         entries = self._partitions.get(partition)
-        if entries is None or key not in entries:
-            return None
-        entries.move_to_end(key)
-        return entries[key]
+        return entries.get(key) if entries is not None else None
 
-    def put(self, partition: str, key: str, entry: K) -> None:
-        """Hold an entry in place of what is there."""
-        self.drop(partition, key)
-        entries = self._partitions.setdefault(partition, OrderedDict())
+    def set(self, partition: str, key: str, entry: _Cached[K]) -> None:
+        """Cache an entry in place of an earlier one."""
+        if (entries := self._partitions.get(partition)) is None:
+            entries = TLRUCache(self._max_of_one, ttu=_expires_at, timer=self._clock)
+            self._partitions[partition] = entries
         entries[key] = entry
-        self._held += 1
-        if len(entries) > self._max_of_one:
-            self.drop(partition, next(iter(entries)))
-        elif self._held > self._max_entries:
-            largest, most = max(self._partitions.items(), key=lambda item: len(item[1]))
-            self.drop(largest, next(iter(most)))
+        self._partitions = {name: each for name, each in self._partitions.items() if each}
+        if len(self) > self._max_entries:
+            max(self._partitions.values(), key=len).popitem()
 
     def drop(self, partition: str, key: str) -> None:
-        """Let go of an entry."""
-        entries = self._partitions.get(partition)
-        if entries is not None and entries.pop(key, None) is not None:
-            self._held -= 1
-            if not entries:
-                del self._partitions[partition]
+        """Remove an entry."""
+        if (entries := self._partitions.get(partition)) is not None:
+            entries.pop(key, None)
+
+
+def _expires_at(_key: str, entry: _Cached[K], _now: float) -> float:
+    return entry.expires_at

@@ -40,7 +40,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "clients delayed after wrong secrets",
         sizes.BLOCKED_CLIENTS,
     ),
-    BoundedMemory("runtime.logs.ThrottledWarnings._told", "recently logged warnings", logs.MOST_TROUBLES),
+    BoundedMemory("runtime.logs.ThrottledWarnings._logged", "recently logged warnings", logs.MOST_TROUBLES),
     BoundedMemory(
         "runtime.services.rate_limiter.RateLimiter._local", "counts of rate limits", "the number of limits"
     ),
@@ -115,8 +115,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "runtime.storage.state.batching.RequestBatcher._waiting", "requests waiting for Redis", _REQUESTS
     ),
     BoundedMemory("runtime.storage.state.batching.RequestBatcher._trips", "batches sent to Redis", _REQUESTS),
-    BoundedMemory(f"{_ZONE}._views", "zones", _ZONES),
-    BoundedMemory(f"{_ZONE}._loading", "zones being read", _ZONES),
+    BoundedMemory(f"{_ZONE}._zones", "zones", _ZONES),
     BoundedMemory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
     BoundedMemory(
         "runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", sizes.POLICY_SETS

@@ -1,48 +1,44 @@
-"""A bounded in-memory cache."""
+"""A FIFO cache for data that can be read again; a long key takes no more memory than a short one."""
 
 from hashlib import sha256
-from typing import Generic, TypeVar
+from typing import TypeVar
+
+from cachetools import FIFOCache
 
 T = TypeVar("T")
 
-_MAX_NAME_CHARS = 200
+_MAX_KEY_CHARS = 200
 
 
-class BoundedCache(Generic[T]):
-    """A bounded dictionary that forgets what it has held longest; a long key costs as much as a short one."""
+class BoundedCache(FIFOCache[str, T]):
+    """A `cachetools.FIFOCache` whose keys may be as long as a request: a long one is held as its digest.
 
-    __slots__ = ("_items", "_limit")
+    FIFO rather than LRU: a token exchange looks up a dozen keys, and noting each use costs more than the rare
+    entry that is read again because it was evicted while in use.
+    """
 
-    def __init__(self, limit: int) -> None:
-        self._items: dict[str, T] = {}
-        self._limit = limit
+    def get(self, key: str) -> T | None:  # type: ignore[override]  # no default: no caller has one
+        """The value; None when there is none."""
+        try:
+            return FIFOCache.__getitem__(self, key if len(key) <= _MAX_KEY_CHARS else _short(key))
+        except KeyError:
+            return None
 
-    def __len__(self) -> int:
-        return len(self._items)
+    def __getitem__(self, key: str) -> T:
+        return FIFOCache.__getitem__(self, _short(key))
 
-    @property
-    def limit(self) -> int:
-        """How many it holds at most."""
-        return self._limit
+    def __setitem__(self, key: str, value: T) -> None:
+        FIFOCache.__setitem__(self, _short(key), value)
 
-    def get(self, key: str) -> T | None:
-        """What is kept under the key."""
-        return self._items.get(_name(key))
+    def __delitem__(self, key: str) -> None:
+        FIFOCache.__delitem__(self, _short(key))
 
-    def put(self, key: str, value: T) -> None:
-        """Keep a value in place of what is there."""
-        name = _name(key)
-        if len(self._items) >= self._limit and name not in self._items:
-            del self._items[next(iter(self._items))]
-        self._items[name] = value
-
-    def drop(self, key: str) -> None:
-        """Forget what is kept under the key."""
-        self._items.pop(_name(key), None)
+    def __contains__(self, key: object) -> bool:
+        return FIFOCache.__contains__(self, _short(str(key)))
 
 
-def _name(key: str) -> str:
-    """What is kept of a key, which may be as long as a request; no key begins with NUL."""
-    if len(key) <= _MAX_NAME_CHARS:
+def _short(key: str) -> str:
+    """The key, or the digest that stands for a long one; no key of a caller begins with NUL."""
+    if len(key) <= _MAX_KEY_CHARS:
         return key
     return f"\0{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"

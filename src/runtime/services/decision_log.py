@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 
+from cachetools import TTLCache
 from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import InvalidClient, OAuthError, TemporarilyUnavailable, Unavailable
@@ -126,7 +127,10 @@ class DecisionLog:
         self._queued: list[TokenEvent] = []
         # (organization, zone, event, code): all of them from short lists.
         self._tallies: dict[tuple[str, str, str, str], _Tally] = {}
-        self._seen: dict[str, datetime] = {}  # credential -> when a use of it was last recorded here
+        # Credentials whose use this process has recorded within a day.
+        self._seen: TTLCache[str, bool] = TTLCache(
+            MOST_SEEN, _SEEN_EVERY.total_seconds(), timer=lambda: clock().timestamp()
+        )
         self._wake = asyncio.Event()
         self._stopping = False
         self._writer: asyncio.Task[None] | None = None
@@ -174,13 +178,10 @@ class DecisionLog:
         """
         if not isinstance(client, ApplicationClient) or client.is_public:
             return
-        now, seen = self._clock(), self._seen.get(client.credential.id)
-        if (seen is not None and now - seen < _SEEN_EVERY) or len(self._queued) >= self._max_queued:
+        if client.credential.id in self._seen or len(self._queued) >= self._max_queued:
             return
-        if len(self._seen) >= MOST_SEEN:
-            self._seen.clear()
-        self._seen[client.credential.id] = now
-        use = Decision(organization_id, zone_id, now, "", event=storage.USE, outcome=storage.PROVED)
+        self._seen[client.credential.id] = True
+        use = Decision(organization_id, zone_id, self._clock(), "", event=storage.USE, outcome=storage.PROVED)
         use.identify(client)
         self._queue(use)
 

@@ -81,7 +81,7 @@ class _LocalCounts:
         """Add to the count of a key in a window; a later window begins at zero."""
         then, counted = self._counted.get(key) or (window, 0)
         counted = counted + cost if then == window else cost
-        self._counted.put(key, (window, counted))
+        self._counted[key] = (window, counted)
         return counted
 
 

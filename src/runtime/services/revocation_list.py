@@ -106,7 +106,7 @@ class Revocations:
         """The zone's log, read again when that is a moment ago: only what is new travels."""
         if (log := self._logs.get(zone_id)) is None:
             log = _Log()
-            self._logs.put(zone_id, log)
+            self._logs[zone_id] = log
         async with log.reading:
             if log.read_at is None or abs((now - log.read_at).total_seconds()) >= FRESH_SECONDS:
                 after = _LONG_AGO if log.read_at is None else log.read_at - OVERLAP

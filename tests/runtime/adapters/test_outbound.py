@@ -407,11 +407,11 @@ async def test_what_one_partition_has_displaces_nothing_of_others():
     for number in range(100):
         await look("quiet", f"{number}")
     assert fetched == {"quiet": 100, "loud": 1_500}
-    assert len(shared._kept) == 300
+    assert len(shared._values) == 300
     await look("third", "1")
     await look("loud", "1499")
     assert fetched == {"quiet": 100, "loud": 1_500, "third": 1}
-    assert len(shared._kept) == 300
+    assert len(shared._values) == 300
 
 
 async def test_a_value_counts_as_long_as_it_says():

@@ -139,7 +139,7 @@ async def test_published_epoch_ahead_of_the_database(
 
     await state.raise_all({epochs.zone_key(scene.zone.id): 10**9}, ttl_seconds=3)
 
-    throttled_warnings._told.clear()
+    throttled_warnings._logged.clear()
     with logged_lines() as logged, pytest.raises(TemporarilyUnavailable):
         await scene.exchange(agent, subject, api, "read", services=services)
     assert any("ahead of the database" in line.get("reason", "") for line in logged)

@@ -143,7 +143,7 @@ def test_a_database_that_takes_no_connections(
     struck.sql(begin, _ENDING_CONNECTIONS)
     try:
         time.sleep(1.1)  # what was read a moment ago counts a moment longer
-        monkeypatch.setattr(throttled_warnings, "_told", {})
+        monkeypatch.setattr(throttled_warnings, "_logged", {})
         with logged_lines() as logged:
             heard = [struck.answers() for _ in range(3)]
     finally:
@@ -217,7 +217,7 @@ def test_a_database_that_takes_no_writes(struck: Struck) -> None:
 def test_a_restore_under_way(struck: Struck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While `pg_restore` makes the tables anew all is 503; afterwards all is well, without a restart."""
     struck.works()
-    monkeypatch.setattr(throttled_warnings, "_told", {})
+    monkeypatch.setattr(throttled_warnings, "_logged", {})
     copy, address = tmp_path / "copy", _of_the_operator(struck.url)
     _program("pg_dump", "--format=custom", f"--file={copy}", address)
     with logged_lines() as logged:

@@ -95,7 +95,7 @@ async def current(services: Services, zone: CachedZone, cookie: str | None) -> S
     if found is None:
         return None
     session, user = found
-    zone.cache_of(BrowserSessionCache).sessions.put(session.id, found)
+    zone.cache_of(BrowserSessionCache).sessions[session.id] = found
     try:
         active.require_active(session, user, services.clock())
     except NotActive:

@@ -163,7 +163,7 @@ async def _consent(
     async with services.database.querying() as conn:
         scopes = await session_roots.consent(conn, zone.id, user.id, asker.client_ref, resource.id)
     if scopes is not None:
-        cache.put(key, (user.epoch, scopes))
+        cache[key] = (user.epoch, scopes)
     return scopes
 
 
@@ -220,7 +220,7 @@ async def consents_of(services: Services, zone: CachedZone, client: Client, user
         return held[1]
     async with services.database.querying() as conn:
         found = await storage.agreed(conn, zone_id=zone.id, user_id=user.id, client_ref=client.client_ref)
-    cache.put(key, (user.epoch, found))
+    cache[key] = (user.epoch, found)
     return found
 
 

@@ -92,7 +92,7 @@ def verify_access_token(zone: CachedZone, token: str, now: datetime) -> Verified
     if found is None:
         claims = _claims(zone, token, now)
         found = VerifiedAccessToken(subject_of(digest, claims), claims)
-        cache.put(digest, found)
+        cache[digest] = found
     if found.subject.expires_at <= now.timestamp():
         raise refused("expired")
     return found

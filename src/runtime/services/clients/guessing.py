@@ -41,10 +41,7 @@ class SecretGuessing:
         except Unavailable:
             failures = limiter.count_local(CLIENT_SECRET_GUESSES, zone_id, pair, now=now)
         if failures >= MAX_SECRET_GUESSES:
-            self._blocked.put(
-                f"{zone_id} {pair}",
-                CLIENT_SECRET_GUESSES.ends_at(now),
-            )
+            self._blocked[f"{zone_id} {pair}"] = CLIENT_SECRET_GUESSES.ends_at(now)
 
 
 def _pair(client_id: str, address: str) -> str:

@@ -154,7 +154,7 @@ async def _decide(
         held = cache.decisions.get(key)
         if held is None:
             held = _all_allow(policies, question(wanted))
-            cache.decisions.put(key, held)
+            cache.decisions[key] = held
         return held
 
     whole = ask(scopes)
@@ -173,7 +173,7 @@ def _looked_at(zone: CachedZone, policies: Policies, resource: Resource) -> froz
     if (held := cache.get(resource.id)) is None:
         names = used_attributes(policies.reads, resource.identifier)
         held = _VARYING if names is None else names & _VARYING
-        cache.put(resource.id, held)
+        cache[resource.id] = held
     return held
 
 
@@ -221,7 +221,7 @@ async def _parties(
             provider.identifier if provider else None,
         ),
     )
-    cache.put(key, made)
+    cache[key] = made
     return made
 
 

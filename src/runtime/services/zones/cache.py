@@ -1,11 +1,11 @@
 """The zone cache of a process: loads zones, reloads one when its epoch moves, evicts beyond a bound."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import datetime
 from math import inf
 from time import monotonic
+from weakref import WeakValueDictionary
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -42,15 +42,15 @@ class Zones:
         self._epochs = epochs
         self._key_encryption = key_encryption
         self._settings = settings
-        self._views: dict[str, CachedZone] = {}
-        self._loading: dict[str, asyncio.Lock] = {}
-        self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
+        self._zones: BoundedCache[CachedZone] = BoundedCache(cache_sizes.ZONES)
+        self._parsed_keys: BoundedCache[dict[str, SigningKey]] = BoundedCache(cache_sizes.ZONES)
+        self._loading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by zones being read
         self._policies = PolicyCache()
         self._ids_by_slug: BoundedCache[str] = BoundedCache(cache_sizes.ZONES)
 
     def held(self, zone_id: str) -> CachedZone | None:
         """A zone as it was right when it was made: for those who compare its epoch before they answer."""
-        zone = self._views.get(zone_id)
+        zone = self._zones.get(zone_id)
         return zone if zone and self._is_current(zone) else None
 
     async def get(self, zone_id: str) -> CachedZone:
@@ -83,13 +83,13 @@ class Zones:
 
     def invalidate(self, zone_id: str) -> None:
         """Look again before the next answer: this process has just changed the zone."""
-        if (held := self._views.get(zone_id)) is not None:
+        if (held := self._zones.get(zone_id)) is not None:
             held.checked_at = -inf
 
     async def refresh(self, zone_id: str) -> CachedZone:
         """The zone as the database has it now. Raises NotFound."""
         await self._epochs.begin()
-        async with self._loading_alone(zone_id):
+        async with self._loading.setdefault(zone_id, asyncio.Lock()):
             asked_at, era = monotonic(), self._epochs.era
             async with self._database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
@@ -100,8 +100,8 @@ class Zones:
                     denied = await revocations.denied(conn, zone_id, now=self._clock())
                     zone.denials, zone.denied = denied
             if zone is None:
-                if (gone := self._views.pop(zone_id, None)) is not None:
-                    self._ids_by_slug.drop(gone.entity.slug)
+                if (gone := self._zones.pop(zone_id, None)) is not None:
+                    self._ids_by_slug.pop(gone.entity.slug, None)
                 self._parsed_keys.pop(zone_id, None)
                 raise NotFound(f"there is no zone `{zone_id}`")
             zone.checked_at = asked_at
@@ -119,17 +119,6 @@ class Zones:
         zone.is_apart = True
         return zone
 
-    @asynccontextmanager
-    async def _loading_alone(self, zone_id: str) -> AsyncIterator[None]:
-        """Be the one who reads a zone. Of one that is not known afterwards nothing is kept."""
-        lock = self._loading.setdefault(zone_id, asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if zone_id not in self._views:
-                self._loading.pop(zone_id, None)
-
     async def locate(self, slug: str) -> str:
         """The id of the zone whose issuer is the template filled with that slug. Raises NotFound."""
         settings = self._settings
@@ -140,7 +129,7 @@ class Zones:
                 found = await storage.zone_with_slug(conn, slug, issuer)
             if found is None:
                 raise NotFound("there is no such zone")
-            self._ids_by_slug.put(slug, found)
+            self._ids_by_slug[slug] = found
         return found
 
     async def find_id(self, id_or_slug: str) -> str:
@@ -162,14 +151,8 @@ class Zones:
     async def _load(self, conn: AsyncConnection, zone_id: str, era: int) -> CachedZone | None:
         """A zone read anew, kept from now on; None when there is no such zone."""
         zone = await self._read(conn, zone_id, era)
-        if zone is None:
-            return None
-        if len(self._views) >= cache_sizes.ZONES and zone_id not in self._views:
-            oldest = next(iter(self._views))
-            del self._views[oldest]
-            self._parsed_keys.pop(oldest, None)
-            self._loading.pop(oldest, None)
-        self._views[zone_id] = zone
+        if zone is not None:
+            self._zones[zone_id] = zone
         return zone
 
     async def _read(self, conn: AsyncConnection, zone_id: str, era: int) -> CachedZone | None:

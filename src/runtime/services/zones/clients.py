@@ -38,7 +38,7 @@ class ClientCache:
         client = await self.get(client_id)
         if client is None or client.registration is not Registration.METADATA_DOCUMENT:
             return client
-        self._by_id.drop(client_id)
+        self._by_id.pop(client_id, None)
         return await self.get(client_id)
 
     async def query_again(self, client_id: str) -> None:

@@ -32,7 +32,7 @@ class PolicyCache:
         key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
         if (found := self._compiled.get(key)) is None:
             found = compiled(active)
-            self._compiled.put(key, found)
+            self._compiled[key] = found
         return found
 
     async def of_set_version(
@@ -46,7 +46,7 @@ class PolicyCache:
             active := await read()
         ) is not None:
             found = compiled(active)
-            self._by_set_version.put(set_version_id, found)
+            self._by_set_version[set_version_id] = found
         return found
 
 

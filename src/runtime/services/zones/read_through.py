@@ -33,5 +33,5 @@ class ReadThroughCache(BoundedCache[T]):
         async with self._database.querying() as conn:
             found = await query(conn)
         if found is not None:
-            self.put(key, found)
+            self[key] = found
         return found

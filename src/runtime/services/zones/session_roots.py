@@ -36,7 +36,7 @@ class SessionRootCache:
         async with self._database.querying() as conn:
             found = await storage.session(conn, self._zone_id, session_id)
             if found is None:
-                self._roots.drop(session_id)
+                self._roots.pop(session_id, None)
                 return None
             session, user, extent = found
             delegated = await storage.delegated(conn, self._zone_id, user.id) if extent.has_delegated else ()
@@ -44,7 +44,7 @@ class SessionRootCache:
                 conn, user, own_policies=extent.own_policies, has_memberships=extent.has_memberships
             )
             root = SessionRoot(session, principal, delegated)
-        self._roots.put(session_id, root)
+        self._roots[session_id] = root
         return root
 
     async def get(self, session_id: str) -> SessionRoot | None:
@@ -82,5 +82,5 @@ class SessionRootCache:
             if has_memberships:
                 found = await storage.memberships(conn, user.zone_id, user.id)
             cached = principal_of(user, found, own_policies)
-            self._principals.put(user.id, cached)
+            self._principals[user.id] = cached
         return cached

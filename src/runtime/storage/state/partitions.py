@@ -2,6 +2,9 @@
 
 A share is what the first two parts of a key name, `kind:zone`. Each kind has a bound for what one zone may
 have of it; where all shares together are too much, the largest makes room.
+
+No cache of cachetools does this: those evict when they are full, where a replay mark must be refused instead,
+and each has a bound of its own, where the shares here, thousands of small ones, have a bound in common.
 """
 
 from collections.abc import Iterator, Mapping

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
+from cachetools import LRUCache
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -25,7 +26,7 @@ _KEY_ID_CHARS = 26
 _SECRET_CHARS = 43
 _USE_RECORDED_EVERY = timedelta(minutes=1)
 MAX_NOTED = 10_000
-_noted: dict[str, datetime] = {}  # key id -> when this process last had its use recorded
+_noted: LRUCache[str, datetime] = LRUCache(MAX_NOTED)  # key id -> when this process last had its use recorded
 # Kept here so that they are not collected before they have run.
 _background: set[asyncio.Task[None]] = set()
 
@@ -90,8 +91,6 @@ def _note_use(services: Services, key: ApiKey) -> None:
     noted = max((each for each in (key.last_used_at, _noted.get(key.id)) if each), default=None)
     if noted is not None and now - noted < _USE_RECORDED_EVERY:
         return
-    if len(_noted) >= MAX_NOTED:
-        _noted.clear()
     _noted[key.id] = now
     task = asyncio.get_running_loop().create_task(record_use(services, key.id))
     _background.add(task)
