@@ -186,7 +186,9 @@ def require_application(client: Client) -> ApplicationClient:
     """The client, if somebody here manages it. Raises UnauthorizedClient for one that registered itself."""
     if isinstance(client, ApplicationClient):
         return client
-    raise UnauthorizedClient("a client that registered itself may only use codes and refresh tokens")
+    raise UnauthorizedClient(
+        "a client that registered itself may only use the grants `authorization_code` and `refresh_token`"
+    )
 
 
 def require_confidential(client: Client) -> ApplicationClient:
@@ -197,5 +199,7 @@ def require_confidential(client: Client) -> ApplicationClient:
     """
     application = require_application(client)
     if application.is_public:
-        raise UnauthorizedClient("a public client may only use codes and refresh tokens")
+        raise UnauthorizedClient(
+            "a public client may only use the grants `authorization_code` and `refresh_token`"
+        )
     return application

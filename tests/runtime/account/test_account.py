@@ -192,7 +192,7 @@ def test_who_is_not_signed_in_signs_in_first(site: Site, browser: Browser) -> No
     assert f"to see your account at {zone.name}" in page.text
     page = browser.send(page, email="ada@acme.example", password=PASSWORD)
     assert isinstance(page, Page)
-    assert "You are ada@acme.example" in page.text
+    assert "You are signed in as ada@acme.example" in page.text
 
     chain = chained(site)
     product = str(chain.product.protocols.oauth2.issuer)
@@ -202,7 +202,7 @@ def test_who_is_not_signed_in_signs_in_first(site: Site, browser: Browser) -> No
     page = browser.send(page, email="ada@acme.example", password=PASSWORD)
     assert isinstance(page, Page)
     assert str(page.response.url) == f"{product}/account"
-    assert "You are ada@acme.example" in page.text
+    assert "You are signed in as ada@acme.example" in page.text
 
     stranger = Browser()
     away = parse_qs(urlsplit(stranger.http.get(f"{product}/account").headers["location"]).query)

@@ -118,7 +118,7 @@ def test_a_change_between_look_and_write(
     changes: int,
     status: int,
 ) -> None:
-    """The look is taken again; where the sign-in does not stay as it is, nothing is kept or given."""
+    """The look is taken again; where the session keeps changing, nothing is kept or given."""
     assert client.redeem(code_for(client, browser)).status_code == 200
     code = code_for(client, browser)
     before = {table: ids(site, table, client.zone.id) for table in (_sessions, _families)}

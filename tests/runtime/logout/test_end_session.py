@@ -147,7 +147,7 @@ class TestQuestion:
             page = browser.open(str(leave(browser, client, post_logout_redirect_uri=BYE, **query).url))
             assert isinstance(page, Page)
             assert_page(page.response, 200)
-            assert "notes asks you to sign out" in page.text
+            assert "notes has asked to sign you out" in page.text
             assert "ada@acme.example" in page.text
             assert is_signed_in(browser, client)
 
@@ -169,7 +169,7 @@ class TestQuestion:
         page = browser.open(str(leave(browser, client, id_token_hint=old["id_token"]).headers["location"]))
 
         assert isinstance(page, Page)
-        assert "notes asks you to sign out" in page.text
+        assert "notes has asked to sign you out" in page.text
         assert is_signed_in(browser, client)
         leave(elsewhere, client, id_token_hint=old["id_token"])
         assert not is_signed_in(elsewhere, client)

@@ -136,7 +136,7 @@ def test_with_the_keyboard_alone(site: Site, window: Window) -> None:
     assert "code" in heard(window)
 
     window.open(f"{client.issuer}/account")
-    window.tab_to(window.button("Take back"))
+    window.tab_to(window.button("Withdraw"))
     window.enter()
     expect(window.page.get_by_role("status")).to_contain_text("has to ask you again")
     window.tab_to(window.link("Sign out of this browser"))
@@ -212,5 +212,5 @@ def test_a_name_that_anybody_can_take(site: Site, phone: Window) -> None:
     phone.button("Allow", exact=True).click()
     phone.page.wait_for_url("https://borrowed.example/**")
     phone.open(f"{trusted.issuer}/account")
-    expect(phone.page.get_by_text("nobody at Acme Workforce has vouched for it")).to_be_visible()
+    expect(phone.page.get_by_text("not verified by Acme Workforce")).to_be_visible()
     phone.keep("phone-dark-account-registered-itself")

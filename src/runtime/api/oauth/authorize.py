@@ -70,7 +70,7 @@ def read_parameters(request: Request) -> Parameters:
     if request.method == "POST":
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type != CONTENT_TYPE:
-            raise BadLink("the request is not a form")
+            raise BadLink("the content type must be `application/x-www-form-urlencoded`")
         encoded = request.body.decode("utf-8", "replace")
     if len(encoded) > _MAX_BYTES:
         raise BadLink("the request is too long")

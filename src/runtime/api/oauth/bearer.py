@@ -79,7 +79,7 @@ async def require_bearer(
 
 async def _standing(services: Services, zone: CachedZone, subject: SubjectToken, audience: str) -> BearerUser:
     if subject.audience != audience or subject.session_id is None or subject.actors:
-        raise InvalidToken(_REFUSED, internal="another audience, no user, or others who act for them")
+        raise InvalidToken(_REFUSED, internal="another audience, no user, or a token with an actor chain")
     require_not_denied(zone, subject.token_id)
     root = require_root(await zone.session_roots.get(subject.session_id), subject, services.clock())
     client = await check_chain(zone, subject)

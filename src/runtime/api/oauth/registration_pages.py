@@ -41,7 +41,7 @@ async def show_sign_up(request: Request, services: Services, zone: CachedZone) -
     """The page on which people register themselves."""
     handle, token = request.args.get("request"), request.args.get("invitation")
     if token is not None and len(token) > _MAX_TOKEN_CHARS:
-        raise BadLink("the address is not the one in the mail")
+        raise BadLink("the e-mail address is not the one that was invited")
     if handle is None and token is not None:
         return await _show_without_application(services, zone, token)
     if token is None:

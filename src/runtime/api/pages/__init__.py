@@ -1,5 +1,6 @@
 """Renders the HTML pages: on the server, without scripts, not framed, never cached."""
 
+import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -33,12 +34,12 @@ LABELS = {"email": "E-mail address", "password": "Password", "": "The form"}
 _TITLES = {
     400: "This link does not work",
     403: "This is not allowed",
-    404: "There is nothing here",
+    404: "Page not found",
     413: "This link does not work",
     429: "Please wait a moment",
     503: "Please try again shortly",
 }
-_AWAY = "A service that this page depends on is not answering at the moment."
+_AWAY = "A service that this page depends on is not available. Reload the page in a moment."
 _WHEN = {503: {"Retry-After": "2"}}
 
 
@@ -80,7 +81,8 @@ def error(
     Its status is the refusal's, if that is one that means something to a browser.
     """
     status = refusal.status if refusal.status in _TITLES else 400
-    message = f"{refusal.detail[:1].upper()}{refusal.detail[1:]}.".replace("`", "\u2019")
+    detail = re.sub("`([^`]*)`", "\u201c\\1\u201d", refusal.detail)
+    message = f"{detail[:1].upper()}{detail[1:]}."
     values = {"title": _TITLES[status], "message": message, "onward": onward}
     headers = {**_WHEN.get(status, {}), **(headers or {})}
     return page(zone, "error", status=status, headers=headers, **values)

@@ -35,7 +35,7 @@ def require_active(
     Raises: NotActive.
     """
     if session is None or user is None or session.user_id != user.id:
-        raise NotActive("the session is gone, or another user's")
+        raise NotActive("the session does not exist, or is another user's")
     for each in (session, within):
         if each is not None and not is_active(each, now):
             raise NotActive("the session has been ended, or has expired")

@@ -41,12 +41,12 @@ async def require_chain_consents(
     for name in reversed(subject.actors):
         found = await find_actor(zone, name)
         if found is None:
-            raise refused("a client in the chain is gone")
+            raise refused("a client in the actor chain no longer exists")
         link = _chain_client(found)
         if before is not None and before.client_ref != link.client_ref:
             provided = await zone.resources.provided_by(found.id)
             if not await _may_use(services, zone, before, root, provided, now):
-                raise refused("the user does not let a client in the chain use the next one any more")
+                raise refused("the user has withdrawn consent that the actor chain depends on")
         before = link
 
 
@@ -83,5 +83,5 @@ async def _signed_in_to(zone: CachedZone, session: SessionRecord) -> ChainClient
         return None
     application = await zone.applications.get(session.application_id)
     if application is None:
-        raise refused("the application that the user signed in to is gone")
+        raise refused("the application that the user signed in to no longer exists")
     return _chain_client(application)

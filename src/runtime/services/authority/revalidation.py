@@ -49,7 +49,7 @@ async def cached_root(zone: CachedZone, session_id: str | None) -> CachedRoot:
         return CachedRoot(held, is_fresh=False)
     found = await zone.session_roots.read(session_id)
     if found is None:
-        raise refused("the session is gone")
+        raise refused("the session no longer exists")
     return CachedRoot(found, is_fresh=True)
 
 
@@ -145,7 +145,7 @@ async def _at_one_instant(
         zone = await services.zones.apart(zone_id)
         if published is None or published <= zone.epoch:
             return await attempt(zone)
-    reason = f"the published epoch of zone {zone_id} is ahead of the database: it ends within a minute"
+    reason = f"the published epoch of zone {zone_id} is ahead of the database; it expires within a minute"
     throttled_warnings.warn("not available", reason=reason)
     raise TemporarilyUnavailable(
         "please try again shortly", internal="the published epoch is ahead of the database"

@@ -151,7 +151,7 @@ def require_not_denied(zone: CachedZone, token_id: str) -> None:
 def require_root(root: SessionRoot | None, subject: SubjectToken, now: datetime) -> SessionRoot:
     """The sign-in behind a token, while it stands and is that of the token's `sub`. Raises InvalidGrant."""
     if root is None:
-        raise refused("the session is gone")
+        raise refused("the session no longer exists")
     try:
         active.require_active(root.session, root.user.user, now)
     except NotActive as failure:
@@ -165,9 +165,9 @@ async def require_own_application(zone: CachedZone, subject: SubjectToken) -> Ap
     """The application whose own token starts the chain. Raises InvalidGrant when it is gone, or another."""
     found = await zone.applications.named(subject.sub)
     if found is None or not await zone.applications.is_principal(found):
-        raise refused("the application is gone, or is called as a user is")
+        raise refused("the application no longer exists, or has the identifier of a user")
     if await _has_gone(zone, subject, "actor", subject.sub):
-        raise refused("another application was called so when the token was issued")
+        raise refused("the identifier was another application's when the token was issued")
     return found
 
 
@@ -189,7 +189,7 @@ async def check_provenance(
     issued_to = await check_chain(zone, subject)
     if issued_to.client_ref == client.client_ref:
         if subject.jkt not in (None, jkt):
-            raise refused("bound to a key, and nothing proves possession of it")
+            raise refused("bound to a key, and sent without a DPoP proof of it")
         return issued_to
     if not await provides(zone, client, subject):
         raise refused("neither issued to the application nor for a resource of it")
@@ -238,7 +238,7 @@ async def require_audience_consent(
         return
     resource = await _audience(zone, subject)
     if resource is None:
-        raise refused("its audience is gone")
+        raise refused("the resource of its audience no longer exists")
     allowance = await consents.find_allowance(
         services, zone, issued_to, root, resource, wanted=subject.scopes, now=now
     )
@@ -252,13 +252,13 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
     Raises: InvalidGrant.
     """
     if subject.audience != zone.issuer and await _has_gone(zone, subject, "aud", subject.audience):
-        raise refused("another resource was called so when the token was issued")
+        raise refused("the identifier was another resource's when the token was issued")
     issued_to = await zone.clients.get(subject.client_id)
     if issued_to is None or await _has_gone(zone, subject, "client_id", subject.client_id):
-        raise refused("the application it was issued to is gone")
+        raise refused("the application that it was issued to no longer exists")
     for actor in subject.actors:
         if await find_actor(zone, actor) is None or await _has_gone(zone, subject, "actor", actor):
-            raise refused("an application in the chain, or a credential of it, is gone")
+            raise refused("an application in the actor chain, or its credential, no longer exists")
     return issued_to
 
 

@@ -171,5 +171,5 @@ async def _token_service(conn: AsyncConnection, zone: CachedZone) -> Provider:
         conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": zone.id}
     )
     if not isinstance(found, Provider):
-        raise LookupError(f"zone {zone.id} has lost its token service")
+        raise LookupError(f"zone {zone.id} has no provider of the type `service-sts`")
     return found

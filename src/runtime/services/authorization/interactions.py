@@ -17,7 +17,7 @@ from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
 
 INTERACTION_SECONDS = 900
-_SENT_ALREADY = "this form was sent already, or did not come from this page; go back and try again"
+_SENT_ALREADY = "this form has expired or was sent already; go back and try again"
 _LOST = (
     "this sign-in has expired, or was started in another browser; go back to the application and try again"
 )

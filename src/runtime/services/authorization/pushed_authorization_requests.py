@@ -65,7 +65,7 @@ async def keep(services: Services, zone: CachedZone, client: Client, parameters:
     Raises: FormTooLarge.
     """
     if sum(len(name) + len(value) for name, value in parameters.pairs) > MAX_CHARS:
-        raise FormTooLarge("the request is too long to be kept")
+        raise FormTooLarge("the request is too long")
     name = new_secret()
     key = _key(services, zone, name)
     plain = PushedRequest(client_id=client.client_id, parameters=parameters.pairs).model_dump_json().encode()

@@ -55,7 +55,7 @@ class Parameters:
         self._values: dict[str, list[str]] = {}
         for number, (name, value) in enumerate(self.pairs):
             if number >= MAX_PARAMETERS or len(value) > MAX_VALUE_CHARS or len(name) > MAX_NAME_CHARS:
-                raise BadLink("the request has too many or too long parameters")
+                raise BadLink("the request has too many parameters, or one that is too long")
             self._values.setdefault(name, []).append(value)
 
     def one(self, name: str) -> str | None:
@@ -152,7 +152,7 @@ async def resolve_client(
     if redirect_uri is None:
         raise BadLink("the link has no `redirect_uri`")
     if not redirect_uris.allows(client.redirect_uris, redirect_uri):
-        raise BadLink("the address to return to is not one the application has registered")
+        raise BadLink("this `redirect_uri` is not registered for the application")
     state = None if "state" in parameters.repeated() else parameters.one("state")
     return client, RedirectionEndpoint(redirect_uri, state, zone.issuer)
 
@@ -216,7 +216,7 @@ async def requested_access(
         resources = await _default_resource(zone, client, rest)
     sign_in, granted = asked & served, _granted(rest, resources)
     if not sign_in and not any(rest & each.scopes for each in granted):
-        raise InvalidScope("none of the scopes can be granted; those of a resource need its `resource`")
+        raise InvalidScope("none of the scopes can be granted; scopes of a resource require `resource`")
     return sign_in, granted
 
 

@@ -22,7 +22,7 @@ async def admit(services: Services, zone: CachedZone, client_id: str, address: s
     """
     limits = rate_limits.AUTHORIZATION_REQUEST_LIMITS
     if wait := await _count(services, zone, limits, client_id, address):
-        raise TooManyTries("too many sign-ins were begun; try again in a minute", retry_after_seconds=wait)
+        raise TooManyTries("too many sign-in requests; try again in a minute", retry_after_seconds=wait)
 
 
 async def admit_kept(services: Services, zone: CachedZone, client: Client, address: str) -> None:
@@ -32,7 +32,7 @@ async def admit_kept(services: Services, zone: CachedZone, client: Client, addre
     nothing of what it may push. Raises: TooManyTries; Unavailable.
     """
     if wait := await _count_pushed(services, zone, client, address):
-        raise TooManyTries("too many sign-ins were begun; try again in a minute", retry_after_seconds=wait)
+        raise TooManyTries("too many sign-in requests; try again in a minute", retry_after_seconds=wait)
 
 
 async def admit_pushed(services: Services, zone: CachedZone, client: Client, address: str) -> None:

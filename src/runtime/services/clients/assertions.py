@@ -51,7 +51,7 @@ def read(form: Mapping[str, str]) -> ClientAssertion:
     if "client_assertion" not in form or "client_assertion_type" not in form:
         raise InvalidRequest("send both `client_assertion` and `client_assertion_type`, or neither")
     if form["client_assertion_type"] != rules.CLIENT_ASSERTION_TYPE:
-        raise InvalidClient(internal="another type of assertion")
+        raise InvalidClient(internal="`client_assertion_type` is not supported")
     try:
         jws = parse(form["client_assertion"])
         issuer, subject = rules.named(jws.payload, "iss"), rules.named(jws.payload, "sub")

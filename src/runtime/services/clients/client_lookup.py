@@ -22,7 +22,7 @@ async def resolve_client(services: Services, zone: CachedZone, client_id: str) -
     client = await zone.clients.get(client_id)
     if isinstance(client, ApplicationClient) or not is_address(client_id):
         if client is None:
-            raise BadLink("the application is not known here")
+            raise BadLink("no application is registered here under this `client_id`")
         return client
     return await metadata_documents.current(services, zone, client_id)
 

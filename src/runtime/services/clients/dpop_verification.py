@@ -78,7 +78,9 @@ async def require_proof(
     Spec: RFC 9449 section 7.
     """
     if presented.is_bound != (jkt is not None):
-        raise InvalidToken(_TOKEN_REFUSED, internal="bound to a key and presented without, or the reverse")
+        raise InvalidToken(
+            _TOKEN_REFUSED, internal="the scheme (Bearer or DPoP) does not match `cnf` of the token"
+        )
     if jkt is None:
         return
     try:

@@ -35,7 +35,9 @@ async def admit(services: Services, zone: CachedZone, address: str) -> None:
     Raises: RegistrationClosed; TooManyRequests; Unavailable, because who cannot be counted is not let in.
     """
     if not zone.entity.protocols.oauth2.dcr_enabled:
-        raise RegistrationClosed("clients cannot register themselves here; ask the people who run this zone")
+        raise RegistrationClosed(
+            "dynamic client registration is disabled in this zone; ask an administrator of it"
+        )
     wait = await services.rate_limiter.hit(rate_limits.REGISTRATIONS, zone.id, place_of(address))
     if wait := wait or await services.rate_limiter.hit(rate_limits.REGISTRATIONS_IN_ZONE, zone.id):
         raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)

@@ -29,7 +29,10 @@ class SecretGuessing:
             return
         until = self._blocked.get(f"{zone_id} {_pair(client_id, address)}")
         if until is not None and now < until:
-            raise TooManyRequests("too many failed attempts", retry_after_seconds=int(until - now) + 1)
+            raise TooManyRequests(
+                "too many failed client authentications; try again in a minute",
+                retry_after_seconds=int(until - now) + 1,
+            )
 
     async def failed(
         self, limiter: RateLimiter, zone_id: str, client_id: str, address: str, *, now: float

@@ -25,7 +25,7 @@ from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, entities, user_agents
 from runtime.storage.sql.client_refs import ClientRef
 
-_UNKNOWN = "the application is not known here"
+_UNKNOWN = "no application is registered here under this `client_id`"
 
 
 def admits(cimd: ZoneCimd, client_id: str) -> bool:

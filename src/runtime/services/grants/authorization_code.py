@@ -122,7 +122,7 @@ async def _made_of(redemption: CodeRedemption) -> tuple[dict[str, Any], UserAuth
     for _ in range(_LOOKS):
         with suppress(_Changed):
             return await _made_under(redemption, await _signed_in(redemption))
-    raise InvalidGrant(REFUSED, internal="the sign-in does not stay as it is")
+    raise InvalidGrant(REFUSED, internal="the session changed repeatedly during the request")
 
 
 async def _made_under(
@@ -160,7 +160,7 @@ def _require_same_client(grant: CodeGrant, client: Client) -> None:
 def _require_same_key(grant: CodeGrant, jkt: str | None) -> None:
     """A code that was asked for with the thumbprint of a key is for who has it. Spec: RFC 9449 section 10."""
     if grant.jkt not in (None, jkt):
-        raise InvalidGrant(REFUSED, internal="nothing proves possession of the key it was asked for with")
+        raise InvalidGrant(REFUSED, internal="no DPoP proof with the key of the authorization request")
 
 
 def _require_same_redirect_uri(grant: CodeGrant, redirect_uri: str | None) -> None:
@@ -177,13 +177,13 @@ async def _signed_in(redemption: CodeRedemption) -> _SignIn:
     async with redemption.services.database.querying() as conn:
         found = await session_users.by_session(conn, session_id, zone_id=zone_id)
         if found is None:
-            raise InvalidGrant(REFUSED, internal="the session or the user is gone")
+            raise InvalidGrant(REFUSED, internal="the session or the user no longer exists")
         session, user = found
         top = session
         while top.parent_id is not None:
             above = await sessions.find(conn, top.parent_id, zone_id=zone_id)
             if above is None:
-                raise InvalidGrant(REFUSED, internal="the session that took its place is gone")
+                raise InvalidGrant(REFUSED, internal="the session that replaced it no longer exists")
             top = above
     return _SignIn(session, user, top)
 
@@ -191,7 +191,7 @@ async def _signed_in(redemption: CodeRedemption) -> _SignIn:
 def _require_standing(grant: CodeGrant, sign_in: _SignIn, now: datetime) -> None:
     """Check that the user of the code is signed in. Raises InvalidGrant."""
     if sign_in.user.id != grant.user_id:
-        raise InvalidGrant(REFUSED, internal="somebody else's session")
+        raise InvalidGrant(REFUSED, internal="the session of another user")
     try:
         active.require_active(sign_in.session, sign_in.user, now, within=sign_in.top)
     except NotActive as failure:

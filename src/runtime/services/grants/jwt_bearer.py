@@ -105,7 +105,7 @@ async def redeem(
     async with services.database.transaction() as conn:
         admitted = await _admissible(admission.admit(conn, zone.entity, vouched.way, now=now))
         if admitted.user.id != user.id:
-            raise InvalidGrant(REFUSED, internal="the subject belongs to another user by now")
+            raise InvalidGrant(REFUSED, internal="the subject now identifies another user")
         await sessions.add(conn, authority.session)
     return answer, authority
 

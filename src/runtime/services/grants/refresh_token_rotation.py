@@ -137,7 +137,7 @@ async def _require_same_key(
         return
     if jkt is not None:
         await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
-    raise InvalidGrant(REFUSED, internal="bound to a key that nothing proves possession of")
+    raise InvalidGrant(REFUSED, internal="bound to a key, and sent without a DPoP proof of it")
 
 
 def _bound(client: Client, jkt: str | None) -> str | None:
@@ -187,7 +187,7 @@ async def require_active_family(
     async with services.database.querying() as conn:
         found = await session_users.by_session(conn, family.session_id, zone_id=zone.id)
     if found is None or found[1].id != family.user_id:
-        raise InvalidGrant(REFUSED, internal="the session or the user is gone")
+        raise InvalidGrant(REFUSED, internal="the session or the user no longer exists")
     session, user = found
     try:
         active.require_active(session, user, now)
@@ -243,9 +243,9 @@ async def _successor(
             return successor
         family = latest or family
     if not is_active(family, now) or not _is_repeated(services, family, token, now):
-        raise InvalidGrant(REFUSED, internal="the family moved on meanwhile")
+        raise InvalidGrant(REFUSED, internal="the refresh token was rotated by another request")
     if family.successor_sealed is None:
-        raise InvalidGrant(REFUSED, internal="the family ended meanwhile")
+        raise InvalidGrant(REFUSED, internal="the family was revoked during the request")
     return zone.sealer.open(family.successor_sealed, bound_to=_place(family)).decode()
 
 

@@ -252,7 +252,7 @@ def _plan(
         *bounds,
     )
     if seconds(expires_at) <= seconds(now):
-        raise refused("nothing of its lifetime is left")
+        raise refused("the token would have no lifetime left")
     return ProposedToken(extend_chain(before, client.application.identifier), narrowed.issued, expires_at)
 
 

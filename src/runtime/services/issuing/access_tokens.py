@@ -37,9 +37,9 @@ def issue_access_token(zone: CachedZone, facts: AccessTokenFacts) -> str:
     Raises: ValueError when the facts contradict the zone: then a caller has mixed up two zones.
     """
     if facts.issuer != zone.issuer:
-        raise ValueError("facts about another issuer's token")
+        raise ValueError("claims of another issuer's token")
     if facts.expires_at <= facts.issued_at:
-        raise ValueError("a token that has ended before it begins")
+        raise ValueError("the token expires before it is issued")
     return zone.signing(zone.access_token_algorithm).sign(claims.access_token(facts), typ=ACCESS_TOKEN_TYPE)
 
 

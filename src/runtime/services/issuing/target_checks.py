@@ -17,7 +17,7 @@ async def require_resource(zone: CachedZone, found: Resource | None, audiences: 
     for audience in audiences:
         meant = await zone.resources.resolve(audience)
         if meant is None or meant.id != found.id:
-            raise InvalidTarget(TARGET_REFUSED, internal="`audience` means another resource")
+            raise InvalidTarget(TARGET_REFUSED, internal="`audience` and `resource` name different resources")
     return found
 
 

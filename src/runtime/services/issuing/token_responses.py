@@ -79,7 +79,9 @@ async def choose_target(
     """
     wanted = at_most_one(named)
     if not await consents.covers_sign_in(services, zone, authority.client, authority.user, authority.scopes):
-        raise authorization_required(zone, authority.client, None, internal="no consent to signing in")
+        raise authorization_required(
+            zone, authority.client, None, internal="no consent to the sign-in scopes"
+        )
     authorized = {each.id: each for each in authority.resources}
     if wanted == zone.issuer:
         return None
@@ -192,7 +194,9 @@ async def _usable(
     await require_own_tokens(zone, client, resource)
     allowance = await consents.find_granted_allowance(services, zone, client, authority.user, asked)
     if allowance is None:
-        raise authorization_required(zone, client, resource, internal="withdrawn since")
+        raise authorization_required(
+            zone, client, resource, internal="consent was withdrawn during the request"
+        )
     return TokenTarget(resource, asked.scopes & frozenset(resource.scopes or ()), allowance.ends_at)
 
 

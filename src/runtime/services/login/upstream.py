@@ -43,7 +43,7 @@ UPSTREAM_LOGIN_SECONDS = 900
 _LOST = (
     "this sign-in has expired, or was started in another browser; go back to the application and try again"
 )
-_UNUSABLE = "the identity provider's answer cannot be used; try again, or ask the people who run this zone"
+_UNUSABLE = "the identity provider's answer cannot be used; try again, or ask an administrator of this zone"
 
 
 class UpstreamLogin(BaseModel):
@@ -243,7 +243,7 @@ async def _identify(
 
 def _refusal(error: str | None) -> OAuthError:
     if error in ("access_denied", "login_required", "interaction_required", "consent_required"):
-        return AccessDenied("the sign-in was cancelled")
+        return AccessDenied("the identity provider did not complete the sign-in")
     if error == "unmet_authentication_requirements":
         return UnmetAuthenticationRequirements(
             "the identity provider cannot satisfy the requested `acr_values`"

@@ -32,7 +32,7 @@ class BackchannelLogoutDelivery:
         try:
             zone = await self.zones.get(message.zone_id or "")
         except NotFound:
-            raise Undeliverable("the zone is gone") from None
+            raise Undeliverable("the zone no longer exists") from None
         now = self.clock()
         claims = {
             "iss": zone.issuer,

@@ -80,7 +80,7 @@ async def check(services: Services, zone: CachedZone, parameters: Parameters) ->
         return LogoutRequest()
     client = await _client(zone, hinted, client_id)
     if address is not None and (client is None or address not in client.post_logout_redirect_uris):
-        raise BadLink("the address to return to is not one the application has registered")
+        raise BadLink("this `post_logout_redirect_uri` is not registered for the application")
     return LogoutRequest(
         application=client.name if client else None,
         client_id=client.client_id if client else None,
@@ -149,7 +149,7 @@ async def _client(zone: CachedZone, hinted: IdTokenHint | None, client_id: str |
         raise BadLink("the ID token in the link belongs to another application")
     client = await zone.clients.get(client_id)
     if client is None:
-        raise BadLink("the application is not known here")
+        raise BadLink("no application is registered here under this `client_id`")
     return client
 
 

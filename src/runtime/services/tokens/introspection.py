@@ -62,7 +62,7 @@ async def respond(
         if token is None:
             raise InvalidRequest("`token` is missing")
         if client.is_public:
-            raise InvalidClient(internal="a public client proves nothing")
+            raise InvalidClient(internal="a public client has no credential")
         services.decisions.note_use(zone.organization_id, zone.id, client)
         return await _told_of(services, zone, client, token, services.clock())
 
@@ -101,7 +101,7 @@ async def _access_token(
     )
     require_not_denied(zone, subject.token_id)
     if not await provides(zone, client, subject):
-        raise refused("the caller is no audience of the token")
+        raise refused("the caller is not an audience of the token")
     issued_to = await check_chain(zone, subject)
     if subject.session_id is None:
         await require_own_application(zone, subject)

@@ -133,7 +133,7 @@ async def _create_user(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn, no
         # Policies match on identifiers, and others on `sub`: nobody shares one, is merged or renamed here.
         raise SignInRefused(
             f"another user of this zone has the identifier `{user.identifier}`; "
-            "ask the people who run the zone"
+            "ask an administrator of the zone"
         ) from None
     await storage.add_federation(conn, user, now=now, **bound)
     return user

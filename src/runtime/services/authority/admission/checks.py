@@ -14,12 +14,12 @@ from runtime.domain.kinds.values import InvitationStatus, OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.storage.sql import users as storage
 
-DISABLED = "your account is disabled; ask the people who run this zone"
+DISABLED = "your account is disabled; ask an administrator of this zone"
 INVITATION_OVER = "this invitation has expired or was revoked; ask whoever invited you for a new one"
 INVITATION_USED = "this invitation has been used; sign in with the account that was made for it"
 NOT_AGREED = (
     "your account acts for other organizations too, which have not agreed to this way of signing in; "
-    "ask the people who run this zone"
+    "ask an administrator of this zone"
 )
 
 
@@ -37,7 +37,7 @@ def require_open_registration(zone: Zone) -> None:
     require_local(zone)
     if zone.requires_invitation:
         raise SignInRefused(
-            "registration here needs an invitation; ask the people who run this zone for one, and open the "
+            "registration here needs an invitation; ask an administrator of this zone for one, and open the "
             "address in its mail"
         )
 

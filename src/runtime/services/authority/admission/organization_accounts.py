@@ -38,14 +38,14 @@ async def by_management_token(conn: AsyncConnection, zone: Zone, by: ManagementT
         member = await entities.get(conn, ORGANIZATION_USER, by.account_id, within=within)
         if member.account_issuer != by.issuer:
             raise SignInRefused(
-                "the token is of another zone's account", internal="an account of another zone"
+                "the token was issued for an account of another zone", internal="an account of another zone"
             )
         user = await storage.get(conn, member.zone_user_id, zone_id=zone.id)
         active.require_member_active(member)
         active.require_user_active(user)
     except (NotFound, NotActive) as failure:
         raise SignInRefused(
-            "your account does not act for this organization", internal=str(failure)
+            "your account is not a user of this organization", internal=str(failure)
         ) from None
     # A password is checked by the service itself: no organization's administrator has a hand in it.
     if elsewhere and by.source is not None and by.source != member.source:
@@ -73,10 +73,12 @@ async def _require_provider_for_all(conn: AsyncConnection, home: Zone, provider:
     The provider stays as it is until the membership stands: who changes it then sees that.
     """
     if provider is None:
-        raise SignInRefused(NOT_AGREED, internal="signed in by a provider that is gone")
+        raise SignInRefused(NOT_AGREED, internal="the provider that signed the user in no longer exists")
     await hold_provider(conn, home, provider)
     if trusted_issuer(home, provider) is None:
-        raise SignInRefused(NOT_AGREED, internal="an administrator has a hand in what the provider says")
+        raise SignInRefused(
+            NOT_AGREED, internal="an administrator of the home organization controls the provider's claims"
+        )
 
 
 async def require_agreed_elsewhere(conn: AsyncConnection, zone: Zone, user: User, provider: Provider) -> None:
@@ -107,7 +109,7 @@ def _require_trusted_elsewhere(by: ManagementToken) -> None:
     """Refuse what only the organization at home has decided on. Raises SignInRefused."""
     if not by.by_platform:
         raise SignInRefused(
-            "an application of one organization acts in no other: sign in with the service's own client",
+            "an application of one organization has no access to another; sign in with `zonectl`",
             internal="an application that the other organization has not decided on",
         )
     if not by.reaches_further:
