@@ -25,6 +25,7 @@ from runtime.adapters.keys.sealing import (
 from runtime.adapters.mail import FileTransport, SmtpTransport, Transport, sender_of
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
+from runtime.adapters.upstream_oauth.client import UPSTREAM_TIMEOUT_SECONDS, UpstreamOAuthClient
 from runtime.api import management, oauth, reference, resource_metadata, shared
 from runtime.api.oauth.errors import RETRY_AFTER_SECONDS, told_away
 from runtime.api.shared.request_bodies import TimedRequest
@@ -138,6 +139,9 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
         asked_at, clock = system(), Clock(system)
         clock.compare(await database_time(conn), asked_at=asked_at, answered_at=system())
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
+    upstream_outbound = Outbound(
+        allow_private_addresses=settings.allow_private_addresses, timeout_seconds=UPSTREAM_TIMEOUT_SECONDS
+    )
     remote_keys = RemoteKeys(outbound)
     state = open_state(settings.redis_url, bounds=BOUNDS)
     rate_limiter = RateLimiter(state, clock, settings)
@@ -156,6 +160,8 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
         outbound=outbound,
         remote_keys=remote_keys,
         openid=OpenIDProviders(outbound, remote_keys),
+        upstream_outbound=upstream_outbound,
+        upstream_oauth=UpstreamOAuthClient(upstream_outbound, clock=clock),
         client_documents=ClientDocuments(outbound),
         passwords=Passwords(),
         clock=clock,
@@ -177,6 +183,7 @@ async def close_services(services: Services) -> None:
     """Write what is queued, then close every connection."""
     await services.decisions.stop()
     await services.outbound.aclose()
+    await services.upstream_outbound.aclose()
     services.passwords.close()
     await services.epochs.close()
     await services.state.close()

@@ -11,7 +11,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -80,10 +80,12 @@ class _Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class HttpAnswer:
+    """An answer as it came; header names are in lower case."""
+
     status: int
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
 
 
 async def system_addresses(host: str, port: int) -> Sequence[str]:
@@ -129,6 +131,11 @@ class Outbound:
             network_backend=_PinnedBackend(resolve, allow_private=allow_private_addresses),
         )
 
+    @property
+    def allows_http(self) -> bool:
+        """Whether plain HTTP is allowed, for development and tests."""
+        return self._allow_private
+
     async def aclose(self) -> None:
         """Close all connections."""
         await self._pool.aclose()
@@ -172,6 +179,21 @@ class Outbound:
         except ValueError:
             return answer.status, None
 
+    async def post(
+        self,
+        url: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        max_bytes: int | None = None,
+        partition: str = "",
+    ) -> HttpAnswer:
+        """The answer to a POST, whatever its status says.
+
+        Raises: OutboundRefused; OutboundFailed for trouble on the way.
+        """
+        return await self._request("POST", url, headers, body, max_bytes, partition)
+
     async def _request(
         self,
         method: Method,
@@ -180,7 +202,7 @@ class Outbound:
         body: bytes,
         max_bytes: int | None,
         partition: str,
-    ) -> _Answer:
+    ) -> HttpAnswer:
         target = self._target(url)
         sent = {
             "host": target.host_header,
@@ -206,7 +228,7 @@ class Outbound:
         except (httpcore.ProtocolError, httpcore.ConnectionNotAvailable) as failure:
             raise OutboundFailed(f"not HTTP: {type(failure).__name__}", temporary=False) from failure
 
-    async def _answer(self, request: httpcore.Request, max_bytes: int) -> _Answer:
+    async def _answer(self, request: httpcore.Request, max_bytes: int) -> HttpAnswer:
         response = await self._pool.handle_async_request(request)
         try:
             headers = {
@@ -221,7 +243,7 @@ class Outbound:
                 body += chunk
                 if len(body) > max_bytes:
                     raise _too_large(max_bytes, response.status)
-            return _Answer(response.status, headers, bytes(body))
+            return HttpAnswer(response.status, headers, bytes(body))
         finally:
             await response.aclose()
 
@@ -318,7 +340,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         return sorted(found, key=lambda address: ipaddress.ip_address(address.partition("%")[0]).version)
 
 
-def _fetched(answer: _Answer) -> Fetched:
+def _fetched(answer: HttpAnswer) -> Fetched:
     _raise_if_temporary(answer)
     if answer.status != 200:
         raise OutboundFailed(f"answered {answer.status}", temporary=False, status=answer.status)
@@ -328,7 +350,7 @@ def _fetched(answer: _Answer) -> Fetched:
         raise OutboundFailed("the answer is not JSON", temporary=False, status=answer.status) from None
 
 
-def _raise_if_temporary(answer: _Answer) -> None:
+def _raise_if_temporary(answer: HttpAnswer) -> None:
     if answer.status == 429 or answer.status >= 500:
         raise OutboundFailed(f"answered {answer.status}", temporary=True, status=answer.status)
 

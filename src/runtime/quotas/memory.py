@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from runtime import logs
 from runtime.adapters import shared_fetch
+from runtime.adapters.upstream_oauth import circuit_breaker
 from runtime.services import cache_sizes as sizes
 from runtime.services import decision_log, epochs
 from runtime.services.management.authentication import callers
@@ -103,6 +104,17 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "fetched documents (key sets, metadata of clients and providers) and failed fetches; "
         f"{shared_fetch.MAX_OF_ONE} for one zone",
         shared_fetch.MAX_ENTRIES,
+    ),
+    BoundedMemory(
+        "runtime.adapters.upstream_oauth.circuit_breaker.CircuitBreakers._zones",
+        "zones with OAuth providers that fail, each with the circuit breakers of "
+        f"{circuit_breaker.MOST_CIRCUITS_OF_A_ZONE} of them",
+        circuit_breaker.MOST_ZONES,
+    ),
+    BoundedMemory(
+        "runtime.adapters.upstream_oauth.concurrency_limit.ConcurrencyLimit._slots",
+        "requests to OAuth providers waiting for a slot, by provider and by zone",
+        _REQUESTS,
     ),
     BoundedMemory("runtime.adapters.shared_fetch.SharedFetch._running", "fetches under way", _REQUESTS),
     BoundedMemory("runtime.adapters.outbound.Outbound._turns", "fetches waiting for a slot", _REQUESTS),

@@ -11,6 +11,7 @@ from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
 from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
+from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
 from runtime.services.decision_log import DecisionLog
 from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
@@ -32,6 +33,9 @@ class Services:
         remote_keys: the JWK sets of clients and providers, remembered.
         client_documents: what clients publish about themselves, likewise.
         openid: the identity providers outside, with what they publish remembered.
+        upstream_outbound: the connections to providers of delegated access: theirs alone, so that one that is
+            slow holds up no other fetch.
+        upstream_oauth: those providers, with the health of each remembered.
         clock: the present, aware and UTC, the same for all nodes; tests bring their own.
         epochs: which cached knowledge is out of date, as every process tells the others.
         zones: what the zone endpoints know about zones, cached by epoch.
@@ -52,6 +56,8 @@ class Services:
     outbound: Outbound
     remote_keys: RemoteKeys
     openid: OpenIDProviders
+    upstream_outbound: Outbound
+    upstream_oauth: UpstreamOAuthClient
     client_documents: ClientDocuments
     passwords: Passwords
     clock: Callable[[], datetime]

@@ -52,7 +52,7 @@ def refuse_new_addresses(kind: Kind, before: Entity, after: Entity) -> None:
 def _place(kind: Kind, entity: Entity, name: str) -> str:
     bound_to = kind.members()[name].bound_to
     column = _column(kind, entity, name)
-    return column if bound_to is None else f"{column}/{_digest(bound_to.of(entity))}"
+    return column if bound_to is None else f"{column}/{_digest(bound_to.sealed_for(entity))}"
 
 
 def _column(kind: Kind, entity: Entity, name: str) -> str:

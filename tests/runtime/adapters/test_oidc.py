@@ -215,7 +215,8 @@ async def test_finds_the_access_token_where_configured(providers, outbound, poin
     """Some providers put the user's token deeper in the answer."""
     outbound.answer = (200, {"access_token": "bot", "authed_user": {"access_token": "user"}})
 
-    tokens = await providers.refresh(settings(token_response_access_token_pointer=pointer), refresh_token="r")
+    given = settings(token_response_access_token_pointer=pointer)
+    tokens = await providers.redeem(given, code="c", verifier="v" * 43, redirect_uri="https://zone/cb")
 
     assert tokens.access_token == "user"
     assert tokens.refresh_token is None
@@ -238,7 +239,7 @@ async def test_a_refusal_keeps_the_providers_code(providers, outbound, answer, c
     outbound.answer = answer
 
     with pytest.raises(ProviderRefused) as refusal:
-        await providers.refresh(settings(), refresh_token="r")
+        await providers.redeem(settings(), code="c", verifier="v" * 43, redirect_uri="https://zone/cb")
     assert refusal.value.code == code
 
 
@@ -441,6 +442,7 @@ def test_settings_come_from_the_configured_provider():
 
     assert made == settings(
         partition="z" * 26,
+        provider_id="p" * 26,
         scope_separator=",",
         authorization_parameters={"team": "T1"},
         openid_scopes=("groups",),

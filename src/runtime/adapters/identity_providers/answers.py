@@ -31,11 +31,17 @@ class Endpoints:
 
     authorization_endpoint: str | None
     token_endpoint: str | None
+    revocation_endpoint: str | None
     jwks_uri: str | None
     userinfo_endpoint: str | None
     token_auth_methods: tuple[str, ...]
     challenge_methods: tuple[str, ...] | None
     sends_issuer: bool  # RFC 9207: advertised, so a callback without `iss` is refused
+
+    @property
+    def takes_pkce(self) -> bool:
+        """Tell whether authorization requests carry an S256 challenge: unless the methods exclude it."""
+        return self.challenge_methods is None or "S256" in self.challenge_methods
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +80,20 @@ def endpoints_of(settings: ProviderSettings, found: Mapping[str, Any]) -> Endpoi
     return Endpoints(
         authorization_endpoint=settings.authorization_endpoint or text_of(found, "authorization_endpoint"),
         token_endpoint=settings.token_endpoint or text_of(found, "token_endpoint"),
+        revocation_endpoint=settings.revocation_endpoint or text_of(found, "revocation_endpoint"),
         jwks_uri=settings.jwks_uri or text_of(found, "jwks_uri"),
         userinfo_endpoint=settings.userinfo_endpoint or text_of(found, "userinfo_endpoint"),
         token_auth_methods=methods if methods is not None else ("client_secret_basic",),
-        challenge_methods=settings.code_challenge_methods_supported
-        or _texts(found.get("code_challenge_methods_supported")),
+        challenge_methods=_texts(found.get("code_challenge_methods_supported"))
+        if settings.code_challenge_methods_supported is None
+        else settings.code_challenge_methods_supported,
         sends_issuer=found.get("authorization_response_iss_parameter_supported") is True,
     )
 
 
 def tokens_of(settings: ProviderSettings, answer: Mapping[str, Any]) -> ProviderTokens:
     """What a token endpoint answered. Raises ProviderRefused."""
-    access_token = _pointed_at(answer, settings.token_response_access_token_pointer)
+    access_token = pointed_at(answer, settings.token_response_access_token_pointer)
     if not isinstance(access_token, str) or not access_token:
         raise ProviderRefused("invalid_response", "the token endpoint sent no access token")
     lifetime = answer.get("expires_in")
@@ -103,7 +111,7 @@ def tokens_of(settings: ProviderSettings, answer: Mapping[str, Any]) -> Provider
     )
 
 
-def _pointed_at(answer: Any, pointer: str) -> Any:
+def pointed_at(answer: Any, pointer: str) -> Any:
     """The member a pointer names: a plain name, dotted names, or a JSON Pointer. Spec: RFC 6901."""
     if pointer.startswith("/"):
         steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]

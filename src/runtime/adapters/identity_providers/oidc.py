@@ -1,10 +1,9 @@
 """The client of external identity providers: discovery, authorization requests, and their token endpoint."""
 
-import base64
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from runtime.adapters.identity_providers.answers import (
     Endpoints,
@@ -14,20 +13,20 @@ from runtime.adapters.identity_providers.answers import (
     check_id_token,
     endpoints_of,
     identity_of,
-    metadata_address,
     required,
     text_of,
     tokens_of,
 )
+from runtime.adapters.identity_providers.discovery import ProviderDiscovery
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.jose import CompactJws, InvalidJwt
 from runtime.adapters.keys.remote import RemoteKeys
-from runtime.adapters.outbound import Outbound, OutboundFailed, pause_after
-from runtime.adapters.shared_fetch import SharedFetch
+from runtime.adapters.outbound import Outbound
+from runtime.adapters.upstream_oauth.authorization_request import authorization_url, with_query
+from runtime.adapters.upstream_oauth.client_authentication import authenticate_client, authentication_method
 from runtime.domain.oauth import pkce
 from runtime.domain.oauth.logout import LOGOUT_TOKEN_TYPE, LogoutToken, read_logout_token
 
-_DISCOVERY_SECONDS = 300
 _BASE_SCOPES = ("openid", "profile", "email")
 
 
@@ -37,9 +36,7 @@ class OpenIDProviders:
     def __init__(self, outbound: Outbound, keys: RemoteKeys) -> None:
         self._outbound = outbound
         self._keys = keys
-        self._discovered: SharedFetch[Mapping[str, Any]] = SharedFetch(
-            lifetime_seconds=_DISCOVERY_SECONDS, failure_lifetime=pause_after
-        )
+        self._discovery = ProviderDiscovery(outbound)
 
     async def endpoints(self, settings: ProviderSettings, *, needs_keys: bool = False) -> Endpoints:
         """Where the provider is reached. Configured addresses come first; discovery fills in the rest.
@@ -49,7 +46,9 @@ class OpenIDProviders:
         Raises: ProviderRefused when the published issuer is not byte for byte the configured one;
             OutboundRefused, OutboundFailed when discovery is needed and does not work.
         """
-        found = {} if settings.is_complete(needs_keys=needs_keys) else await self._discovery(settings)
+        found = (
+            {} if settings.is_complete(needs_keys=needs_keys) else await self._discovery.metadata(settings)
+        )
         return endpoints_of(settings, found)
 
     async def authorization_url(
@@ -77,27 +76,22 @@ class OpenIDProviders:
         endpoints = await self.endpoints(settings)
         address = required(endpoints.authorization_endpoint, "authorization endpoint")
         wanted = [*(_BASE_SCOPES if nonce is not None else ()), *scopes]
+        own = {**(parameters or {})}
         if nonce is not None:
             wanted += settings.openid_scopes
-        # What keeps the sign-in safe is written last: a configured parameter must not replace it.
-        query: dict[str, str] = {**settings.authorization_parameters, **(parameters or {})}
+            own["nonce"] = nonce
         if login_hint:
-            query["login_hint"] = login_hint
-        if wanted:
-            query[settings.scope_parameter] = settings.scope_separator.join(dict.fromkeys(wanted))
-        if resource is not None and settings.authorization_resource_enabled:
-            query[settings.authorization_resource_parameter] = resource
-        query |= {
-            "response_type": "code",
-            "client_id": required(settings.client_id, "client id"),
-            "redirect_uri": redirect_uri,
-            "state": state,
-        }
-        if nonce is not None:
-            query["nonce"] = nonce
-        if endpoints.challenge_methods is None or "S256" in endpoints.challenge_methods:
-            query |= {"code_challenge": pkce.challenge_of(verifier), "code_challenge_method": "S256"}
-        return _with_query(address, query)
+            own["login_hint"] = login_hint
+        return authorization_url(
+            settings,
+            address,
+            redirect_uri=redirect_uri,
+            state=state,
+            code_challenge=pkce.challenge_of(verifier) if endpoints.takes_pkce else None,
+            scopes=wanted,
+            resource=resource,
+            parameters=own,
+        )
 
     async def check_callback(self, settings: ProviderSettings, issuer: str | None) -> None:
         """Check the `iss` a callback came with, before its code is used. Spec: RFC 9207 section 2.4.
@@ -121,19 +115,6 @@ class OpenIDProviders:
         """
         fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
         return await self._token_request(settings, {**fields, "code_verifier": verifier})
-
-    async def refresh(
-        self, settings: ProviderSettings, *, refresh_token: str, resource: str | None = None
-    ) -> ProviderTokens:
-        """New tokens for a refresh token; `refresh_token` in the answer is None when the old one stays
-        valid.
-
-        Raises: ProviderRefused (`invalid_grant` when it is dead); OutboundRefused, OutboundFailed.
-        """
-        fields = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-        if resource is not None and settings.authorization_resource_enabled:
-            fields[settings.authorization_resource_parameter] = resource
-        return await self._token_request(settings, fields)
 
     async def use_own_credentials(self, settings: ProviderSettings, published: Mapping[str, Any]) -> None:
         """See that the provider takes our client id and secret: ask for a token of our own, and drop it.
@@ -205,10 +186,10 @@ class OpenIDProviders:
         Raises: ProviderRefused, OutboundRefused, OutboundFailed.
         Spec: OpenID Connect RP-Initiated Logout section 2.1.
         """
-        address = text_of(await self._discovery(settings), "end_session_endpoint")
+        address = text_of(await self._discovery.metadata(settings), "end_session_endpoint")
         if address is None or urlsplit(address).scheme not in ("http", "https"):
             return None
-        return _with_query(address, {**query, "client_id": required(settings.client_id, "client id")})
+        return with_query(address, {**query, "client_id": required(settings.client_id, "client id")})
 
     async def logout_token(self, settings: ProviderSettings, token: str, *, now: datetime) -> LogoutToken:
         """Which session the provider says has ended.
@@ -238,27 +219,18 @@ class OpenIDProviders:
         jwks_uri = settings.jwks_uri or (await self.endpoints(settings, needs_keys=True)).jwks_uri
         return required(jwks_uri, "JWK set address")
 
-    async def _discovery(self, settings: ProviderSettings) -> Mapping[str, Any]:
-        async def fetch() -> Mapping[str, Any]:
-            fetched = await self._outbound.get_json(metadata_address(settings), partition=settings.partition)
-            if not isinstance(fetched.json, dict):
-                raise OutboundFailed("the answer is not provider metadata", temporary=False)
-            return fetched.json
-
-        # For each zone by itself: one that holds up its own fetches must not hold up another's.
-        document = await self._discovered.get(settings.issuer, fetch, partition=settings.partition)
-        if document.get("issuer") != settings.issuer:
-            raise ProviderRefused("issuer_mismatch", "the provider publishes another issuer than configured")
-        return document
-
     async def _token_request(
         self, settings: ProviderSettings, fields: dict[str, str], endpoints: Endpoints | None = None
     ) -> ProviderTokens:
         endpoints = endpoints or await self.endpoints(settings)
         address = required(endpoints.token_endpoint, "token endpoint")
-        headers = _authenticate(settings, endpoints.token_auth_methods, fields)
+        method = authentication_method(settings, endpoints.token_auth_methods)
+        authentication = authenticate_client(settings, method)
         status, answer = await self._outbound.post_form(
-            address, fields, headers=headers, partition=settings.partition
+            address,
+            {**fields, **authentication.fields},
+            headers=authentication.headers,
+            partition=settings.partition,
         )
         if not isinstance(answer, dict):
             raise ProviderRefused("invalid_response", f"the token endpoint answered {status} without JSON")
@@ -267,25 +239,3 @@ class OpenIDProviders:
             code = answer.get("error")
             raise ProviderRefused(code if isinstance(code, str) else "invalid_response", f"answered {status}")
         return tokens_of(settings, answer)
-
-
-def _authenticate(
-    settings: ProviderSettings, methods: tuple[str, ...], fields: dict[str, str]
-) -> dict[str, str]:
-    """Add client authentication to *fields*, or give the header that carries it."""
-    client_id = required(settings.client_id, "client id")
-    if settings.client_secret is None:
-        fields["client_id"] = client_id
-        return {}
-    if "client_secret_basic" in methods or "client_secret_post" not in methods:
-        pair = f"{quote_plus(client_id)}:{quote_plus(settings.client_secret)}"
-        return {"authorization": "Basic " + base64.b64encode(pair.encode()).decode("ascii")}
-    fields |= {"client_id": client_id, "client_secret": settings.client_secret}
-    return {}
-
-
-def _with_query(address: str, query: Mapping[str, str]) -> str:
-    """The address with the query added to what it has; a fragment has no place there."""
-    parts = urlsplit(address)
-    joined = "&".join(part for part in (parts.query, urlencode(query)) if part)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, joined, ""))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runtime.domain.kinds.provider import Provider, ProviderOAuth2, ProviderOpenID
+from runtime.domain.kinds.values import TokenEndpointAuthMethod, TokenRequestFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,8 @@ class ProviderSettings:
 
     Attributes:
         partition: the zone whose provider this is: outbound requests are limited for each separately.
+        code_challenge_methods_supported: None when nothing is configured; PKCE is left out where S256 is not
+            among them.
         token_response_access_token_pointer: where the token endpoint's answer holds the access token.
         external_id_claim: the ID token claim that identifies a user at the provider.
         user_identifier_claim: the claim a new user's identifier in the zone is taken from; None for none.
@@ -21,8 +24,10 @@ class ProviderSettings:
     client_id: str | None
     client_secret: str | None = field(default=None, repr=False)
     partition: str = ""
+    provider_id: str = ""
     authorization_endpoint: str | None = None
     token_endpoint: str | None = None
+    revocation_endpoint: str | None = None
     jwks_uri: str | None = None
     userinfo_endpoint: str | None = None
     authorization_parameters: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +36,13 @@ class ProviderSettings:
     code_challenge_methods_supported: tuple[str, ...] | None = None
     scope_parameter: str = "scope"
     scope_separator: str = " "
+    token_endpoint_auth_method: TokenEndpointAuthMethod | None = None
+    token_request_format: TokenRequestFormat = TokenRequestFormat.FORM
+    token_request_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     token_response_access_token_pointer: str = "access_token"
+    token_response_dead_grant_errors: frozenset[str] = frozenset()
+    token_response_default_expires_in_seconds: int | None = None
+    token_response_error_pointer: str = "error"
     openid_scopes: tuple[str, ...] = ()
     external_id_claim: str = "sub"
     user_identifier_claim: str | None = None
@@ -59,17 +70,25 @@ def settings_of(provider: Provider, *, client_secret: str | None) -> ProviderSet
         client_id=provider.client_id,
         client_secret=client_secret,
         partition=provider.zone_id,
+        provider_id=provider.id,
         authorization_endpoint=oauth2.authorization_endpoint,
         token_endpoint=oauth2.token_endpoint,
+        revocation_endpoint=oauth2.revocation_endpoint,
         jwks_uri=oauth2.jwks_uri,
         userinfo_endpoint=openid.userinfo_endpoint,
         authorization_parameters=dict(oauth2.authorization_parameters or {}),
         authorization_resource_enabled=bool(oauth2.authorization_resource_enabled),
         authorization_resource_parameter=oauth2.authorization_resource_parameter or "resource",
-        code_challenge_methods_supported=tuple(challenges) if challenges else None,
+        code_challenge_methods_supported=None if challenges is None else tuple(challenges),
         scope_parameter=oauth2.scope_parameter or "scope",
         scope_separator=oauth2.scope_separator or " ",
+        token_endpoint_auth_method=oauth2.token_endpoint_auth_method,
+        token_request_format=oauth2.token_request_format or TokenRequestFormat.FORM,
+        token_request_headers=dict(oauth2.token_request_headers or {}),
         token_response_access_token_pointer=oauth2.token_response_access_token_pointer or "access_token",
+        token_response_dead_grant_errors=frozenset(oauth2.token_response_dead_grant_errors or ()),
+        token_response_default_expires_in_seconds=oauth2.token_response_default_expires_in_seconds,
+        token_response_error_pointer=oauth2.token_response_error_pointer or "error",
         openid_scopes=tuple(openid.scopes or ()),
         external_id_claim=openid.external_id_claim or "sub",
         user_identifier_claim=openid.user_identifier_claim,

@@ -63,9 +63,11 @@ class BoundTo:
 
     Attributes:
         addresses: each by its dotted paths; the first one that has a value says it.
+        added: how many of the last came when secrets had been sealed without them.
     """
 
     addresses: tuple[tuple[str, ...], ...]
+    added: int = 0
 
     @property
     def paths(self) -> list[str]:
@@ -77,6 +79,13 @@ class BoundTo:
         return tuple(
             next(filter(None, (_at(entity, path) for path in paths)), None) for paths in self.addresses
         )
+
+    def sealed_for(self, entity: BaseModel) -> tuple[str | None, ...]:
+        """The addresses that a secret is sealed for: one that was added counts where the entity has it."""
+        values = self.of(entity)
+        while len(values) > len(self.addresses) - self.added and values[-1] is None:
+            values = values[:-1]
+        return values
 
 
 def _at(entity: BaseModel, path: str) -> str | None:

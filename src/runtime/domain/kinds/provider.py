@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
 from runtime.domain.kinds.marks import BoundTo, Mark
@@ -15,6 +15,8 @@ from runtime.domain.kinds.values import (
     Part,
     ProviderType,
     Slug,
+    TokenEndpointAuthMethod,
+    TokenRequestFormat,
     Uri,
 )
 from runtime.domain.kinds.zone import ZONE
@@ -26,8 +28,32 @@ class ProviderMetadata(Part):
     icon_url: Uri | None = None
 
 
+# An error code of RFC 6749 section 5.2.
+ErrorCode = Annotated[str, StringConstraints(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]{1,128}$")]
+HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")]
+HeaderValue = Annotated[
+    str, StringConstraints(max_length=256, pattern=r"^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$")
+]
+_MAX_LIFETIME_SECONDS = 10 * 366 * 86_400
+
+
 class ProviderOAuth2(Part):
-    """How to talk OAuth to an external provider; addresses given here come before discovered ones."""
+    """How to talk OAuth to an external provider; addresses given here come before discovered ones.
+
+    Attributes:
+        revocation_endpoint: where tokens are revoked. Spec: RFC 7009, RFC 8414 section 2.
+        token_endpoint_auth_method: how the zone authenticates at the token and the revocation endpoint;
+            without it `client_secret_basic`, or `client_secret_post` where metadata names that alone, and
+            `none` where there is no secret.
+        token_request_format: for providers whose token endpoint reads JSON.
+        token_request_headers: sent with requests to the token and the revocation endpoint; those that carry
+            credentials or describe the message (`Authorization`, `Content-Type`, ...) are not replaced.
+        token_response_dead_grant_errors: error codes that mean what `invalid_grant` does: the user has to
+            authorize again.
+        token_response_default_expires_in_seconds: lifetime of an access token whose answer has no
+            `expires_in`; without it such a token counts as lasting until the provider refuses it.
+        token_response_error_pointer: dot-separated path to the error code; default `error`.
+    """
 
     issuer: Annotated[Uri, Mark.MADE, Field(json_schema_extra={"x-default-from": "identifier"})]
     authorization_endpoint: Uri | None = None
@@ -37,11 +63,20 @@ class ProviderOAuth2(Part):
     code_challenge_methods_supported: Annotated[list[str] | None, Mark.SET] = None
     jwks_uri: Uri | None = None
     registration_endpoint: Uri | None = None
+    revocation_endpoint: Uri | None = None
     scope_parameter: NonEmpty | None = None
     scope_separator: str | None = None
     scopes_supported: Annotated[list[str] | None, Mark.SET] = None
     token_endpoint: Uri | None = None
+    token_endpoint_auth_method: TokenEndpointAuthMethod | None = None
+    token_request_format: TokenRequestFormat | None = None
+    token_request_headers: dict[HeaderName, HeaderValue] | None = None
     token_response_access_token_pointer: NonEmpty | None = None
+    token_response_dead_grant_errors: Annotated[list[ErrorCode] | None, Mark.SET] = None
+    token_response_default_expires_in_seconds: (
+        Annotated[int, Field(ge=1, le=_MAX_LIFETIME_SECONDS)] | None
+    ) = None
+    token_response_error_pointer: NonEmpty | None = None
 
 
 class ProviderOpenID(Part):
@@ -67,7 +102,9 @@ _ADDRESSES = BoundTo(
         ("protocols.oauth2.issuer", "identifier"),
         ("protocols.oauth2.token_endpoint",),
         ("protocols.oauth2.jwks_uri",),
-    )
+        ("protocols.oauth2.revocation_endpoint",),
+    ),
+    added=1,
 )
 
 

@@ -206,6 +206,22 @@ class ProviderType(StrEnum):
     SERVICE_STS = "service-sts"
 
 
+class TokenEndpointAuthMethod(StrEnum):
+    """How a client authenticates at a token endpoint. Spec: RFC 7591 section 2, OIDC Core section 9."""
+
+    CLIENT_SECRET_BASIC = "client_secret_basic"
+    CLIENT_SECRET_POST = "client_secret_post"
+    PRIVATE_KEY_JWT = "private_key_jwt"
+    NONE = "none"
+
+
+class TokenRequestFormat(StrEnum):
+    """How the body of a token request is encoded: `form` is the standard's (RFC 6749 section 4.1.3)."""
+
+    FORM = "form"
+    JSON = "json"
+
+
 class CredentialType(StrEnum):
     """The discriminator of application credentials."""
 

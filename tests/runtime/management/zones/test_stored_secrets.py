@@ -1,14 +1,20 @@
 """A provider's stored secret goes to the addresses that it was given for, and nowhere else."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
+import orjson
 import pytest
 from sqlalchemy import select, update
 from tests.runtime.management.conftest import Api, Zone
 from tests.runtime.management.zones.test_provider_checks import SECRET, Told, scripted
 
+from runtime.adapters.keys.sealing import SealBroken, Sealer, new_data_key
 from runtime.domain.kinds import PROVIDER
+from runtime.domain.kinds.provider import Provider, ProviderOAuth2, ProviderProtocols
+from runtime.services import stored_secrets
 from runtime.services.container import Services
 from runtime.storage.sql.tables import TABLES
 
@@ -44,12 +50,13 @@ def moves(evil: Told) -> list[dict[str, Any]]:
         "issuer": {"issuer": evil.issuer},
         "token_endpoint": {"token_endpoint": f"{evil.issuer}/token"},
         "jwks_uri": {"jwks_uri": f"{evil.issuer}/keys"},
+        "revocation_endpoint": {"revocation_endpoint": f"{evil.issuer}/revoke"},
     }
     return [{"identifier": evil.issuer}, *({"protocols": {"oauth2": one}} for one in oauth2.values())]
 
 
 @pytest.mark.threat("46a", "46b", "46c", "46d", "46e")
-@pytest.mark.parametrize("move", range(4))
+@pytest.mark.parametrize("move", range(5))
 def test_another_address_takes_the_secret_again(zone: Zone, good: Told, evil: Told, move: int) -> None:
     """The change is refused without it, with what to do; a check afterwards still goes to the old address."""
     path, patch = made(zone, good), moves(evil)[move]
@@ -121,6 +128,22 @@ def test_a_secret_from_before_still_opens(zone: Zone, good: Told) -> None:
 
     assert zone.api.ok("POST", f"{path}/validate")["status"] == "pass"
     zone.api.refused(400, "PATCH", path, {"identifier": "https://other.example"})
+
+
+def test_a_secret_sealed_before_an_address_was_added_opens() -> None:
+    """Its seal knows of three addresses: it opens for them, and not beside a revocation endpoint."""
+    sealer, issuer = Sealer(new_data_key()), "https://idp.example"
+    digest = sha256(orjson.dumps([issuer, None, None])).hexdigest()
+    sealed = sealer.seal(SECRET.encode(), bound_to=f"providers/{'p' * 26}/client_secret/{digest}")
+    known = {"organization_id": "o", "zone_id": "z", "name": "P", "slug": "p", "identifier": issuer}
+    times = {"created_at": datetime.now(UTC), "updated_at": datetime.now(UTC)}
+    before = Provider.model_validate({"id": "p" * 26, **known, **times, "client_secret": sealed})
+    oauth2 = ProviderOAuth2(issuer=issuer, revocation_endpoint="https://evil.example/revoke")
+    moved = before.model_copy(update={"protocols": ProviderProtocols(oauth2=oauth2)})
+
+    assert stored_secrets.opened(sealer, PROVIDER, before, "client_secret") == SECRET
+    with pytest.raises(SealBroken):
+        stored_secrets.opened(sealer, PROVIDER, moved, "client_secret")
 
 
 def test_the_connection_of_an_organization_has_the_same_rule(api: Api, good: Told, evil: Told) -> None:

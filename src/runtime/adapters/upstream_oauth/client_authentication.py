@@ -1,0 +1,87 @@
+"""Client authentication at a provider's endpoints (RFC 6749 section 2.3, RFC 7523 section 2.2)."""
+
+import base64
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote_plus
+
+from runtime.adapters.identity_providers.answers import ProviderRefused, required
+from runtime.adapters.identity_providers.settings import ProviderSettings
+from runtime.adapters.keys.signing import SigningKey
+from runtime.domain.kinds.values import TokenEndpointAuthMethod
+
+ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+ASSERTION_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAuthentication:
+    """What is added to a request: members of its body, and headers."""
+
+    fields: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionSigner:
+    """What signs client assertions: a key that the zone publishes, and the time it is."""
+
+    key: SigningKey
+    now: datetime
+
+
+def authentication_method(settings: ProviderSettings, advertised: tuple[str, ...]) -> TokenEndpointAuthMethod:
+    """The configured method; otherwise the first of basic and post that metadata admits, or none.
+
+    Args:
+        advertised: `token_endpoint_auth_methods_supported`; its default is basic. Spec: RFC 8414 section 2.
+    """
+    if settings.token_endpoint_auth_method is not None:
+        return settings.token_endpoint_auth_method
+    if settings.client_secret is None:
+        return TokenEndpointAuthMethod.NONE
+    if "client_secret_basic" in advertised or "client_secret_post" not in advertised:
+        return TokenEndpointAuthMethod.CLIENT_SECRET_BASIC
+    return TokenEndpointAuthMethod.CLIENT_SECRET_POST
+
+
+def authenticate_client(
+    settings: ProviderSettings, method: TokenEndpointAuthMethod, *, signer: AssertionSigner | None = None
+) -> ClientAuthentication:
+    """The zone's authentication at a provider.
+
+    Raises: ProviderRefused with `not_configured` when the client id, the secret or the signer is missing.
+    """
+    client_id = required(settings.client_id, "client id")
+    if method is TokenEndpointAuthMethod.NONE:
+        return ClientAuthentication({"client_id": client_id})
+    if method is TokenEndpointAuthMethod.PRIVATE_KEY_JWT:
+        if signer is None:
+            raise ProviderRefused("not_configured", "no key to sign a client assertion with")
+        assertion = {
+            "client_assertion_type": ASSERTION_TYPE,
+            "client_assertion": _assertion(settings.issuer, client_id, signer),
+        }
+        return ClientAuthentication({"client_id": client_id, **assertion})
+    secret = required(settings.client_secret, "client secret")
+    if method is TokenEndpointAuthMethod.CLIENT_SECRET_POST:
+        return ClientAuthentication({"client_id": client_id, "client_secret": secret})
+    # Both halves are form-encoded before they are joined. Spec: RFC 6749 section 2.3.1.
+    pair = f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()
+    return ClientAuthentication(headers={"authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"})
+
+
+def _assertion(issuer: str, client_id: str, signer: AssertionSigner) -> str:
+    """A client assertion for the provider's issuer alone: another server that is shown it cannot use it."""
+    issued_at = int(signer.now.timestamp())
+    claims = {
+        "iss": client_id,
+        "sub": client_id,
+        "aud": issuer,
+        "iat": issued_at,
+        "exp": issued_at + ASSERTION_SECONDS,
+        "jti": secrets.token_urlsafe(16),
+    }
+    return signer.key.sign(claims, typ="client-authentication+jwt")
