@@ -125,7 +125,7 @@ def check_places(options: Options, root: Root) -> None:
     out = options.get("out")
     if out is not None and out.suffix in ENDINGS:
         raise CommandFailed(
-            USAGE, f"`--out {out}`: `{out.suffix}` is how manifests end; name the plan `.json`"
+            USAGE, f"`--out {out}`: `{out.suffix}` is the extension of manifests; name the plan `*.json`"
         )
     for name in _WRITTEN:
         if options.get(name) is not None:
@@ -221,7 +221,7 @@ def _shown_once_lines(plan: Plan, options: Options) -> Iterator[Line]:
         secrets = counted(len(plan.showing_once), "secret")
         is_or_are = "is" if len(plan.showing_once) == 1 else "are"
         told = f"{secrets} {is_or_are} made by the server and shown once; `apply` writes what is shown to "
-        refused = "`--secrets-dir DIRECTORY`, and without one it is refused before anything is changed"
+        refused = "`--secrets-dir DIRECTORY`, and without this option it is refused before any change"
         yield Styled("note", "yellow"), f": {told}{refused}"
 
 
@@ -230,21 +230,19 @@ def _found_lines(plan: Plan, options: Options) -> Iterator[Line]:
     if options.get("secrets_dir") is None:
         return
     for action, file in unconfirmed_files(plan, options["secrets_dir"]):
-        told = (
-            f"the secret of {action.title} is in {file}: `--renew-lost` leaves it, and an apply confirms it"
-        )
+        told = f"the secret of {action.title} is in {file}: an apply confirms it, `--renew-lost` keeps it"
         yield Styled("note", "yellow"), f": {told}"
 
 
 def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) -> None:
     if options["expect"] and plan.digest != options["expect"]:
         if plan.empty and not plan.refused:
-            say(f"note: nothing to do, and so nothing of the plan `{options['expect']}` either", err=True)
+            say(f"note: there is nothing to do, so `--expect {options['expect']}` was ignored", err=True)
             return
         message = (
             f"`--expect {options['expect']}` does not match: the digest of this plan is {plan.digest}; the"
-            " manifests are others, or something that they describe was written since that one was made:"
-            " review this plan, and give its digest"
+            " manifests, or objects that they describe, have changed since that plan was made:"
+            " review this plan and pass its digest"
         )
         if document is not None:
             against: GuardDocument = {"code": "expect", "message": message, "stale": True}
@@ -364,7 +362,7 @@ def _confirm_found(api: Api, plan: Plan, options: Options) -> None:
 _UNKNOWN = (
     "it is not known whether the changeset is applied",
     "  to find out, plan again: what the plan still shows is not applied",
-    "  applying the same plan again is safe: it is applied once, whatever became of this request",
+    "  applying the same plan again is safe: the server applies it only once",
 )
 _INTERRUPTED = {
     SendState.NOTHING: ("interrupted before anything was sent; nothing was changed",),
@@ -401,8 +399,8 @@ def _tell(done: ApplyResult, options: Options) -> None:
         problems.extend(done.unwritten)
     if done.unconfirmed:
         say(
-            f"the secrets are written, but the server was not told ({done.unconfirmed}); "
-            "plans call them perhaps lost until an apply with the same `--secrets-dir` has told it",
+            f"the secrets are written, but the server has no confirmation ({done.unconfirmed}); plans "
+            "list them as perhaps lost until the next apply with the same `--secrets-dir` confirms them",
             err=True,
         )
     if options.get("receipt") is not None:
@@ -459,7 +457,7 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
         watch_files([watched_path], once)
     except KeyboardInterrupt as interrupt:
         raise CommandFailed(
-            INTERRUPTED, "interrupted; nothing was changed that is not told above"
+            INTERRUPTED, "interrupted; every change that was made is listed above"
         ) from interrupt
 
 

@@ -260,6 +260,6 @@ def require_owner(outside: str | None, claimed: str | None, where: str) -> None:
     """Raise OwnerRefused where somebody outside the repository has named another owner than is claimed."""
     if outside is not None and claimed is not None and claimed != outside:
         raise OwnerRefused(
-            f"this run is for the owner `{outside}`, as `--owner` or ZONECTL_OWNER says, and {where} says"
+            f"the owner is `{outside}` (from `--owner` or ZONECTL_OWNER), but {where} has"
             f" `{bounded(claimed)}`; a repository cannot choose the owner: name the same one in both"
         )

@@ -36,7 +36,7 @@ class AllowedNames:
     def problem_of(self, name: str) -> str:
         """Why a manifest may not read a variable, and what to do; empty when it may."""
         if is_own(name):
-            return f"the environment variable `{name}` is zonectl's own, and no secret of a manifest"
+            return f"the environment variable `{name}` is zonectl's own; name another one"
         if any(_allows(pattern, name) for pattern in self.patterns):
             return ""
         listed = f", or list it under `allow_env` in `{self.place}`" if self.place else ""

@@ -100,7 +100,7 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
         index = int(result["index"])
         action = actions.get(index)
         if action is None:
-            failed.append(f"operation {index}: the plan does not say what it creates")
+            failed.append(f"operation {index}: no action of the plan matches it")
             continue
         identifier = spec_of(plan.operations[index]).get("identifier")
         content = {
@@ -154,7 +154,7 @@ def _creations(plan: Plan) -> dict[int, Action]:
         (action.kind, action.name) for action in actions
     ]
     if not same:
-        raise DeliveryImpossible("the plan does not say what its operations create; plan again")
+        raise DeliveryImpossible("the operations and the actions create different objects; plan again")
     return {index: action for (index, _), action in zip(operations, actions, strict=True)}
 
 

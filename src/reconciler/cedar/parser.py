@@ -203,7 +203,7 @@ class _Reader:
         """Read what stands in brackets, within the limit."""
         self.depth += 1
         if self.depth > 2 * MAX_NESTING:
-            raise _Unreadable(self.token, f"more than {MAX_NESTING} brackets inside one another")
+            raise _Unreadable(self.token, f"brackets are nested deeper than {MAX_NESTING} levels")
         found = read()
         self.depth -= 1
         return found
@@ -235,7 +235,8 @@ class _Reader:
                 if weakest > _RELATION:
                     return found
                 if compared:
-                    raise _Unreadable(self.token, "comparisons in a row; put brackets around one of them")
+                    message = "comparisons cannot be chained; put parentheses around one of them"
+                    raise _Unreadable(self.token, message)
                 self.compare(word, found, first)
                 found, compared = None, True
                 continue
@@ -243,7 +244,8 @@ class _Reader:
             if strength < max(weakest, 1):
                 return found
             if compared and strength > _RELATION:
-                raise _Unreadable(self.token, "a comparison goes no further; put brackets around it")
+                message = "a comparison cannot be followed by this operator; put parentheses around it"
+                raise _Unreadable(self.token, message)
             self.at += 1
             self.binary(strength + 1)
             found = None

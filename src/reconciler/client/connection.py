@@ -125,7 +125,7 @@ def _find_server(
         remembered = known.find(credential.caller)
     except RecordUnusable as error:
         raise ServerRefused(
-            f"which server this {credential.what} belongs to cannot be read: {error}; "
+            f"the recorded server of this {credential.what} cannot be read: {error}; "
             "nothing was sent: name the server with `--server URL`"
         ) from error
     named = environment_variables.read("SERVER")
@@ -152,8 +152,8 @@ def _nameless(claim: ServerClaim | None) -> ConnectionIncomplete:
             f"no server: give `--server URL` or set ZONECTL_SERVER{environment_variables.misspelt()}"
         )
     return ConnectionIncomplete(
-        f"{claim.place} names the server `{claim.server}`, and nothing outside the repository does; nothing "
-        "was sent: if that is where the credential belongs, say so with `--server URL` or ZONECTL_SERVER"
+        f"{claim.place} names the server `{claim.server}`, but a repository cannot choose it; nothing "
+        "was sent: if it is correct, confirm it with `--server URL` or ZONECTL_SERVER"
         f"{environment_variables.misspelt()}"
     )
 

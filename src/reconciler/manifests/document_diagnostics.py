@@ -34,7 +34,7 @@ def document_diagnostics(
 
 def more_problems(path: str, count: int) -> Diagnostic:
     """That there are more than anybody would read."""
-    return diagnose(path, "", None, "more", f"{count:,} more problems are not shown; mend these first")
+    return diagnose(path, "", None, "more", f"{count:,} more problems are not shown; correct these first")
 
 
 def find_span(places: Mapping[MemberPath, MemberSpans], path: MemberPath, *, on_key: bool) -> Span:

@@ -41,7 +41,7 @@ def format_manifests(text: str, kinds: Kinds) -> str:
         if found == before:
             _require_same(text, found)
             return found
-    raise FormattingImpossible("its layout does not settle")
+    raise FormattingImpossible("its formatted text changes with every pass; report this as a bug")
 
 
 def _formatted(text: str, kinds: Kinds) -> str:
@@ -118,7 +118,7 @@ def _kind_of(text: str) -> str:
 def _require_same(before: str, after: str) -> None:
     """Raise FormattingImpossible unless both texts have the same values and the same comments."""
     if _values(before) != _values(after):
-        raise FormattingImpossible("it would no longer say the same")
+        raise FormattingImpossible("formatting would change its meaning")
     if _comments(_LINE_END.sub("\n", before)) != _comments(after):
         raise FormattingImpossible("a comment would be lost")
 

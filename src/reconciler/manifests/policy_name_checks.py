@@ -64,7 +64,10 @@ class PolicyNameChecks:
         if kind is None:
             if member == ABSENT:
                 return None
-            return "unused-name", f"manifests describe no {name.type}, so none has to be listed here"
+            return (
+                "unused-name",
+                f"`{name.type}` is not a kind of manifest, so it needs no entry here; remove it",
+            )
         if (found := self._of(manifest, kind, name)) is not None:
             return "unused-name", f"`{written}` is described at {found.origin}; take it out"
         return None

@@ -115,7 +115,7 @@ def _source_findings(kind: Kind, document: Mapping[str, Any]) -> Iterator[Schema
                 message = f"unknown member `{name}` in `{member}`; did you mean `{meant}`?"
                 yield SchemaFinding((*at, name), True, "unknown-member", message)
             else:
-                message = f"`{member}` takes one of {listed}, and no secret itself"
+                message = f"`{member}` must name the source of the secret: one of {listed}"
                 yield SchemaFinding((*at, name), True, "unknown-member", message)
         given = [name for name in choices if name in value]
         if len(given) > 1:
@@ -152,6 +152,6 @@ def _without_echoes(found: Sequence[SchemaFinding]) -> list[SchemaFinding]:
 
 def _literal_secret(name: str | int) -> str:
     return (
-        f"`{name}` is a secret and may not stand in git; "
-        'say where it comes from, as in `{from_env: NAME, version: "1"}`, or `{keep: true}`'
+        f"`{name}` is a secret and must not be in git; "
+        'name its source, as in `{from_env: NAME, version: "1"}`, or `{keep: true}`'
     )

@@ -82,8 +82,8 @@ def _unknown(member: str, path: MemberPath, known: Sequence[str], schema: Mappin
         return "a comment begins with `#`, not with `//`"
     if odd := next((each for each in member if each.isspace() and each != " "), None):
         return (
-            f"the name of this member has U+{ord(odd):04X} in it, which looks like a space and is none to "
-            "YAML; write a plain space"
+            f"the name of this member has U+{ord(odd):04X} in it, which is not a space in "
+            "YAML; replace it with an ASCII space"
         )
     hint = suggest(member, known)
     if not hint and len(places := list(_find(schema, member))) == 1:

@@ -127,7 +127,7 @@ def _byte_order_mark(it: SyntaxFailure) -> Found:
     for number, line in enumerate(it.lines):
         if (column := line.find("\ufeff")) >= 0:
             yield (
-                "a byte order mark (U+FEFF) stands within the file; remove it",
+                "a byte order mark (U+FEFF) is not allowed within the file; remove it",
                 _point((number, column)),
             )
 
@@ -177,7 +177,7 @@ def _tab(it: SyntaxFailure) -> Found:
         if "\t" in line[: _indent(line)]:
             yield "tabs do not indent in YAML; use spaces", _point((number, line.index("\t")))
     if "tab character" in it.problem or it.character(it.at) == "\t":
-        yield "a tab stands where YAML takes spaces only; use spaces", _point(it.at)
+        yield "a tab is not allowed here in YAML; use spaces", _point(it.at)
 
 
 def _first_character(it: SyntaxFailure) -> Found:
@@ -208,7 +208,7 @@ def _odd_space(it: SyntaxFailure) -> Found:
         for column, character in enumerate(it.line_at(number)):
             if character.isspace() and character not in " \t":
                 yield (
-                    f"U+{ord(character):04X} looks like a space, and is none to YAML; write a plain space",
+                    f"U+{ord(character):04X} is not a space in YAML; replace it with an ASCII space",
                     _point((number, column)),
                 )
 
@@ -269,14 +269,14 @@ def _indentation(it: SyntaxFailure) -> Found:
     number, column = it.opened
     if it.at[1] == column and it.line.lstrip().startswith("-"):
         yield (
-            f"a list item stands among members; the members that begin in line {number + 1} are no list",
+            f"a list item is not allowed in the mapping that begins in line {number + 1}; put it below a key",
             _point(it.at),
         )
     above = it.before(it.at[0])
     beside = f"the members from line {number + 1} on begin in column {column + 1}"
     if above is not None and _indent(it.line_at(above)) > it.at[1]:
         beside += f", and line {above + 1} in column {_indent(it.line_at(above)) + 1}"
-    message = f"this line begins in column {it.at[1] + 1}; {beside}: begin it where its neighbours do"
+    message = f"this line begins in column {it.at[1] + 1}; {beside}: indent it like the lines around it"
     yield message, _point(it.at)
 
 
@@ -365,13 +365,13 @@ def _tag(it: SyntaxFailure) -> Found:
 def _escape(it: SyntaxFailure) -> Found:
     if "escape character" in it.problem:
         yield (
-            "this backslash begins no escape that YAML knows; write two, or put the value in single quotes",
+            "this backslash does not begin a YAML escape; write two, or put the value in single quotes",
             _point(it.at),
         )
     if "hexdecimal" in it.problem:
         yield "this escape has too few digits: `\\x` takes 2, `\\u` takes 4, `\\U` takes 8", _point(it.at)
     if "Unicode character escape" in it.problem:
-        yield "this escape stands for no character", _point(it.at)
+        yield "this escape is not a Unicode character", _point(it.at)
 
 
 def _directive(it: SyntaxFailure) -> Found:

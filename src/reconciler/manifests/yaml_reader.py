@@ -229,7 +229,7 @@ class _Builder:
             raise InvalidYaml("merge keys (`<<`) are not allowed; write the members out", _span(event))
         if name in frame.container:
             raise InvalidYaml(
-                f"the key{self.name(name)} stands twice in one mapping; remove one of them, "
+                f"the key{self.name(name)} appears twice in one mapping; remove one of them, "
                 "or separate documents by a line `---`",
                 _span(event),
             )

@@ -229,8 +229,8 @@ class _Builder:
         if match.foreign is not None:
             title = f"{manifest.kind.name} `{match.handle or manifest.name}`"
             self.refused.append(
-                f"{manifest.origin}: {title} belongs to the configuration `{match.foreign}`; name it "
-                "{external: ...} where it is only referred to; to take it over, let "
+                f"{manifest.origin}: {title} belongs to the configuration `{match.foreign}`; write "
+                "`{external: ...}` to refer to it; to take it over, let "
                 f"`{match.foreign}` apply `lifecycle: {{release: true}}` first"
             )
             return
@@ -286,7 +286,7 @@ class _Builder:
         if match.adopted:
             self.refused.append(
                 f"{match.manifest.origin}: {found.kind} `{found.handle}` is not managed from git and differs "
-                f"in {_listed(match.replaced)}, which cannot change; make the manifest fit it first"
+                f"in {_listed(match.replaced)}, which cannot change; correct the manifest first"
             )
             return
         if found.kind == "Zone":
@@ -311,8 +311,8 @@ class _Builder:
             manifest.kind, match.wanted, found, changes, match.ignores
         ):
             self.refused.append(
-                f"{manifest.origin}: `{secret}` would be sent by `{address}`, set on the server, which "
-                "the manifest does not name; write it there, or `null` to clear it"
+                f"{manifest.origin}: `{secret}` would be sent to the `{address}` set on the server, which "
+                "the manifest omits; add it to the manifest, or `null` to clear it"
             )
         if match.previous_name is not None:
             self.operations.rename(match)

@@ -74,7 +74,8 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
                     INCONSISTENT, f"{kind} `{name}`: `{path}` is not a secret, and the plan writes one to it"
                 )
             elif (kind, name, path, str({"secret": reference})) not in sent:
-                yield Refusal(INCONSISTENT, f"{kind} `{name}`: the plan does not say what `{path}` is given")
+                message = f"{kind} `{name}`: the plan does not show the secret written to `{path}`"
+                yield Refusal(INCONSISTENT, message)
 
 
 def _secrets(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -154,7 +155,7 @@ def _in_use(plan: Plan, consents: Mapping[str, int], cascades: Cascades) -> Iter
         if (cascade := cascade_of(action, cascades)) is not None and cascade.in_use
     ]
     names = ", ".join(action.title for action in used)
-    reason = f"{names}: used within the last thirty days, and deleted" if used else ""
+    reason = f"this deletes objects used within the last thirty days: {names}" if used else ""
     yield from _needs_consent("in-use", len(used), consents, reason)
 
 
@@ -164,7 +165,9 @@ def _unowned(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
     names = ", ".join(action.title for action in taken)
     objects = "object" if total == 1 else "objects"
     reason = (
-        f"deleting {names} takes along {total} {objects} that `{plan.owner}` does not manage" if taken else ""
+        f"deleting {names} also deletes {total} {objects} that `{plan.owner}` does not manage"
+        if taken
+        else ""
     )
     yield from _needs_consent("unowned", total, consents, reason)
 

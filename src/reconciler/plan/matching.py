@@ -287,7 +287,7 @@ class Matcher:
         zone_id = self.zone_id(match.manifest)
         return [
             f"{each.place}: {match.manifest.key} names {each.kind} `{each.handle}`, "
-            "which the server does not have, or not after this plan"
+            "which does not exist on the server, or is deleted by this plan"
             for each in match.manifest.outside
             if zone_id != ""
             and not any(map(self._stays, self.index.by_handle.get((zone_id, each.kind, each.handle), ())))
@@ -356,7 +356,9 @@ class Matcher:
             zone = (manifest.name if manifest.kind.name == "Zone" else manifest.zone) if in_zone else None
             named = self.matches[Key(zone, ref.kind, value)]
             if named.released and named.found is None:
-                raise ReferenceUnresolved(f"{named.key} is released and not on the server")
+                raise ReferenceUnresolved(
+                    f"{named.key} is released and does not exist on the server; remove the reference"
+                )
             pointer = named.pointer
             return pointer.get("id", pointer)
         if "owner" in value:

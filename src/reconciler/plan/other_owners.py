@@ -52,11 +52,11 @@ class OtherOwners:
         found = {zone.id: zone for zone in (*named, *slugs)}
         if any(self._owner_of(zone) == self._owner for zone in found.values()):
             raise ReferenceUnresolved(
-                f"Zone `{name}` is this configuration's own, and no manifest describes it any more;"
-                " keep its manifest with `lifecycle: {release: true}` until it is handed over"
+                f"Zone `{name}` belongs to this configuration, but has no manifest any more;"
+                " keep its manifest with `lifecycle: {release: true}` until the new owner has adopted it"
             )
         if len(found) > 1:  # whoever makes a zone of that name must not be taken for who has the other
-            owners = sorted(f"`{self._owner_of(zone) or 'nobody'}`" for zone in found.values())
+            owners = sorted(f"`{self._owner_of(zone) or 'no owner'}`" for zone in found.values())
             raise ReferenceUnresolved(
                 f"there are {len(found)} zones `{name}`, of {' and '.join(owners)};"
                 f" write `{{name: {name}, owner: ...}}` in `zones`"
@@ -80,7 +80,7 @@ class OtherOwners:
         """What an owner calls so, in a zone or in the organization. Raises ReferenceUnresolved."""
         if owner == self._owner:
             raise ReferenceUnresolved(
-                f"`{owner}` is this configuration: write {kind} `{name}` as its name alone"
+                f"`{owner}` is this configuration: refer to {kind} `{name}` by its name, without `owner`"
             )
         for place in (zone_id, None):
             if (found := self._names(place, kind, owner).get(name)) is not None:

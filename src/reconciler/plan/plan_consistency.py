@@ -35,15 +35,15 @@ def inconsistencies(plan: Plan) -> Iterator[str]:
     known = {str(op) for op in (Op.CREATE, Op.DELETE)} | _BY_ID.keys()
     for each in plan.operations:
         if each["op"] not in known or each["kind"] not in load_kinds().by_name:
-            yield f"the operations {each['op']} one {each['kind']}, which no action says{PLAN_AGAIN}"
+            yield f"no action shows the operation `{each['op']}` on {each['kind']}{PLAN_AGAIN}"
             return
     deleted = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == "delete")
     if deleted != Counter((action.kind, action.id) for action in plan.destroying):
-        yield f"the operations delete something else than the plan says{PLAN_AGAIN}"
+        yield f"the operations and the actions delete different objects{PLAN_AGAIN}"
     created = [(each["kind"], each["name"]) for each in plan.operations if each["op"] == "create"]
     making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
     if created != [(action.kind, action.name) for action in making]:
-        yield f"the operations create something else than the plan says{PLAN_AGAIN}"
+        yield f"the operations and the actions create different objects{PLAN_AGAIN}"
         return
     yield from ActionOperations(plan).problems()
 
@@ -100,7 +100,7 @@ class ActionOperations:
             if action.op is Op.DELETE:
                 continue
             if id(action) not in effect:
-                yield f"{action.title}: the plan says {action.op}, and no operation does so{PLAN_AGAIN}"
+                yield f"{action.title}: no operation matches the action `{action.op}`{PLAN_AGAIN}"
             else:
                 yield from self._compared(effect[id(action)])
 
@@ -112,7 +112,7 @@ class ActionOperations:
             action = self._action_of(each)
             if action is None:
                 name = each.get("name") or each.get("id")
-                yield f"the operations {each['op']} {each['kind']} `{name}`, which no action says{PLAN_AGAIN}"
+                yield f"no action shows the operation `{each['op']}` on {each['kind']} `{name}`{PLAN_AGAIN}"
                 continue
             kind = load_kinds().by_name[each["kind"]]
             done = effect.setdefault(id(action), ActionEffect(action, kind))
@@ -152,22 +152,22 @@ class ActionOperations:
         action = effect.action
         for op in (Op.ADOPT, Op.RENAME, Op.RELEASE):
             if action.op is op and str(op) not in effect.ops:
-                yield f"{action.title}: the plan says {op}, and no operation does so{PLAN_AGAIN}"
+                yield f"{action.title}: no operation matches the action `{op}`{PLAN_AGAIN}"
         told = {change.path: change for change in action.changes}
         for path, value in effect.values.items():
             shape = effect.kind.leaf(path)
             if not self._is_told(path, shape, value, told):
-                yield f"{action.title}: the plan does not say what is written to `{path}`{PLAN_AGAIN}"
+                yield f"{action.title}: the plan does not show the value written to `{path}`{PLAN_AGAIN}"
         for path, change in told.items():
             if path == PROTECT or change.state in (ChangeState.CLAIM, ChangeState.RELEASE):
                 continue
             # Of what is made, null is what it has by default; and there nothing is written.
             if (change.after, change.state) != (None, None) and not is_written(path, effect.values):
-                yield f"{action.title}: no operation changes `{path}` as the plan says{PLAN_AGAIN}"
+                yield f"{action.title}: no operation makes the change of `{path}`{PLAN_AGAIN}"
         stays = action.protected and action.op in (Op.UPDATE, Op.RENAME)
         protect = told[PROTECT].after if PROTECT in told else stays
         if effect.protect not in (None, protect):
-            yield f"{action.title}: the plan does not say that its protection changes{PLAN_AGAIN}"
+            yield f"{action.title}: the plan does not show the change of `protect`{PLAN_AGAIN}"
 
     def _is_told(self, path: str, shape: MemberSchema, value: Any, told: Mapping[str, FieldChange]) -> bool:
         change = told.get(path)
@@ -265,7 +265,7 @@ def misidentified_objects(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
                 continue
             for one, shown in _pairs(value, told.get(path)):
                 if one in found and shown not in names[one]:
-                    said = f"the plan does not say that `{path}` is {min(names[one])}"
+                    said = f"the plan does not show that `{path}` refers to {min(names[one])}"
                     yield f"{action.title}: {said}{PLAN_AGAIN}"
 
 

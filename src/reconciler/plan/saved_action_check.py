@@ -85,9 +85,9 @@ class ActionChecker:
     def _of_reason(action: Action) -> Iterator[str]:
         if action.op is Op.DELETE:
             if action.reason != NO_MANIFEST:
-                yield "the plan does not say that it is deleted because no manifest describes it"
+                yield "the saved plan has a wrong reason for the deletion: no manifest describes it"
         elif _PLACE.fullmatch(action.reason) is None:
-            yield "the plan does not say at which line of a manifest it is described"
+            yield "the saved plan has no manifest file and line for this object"
 
     def _of_making(self, action: Action, kind: Kind, effect: ActionEffect | None) -> Iterator[str]:
         """What is made: its secret, its identifier, and that nothing was there before."""
@@ -97,14 +97,14 @@ class ActionChecker:
             return
         handle = values.get(kind.handle) if kind.handle is not None else None
         if isinstance(handle, str) and action.handle != handle:
-            yield f"the plan does not say that its identifier is `{handle}`"
+            yield f"the saved plan omits the identifier `{handle}`, which an operation sets"
         elif handle is None and action.handle not in (None, action.name):
-            yield f"the plan says that its identifier is `{action.handle}`, and no operation does so"
+            yield f"the saved plan shows the identifier `{action.handle}`, which no operation sets"
         if action.op is Op.CREATE:
             yield from _differing(action.protected, False, "it is protected")
             yield from _differing(action.secret_ends, False, "its secret stops working")
             if action.id is not None or action.previous_name or any(map(_tells_before, action.changes)):
-                yield "the plan says what it is before, and it is new"
+                yield "the saved plan has previous values for an object that it creates"
 
     def _of_deletion_by_others(self, action: Action, kind: Kind) -> Iterator[str]:
         """Drift is what others have deleted, and what is new is none."""
@@ -115,7 +115,7 @@ class ActionChecker:
         elif self._is_done(action):
             return
         elif action.deleted and not any(each.zone_id in zones or None in zones for each in of_kind):
-            yield "the plan says that others have deleted it, and they have not"
+            yield "the saved plan reports a deletion on the server that did not happen"
         elif any(each.zone_id in zones and each.name == action.name for each in of_kind):
             yield from _differing(action.deleted, True, "others have deleted it")
 
@@ -141,7 +141,7 @@ class ActionChecker:
         else:
             others = count_cascaded(self.index, entity.id, self._deleted)
         if others > action.takes_along or (others < action.takes_along and not self.moved):
-            yield f"the plan does not say that {others} objects of others go with it"
+            yield f"the saved plan omits {others} objects of other owners, or of none, that are deleted too"
 
     @cached_property
     def _deleted(self) -> set[str]:
@@ -160,11 +160,11 @@ class ActionChecker:
             handles |= {None, *([action.name] if kind.handle is not None else [])}
             handles |= {written} if isinstance(written, str) else set()
         if action.handle not in handles:
-            yield f"the plan does not say that its identifier is `{entity.handle}`"
+            yield f"the saved plan omits the identifier `{entity.handle}` of the object on the server"
         is_own = record is not None and record.owner == self.plan.owner
         former = record.name if record is not None and is_own and record.name != action.name else None
         if action.previous_name != former:
-            yield f"the plan does not say what it is called before: {f'`{former}`' if former else 'the same'}"
+            yield f"the saved plan has a wrong previous name: expected {f'`{former}`' if former else 'none'}"
 
     # --- its members
 
@@ -173,11 +173,11 @@ class ActionChecker:
     ) -> Iterator[str]:
         told = {each.path: each for each in action.changes}
         if len(told) < len(action.changes):
-            yield "the plan says twice what becomes of a member"
+            yield "the saved plan lists the same member twice"
         found = {each.path: each for each in self._changes(action, kind, entity, effect)}
         for path in dict.fromkeys([*found, *told]):
             if not self._is_so(action, kind, entity, told.get(path), found.get(path)):
-                yield f"the plan does not say what `{path}` is before, or who has changed it"
+                yield f"the saved plan has a wrong previous value or drift state for `{path}`"
 
     def _is_so(
         self,
@@ -263,14 +263,14 @@ class ActionChecker:
         wanted, _ = _wanted(kind, entity, effect, effect.fields)
         for secret, address in foreign_secret_addresses(kind, wanted, entity, changes, lambda _: False):
             yield (
-                f"the plan does not say that `{secret}` is sent by `{address}`, which is set on the server"
-                " alone; apply the manifests themselves"
+                f"the saved plan omits that `{secret}` is sent to the `{address}` that is set on the server"
+                " only; apply the manifests instead"
             )
 
     def _displacing(self, kind: Kind, effect: ActionEffect) -> Iterator[str]:
         within = (each for zone_id in effect.zones for each in self.index.in_zone.get(zone_id, ()))
         for member, record in taken_from_others(kind, effect.values, within, self.plan.owner):
-            yield f"the plan does not say that `{record.name}` of `{record.owner}` loses `{member}: true`"
+            yield f"the saved plan omits that `{record.name}` of `{record.owner}` loses `{member}: true`"
 
 
 def _wanted(
@@ -291,9 +291,9 @@ def _wanted(
 
 def _differing(told: bool, there: bool, what: str) -> Iterator[str]:
     if there and not told:
-        yield f"the plan does not say that {what}"
+        yield f"the saved plan omits that {what}"
     elif told and not there:
-        yield f"the plan says that {what}, and that is not so"
+        yield f"the saved plan states that {what}, which is not the case"
 
 
 def _tells_before(change: FieldChange) -> bool:

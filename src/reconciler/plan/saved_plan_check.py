@@ -80,7 +80,7 @@ class _Recount(ActionChecker):
         yield from self._of_server()
         yield from self._everything_goes()
         if self.plan.actions != tuple(with_zone_moves(self.plan.actions)):
-            yield f"the plan does not say what is made in one zone and deleted in another{PLAN_AGAIN}"
+            yield f"the saved plan marks moves between zones wrongly{PLAN_AGAIN}"
         for action in self.plan.actions:
             for problem in self.problems_of(action):
                 yield f"{action.title}: {problem}{PLAN_AGAIN}"
@@ -88,10 +88,10 @@ class _Recount(ActionChecker):
 
     def _of_server(self) -> Iterator[str]:
         if self.plan.organization_id != self.snapshot.organization_id:
-            yield f"the plan was made for the organization `{self.plan.organization_id}`, which is another"
+            yield f"the plan was made for another organization, `{self.plan.organization_id}`"
         if self.plan.base_revision > self.snapshot.revision:
             now = self.snapshot.revision
-            yield f"the plan does not say on which revision it was made: the server is at {now}{PLAN_AGAIN}"
+            yield f"the base revision of the plan is newer than the server, which is at {now}{PLAN_AGAIN}"
 
     def _everything_goes(self) -> Iterator[str]:
         """Without a manifest a plan is refused; one manifest leaves something, makes it or lets it go."""
@@ -110,17 +110,17 @@ class _Recount(ActionChecker):
         here = {each.zone for each in deciding}
         more = {each for each in self.plan.deciding if not self.moved or each.zone in here}
         if not set(deciding) <= {*self.plan.deciding} or not more <= {*deciding}:
-            said = "which policies decide, or how much they forbid and permit"
+            said = "the change of the active policies"
             zones = sorted({each.zone for each in {*self.plan.deciding} ^ {*deciding}})
-            yield from (f"the plan does not say {said} in zone {each}{PLAN_AGAIN}" for each in zones)
+            yield from (f"the saved plan does not match {said} in zone {each}{PLAN_AGAIN}" for each in zones)
         told, there = ({_unplaced(each) for each in found} for found in (self.plan.widened, widened))
         differing = there - told if self.moved else there ^ told
         for zone in sorted({each.zone for each in differing}):
-            yield f"the plan does not say what access is widened in zone {zone}{PLAN_AGAIN}"
+            yield f"the saved plan lists the wrong widened access in zone {zone}{PLAN_AGAIN}"
 
         apart = {*exempt} - {*self.plan.exempt} if self.moved else {*exempt} ^ {*self.plan.exempt}
         for prefix in sorted({each.prefix for each in apart}):
-            yield f"the plan does not say what stays a resource of its own beneath `{prefix}`{PLAN_AGAIN}"
+            yield f"the saved plan lists the wrong resources below the prefix `{prefix}`{PLAN_AGAIN}"
 
     @cached_property
     def foreseen(self) -> PolicyImpact:

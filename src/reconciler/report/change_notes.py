@@ -39,8 +39,8 @@ def in_force_lines(change: FieldChange) -> Iterator[Line]:
 
 
 AUDIT_UNREADABLE = (
-    "who did that and when is in the audit trail, which this credential may not read; a key of the role"
-    " `org_admin` may, and a service account's credential that has no `role` and is not bound to zones"
+    "this credential may not read the audit trail, which has the author and time; use a key of the role"
+    " `org_admin`, or a service account's credential without a `role` that is not bound to zones"
 )
 
 

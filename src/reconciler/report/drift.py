@@ -188,7 +188,7 @@ def _summary(drift: Drift) -> str:
     if drift.attached:
         told.append(f"{counted(len(drift.attached), 'object')} attached by others")
     if drift.missing_names:
-        told.append(f"{counted(len(drift.missing_names), 'name')} in policies in force that no object has")
+        told.append(f"{counted(len(drift.missing_names), 'name')} in active policies that match no object")
     return ", ".join(told) or "no drift"
 
 

@@ -49,7 +49,7 @@ def plan_lines(
     if not plan.empty:
         yield f"  digest {plan.digest} on revision {plan.base_revision}, of `{plan.owner}` at {plan.server}"
     if plan.saved and plan.actions:
-        yield "  files and lines are as the saved plan says; they cannot be verified here"
+        yield "  files and lines are taken from the saved plan and cannot be verified"
     if plan.unmanaged:
         yield f"  {unmanaged_line(plan.unmanaged, plan.unmanaged_truncated)}"
     if not plan.names_writers and any(_is_of_others(each) for each in plan.actions):
@@ -162,7 +162,8 @@ def _cascade_lines(cascade: Cascade) -> Iterator[Line]:
     if cascade.in_use:
         yield Styled("in use: ", "red"), "it was used within the last thirty days"
     if cascade.takes_along:
-        yield "takes along " + ", ".join(_counted(n, sort) for sort, n in sorted(cascade.takes_along.items()))
+        sorts = sorted(cascade.takes_along.items())
+        yield "also deletes " + ", ".join(_counted(n, sort) for sort, n in sorts)
 
 
 def _counted(number: int, sort: str) -> str:
@@ -180,7 +181,7 @@ def _notes(action: Action) -> Iterator[str]:
     if action.moved_to:
         yield f"moved to zone {action.moved_to}: its id, secrets and grants are not carried over"
     if action.takes_along:
-        yield f"takes along {counted(action.takes_along, 'object')} of others"
+        yield f"also deletes {counted(action.takes_along, 'object')} not managed by this owner"
     if action.op is Op.ADOPT:
         called = f"`{action.handle}`, " if action.handle not in (None, action.name) else ""
         yield f"{called}not managed so far"

@@ -47,7 +47,7 @@ def impact_summary(plan: Plan) -> str:
         )
     if plan.exempt:
         count = len(plan.exempt)
-        told.append(f"{count} {'prefix does' if count == 1 else 'prefixes do'} not cover all below")
+        told.append(f"{count} {'prefix does' if count == 1 else 'prefixes do'} not cover all resources below")
     return "".join(f"; {each}" for each in told)
 
 
@@ -91,7 +91,7 @@ def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
 
 def policy_set_drift_lines(found: PolicySetChange) -> Iterator[Line]:
     """What decides now in place of git's, and what an apply puts back; of a plan's drift."""
-    head = Styled(f"! the deciding policy set is not git's in zone {found.zone}: ", "magenta")
+    head = Styled(f"! the active policy set differs from git in zone {found.zone}: ", "magenta")
     if found.first_ended:
         yield head, f"the zone's default policies, in place of {found.after}:"
         yield from (f"      {each}" for each in found.first_ended)

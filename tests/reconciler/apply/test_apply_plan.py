@@ -122,7 +122,7 @@ class TestApply:
         refused = zonectl("plan", config, "--out", tmp_path / f"{name}.yaml")
 
         assert refused.exit_code == 64
-        assert "`.yaml` is how manifests end" in refused.err
+        assert "`.yaml` is the extension of manifests" in refused.err
         assert not (tmp_path / f"{name}.yaml").exists()
 
     def test_a_stale_plan_is_refused(
@@ -175,7 +175,7 @@ class TestApply:
         again = zonectl("apply", config, "--expect", digest, "--consent", "deletes=2")
         assert (again.exit_code, again.err) == (
             0,
-            f"note: nothing to do, and so nothing of the plan `{digest}` either\n",
+            f"note: there is nothing to do, so `--expect {digest}` was ignored\n",
         )
 
     def test_expect_holds_whatever_else_is_written_meanwhile(

@@ -112,7 +112,7 @@ class TestShownOnce:
         result = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "kept")
 
         assert (result.exit_code, len(list((tmp_path / "kept").glob("*.json")))) == (0, 1)
-        assert "the server was not told (not now)" in result.err
+        assert "the server has no confirmation (not now)" in result.err
         assert "perhaps lost: " in zonectl("plan", config).out
         told_nothing = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "kept")
         assert (told_nothing.exit_code, "confirmed" in told_nothing.err) == (0, False)

@@ -325,7 +325,7 @@ class TestKnownServers:
 
     def test_the_remembered_server_needs_not_be_named(self, known: KnownServers) -> None:
         """First use names it; from then on the record does, and a repository may agree in any spelling."""
-        with pytest.raises(ConnectionIncomplete, match="nothing outside the repository does"):
+        with pytest.raises(ConnectionIncomplete, match="a repository cannot choose it"):
             find_connection(server=None, known=known, claim=self.CLAIM)
         known.remember("zwk_key", "https://id.example")
 

@@ -493,7 +493,7 @@ def test_a_saved_plan_names_no_file_outside(attempt: Attempt) -> None:
         (attempt.repository.path / "forged.json").write_text(json.dumps(forged))
         done = attempt.repository.run("apply", "forged.json")
         assert done.returncode in (1, REFUSED)
-        assert ("is outside the repository" if actions else "the plan does not say what") in done.stderr
+        assert ("is outside the repository" if actions else "the plan does not show") in done.stderr
     assert not attempt.world.entities
 
     assert attempt.repository.run("apply", "plan.json").returncode == 0

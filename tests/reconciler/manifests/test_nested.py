@@ -121,8 +121,8 @@ def test_a_pull_request_does_not_change_whose_the_run_is(
     for verb in ("plan", "drift", "apply"):
         done = zonectl(verb, part, *more)
         assert done.exit_code == 5
-        assert "this run is for the owner `payments`" in done.err
-        assert "zonectl.yaml says `platform`; a repository cannot choose the owner" in done.err
+        assert "the owner is `payments` (from `--owner` or ZONECTL_OWNER)" in done.err
+        assert "zonectl.yaml has `platform`; a repository cannot choose the owner" in done.err
 
 
 @pytest.mark.threat("49m")
@@ -138,7 +138,7 @@ def test_a_saved_plan_does_not_change_whose_the_run_is(
     assert zonectl("plan", repository.path, "--out", saved).exit_code == 2
     done = zonectl("apply", saved, "--root", repository.path, "--owner", "payments")
     assert done.exit_code == 5
-    assert f"the saved plan `{saved}` says `platform`" in done.err
+    assert f"the saved plan `{saved}` has `platform`" in done.err
     monkeypatch.setenv("ZONECTL_OWNER", "platform")
     assert zonectl("apply", saved, "--root", repository.path).exit_code == 0
 

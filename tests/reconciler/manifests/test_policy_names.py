@@ -232,7 +232,7 @@ def test_what_is_said_is_no_mistake(validated: Validated, member: str) -> None:
         ("absent_names: ['Role::\"leavers\"']", "unused-name", "the policy does not name"),
         ("absent_names: ['Group::\"contractors\"']", "unused-name", "is described at company.yaml:"),
         ("external_names: ['Group::\"contractors\"']", "unused-name", "is described at company.yaml:"),
-        ("external_names: ['User::\"ada\"']", "unused-name", "manifests describe no User"),
+        ("external_names: ['User::\"ada\"']", "unused-name", "`User` is not a kind of manifest"),
         ("absent_names: ['Group::\"\\q\"']", "invalid", "is not the name of an entity"),
         ("absent_names: [leavers]", "wrong-format", "must be the name of an entity, written as in policies"),
         ("absent_names: ['Group::\"a\" ']", "wrong-format", "as in policies"),
@@ -359,7 +359,7 @@ class TestExternalNames:
     def test_what_this_plan_deletes_is_not_there(self, world: World) -> None:
         """A group of this configuration's that no manifest describes any more."""
         settle(world, [zone(), manifest("Group", "ours", name="O")])
-        with pytest.raises(PlanImpossible, match="Group `ours`, which the server does not have"):
+        with pytest.raises(PlanImpossible, match="Group `ours`, which does not exist on the server"):
             plan_for(world, [zone(), self.policy("ours")])
 
     def test_a_new_zone_is_left_to_the_server(self, world: World) -> None:

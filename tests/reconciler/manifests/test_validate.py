@@ -111,7 +111,7 @@ def test_a_good_configuration_is_valid(config: Any, zonectl: Callable[..., Any])
             (6, 50),
             "did you mean `acme`?",
         ),
-        ("kind: Zone\nkind: Zone\n", (3, 1), "the key `kind` stands twice in one mapping"),
+        ("kind: Zone\nkind: Zone\n", (3, 1), "the key `kind` appears twice in one mapping"),
         ("Kind: Zone\n", (2, 1), "unknown member `Kind`; did you mean `kind`?"),
     ],
 )
@@ -231,7 +231,7 @@ class TestSecrets:
         result = zonectl("validate", config)
 
         assert result.exit_code == 1
-        assert "is a secret and may not stand in git" in result.out
+        assert "is a secret and must not be in git" in result.out
         assert "hunter" not in result.out
 
     def test_a_misspelt_secret_is_not_shown(self, config: Any, zonectl: Callable[..., Any]) -> None:
@@ -387,7 +387,7 @@ class TestManyMistakes:
         found = json.loads(zonectl("validate", config, "--output", "json").out)["diagnostics"]
 
         assert len(found) == 101
-        assert found[0]["message"] == "4,900 more problems are not shown; mend these first"
+        assert found[0]["message"] == "4,900 more problems are not shown; correct these first"
 
     def test_of_a_configuration_are_counted(self, config: Any, zonectl: Callable[..., Any]) -> None:
         """What was meant is looked for among all names, so that is not done for any number of references."""
@@ -401,4 +401,4 @@ class TestManyMistakes:
         found = json.loads(zonectl("validate", config, "--output", "json").out)["diagnostics"]
 
         assert len(found) == 1001
-        assert found[0]["message"] == "19,000 more problems are not shown; mend these first"
+        assert found[0]["message"] == "19,000 more problems are not shown; correct these first"

@@ -51,7 +51,7 @@ def test_scalars_follow_the_core_schema(text: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "line"),
     [
-        ("a: 1\na: 2", "the key `a` stands twice", 1),
+        ("a: 1\na: 2", "the key `a` appears twice", 1),
         ("a: &x {b: 1}\nc: {<<: *x}", "merge keys", 1),
         ("a: !!python/object:os.system x", "tag", 0),
         ("a: !custom {b: 1}", "tag", 0),

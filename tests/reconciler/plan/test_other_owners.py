@@ -107,7 +107,7 @@ class TestZones:
         assert planned(world, agent).operations[0]["zone"] == {"id": made["id"]}
         other = world.add("Zone", {"name": "Elsewhere"})
         other["ownership"] = {**RECORD, "owner": "evil", "name": "workforce"}
-        assert "there are 2 zones `workforce`, of `evil` and `nobody`" in refused(world, agent)
+        assert "there are 2 zones `workforce`, of `evil` and `no owner`" in refused(world, agent)
         made["ownership"] = {**RECORD, "owner": PLATFORM, "name": "workforce"}
         found = planned(world, agent, zones={"workforce": PLATFORM})
         assert found.operations[0]["zone"] == {"id": made["id"]}
@@ -115,7 +115,7 @@ class TestZones:
     def test_own_zone_without_a_manifest_is_no_neighbours(self, shared: World) -> None:
         """It would be deleted, with what the manifests describe in it."""
         agent = manifest("Application", "agent", **AGENT)
-        assert "is this configuration's own" in refused(shared, agent, owner=PLATFORM)
+        assert "belongs to this configuration, but has no manifest" in refused(shared, agent, owner=PLATFORM)
 
 
 class TestReferences:
@@ -142,7 +142,7 @@ class TestReferences:
             ),
             (
                 {"owner": PAYMENTS, "name": "calendar"},
-                "`payments` is this configuration: write Resource `calendar` as its name alone",
+                "`payments` is this configuration: refer to Resource `calendar` by its name, without `owner`",
             ),
             (
                 {"external": "https://calender.example"},
@@ -239,7 +239,7 @@ class TestHandOver:
         """A released object that somebody has deleted cannot be referred to."""
         given = manifest("Resource", "gone", identifier="https://gone.example", lifecycle={"release": True})
         agent = manifest("Application", "agent", dependencies=["gone"], **AGENT)
-        assert "is released and not on the server" in refused(shared, given, agent)
+        assert "is released and does not exist on the server" in refused(shared, given, agent)
 
 
 def test_names_of_two_owners_do_not_meet(shared: World) -> None:

@@ -270,7 +270,7 @@ class TestSecrets:
         address = f"https://{member}.other.example"
         okta["spec"]["protocols"]["oauth2"][member] = address
         (told,) = plan_for(world, newer).refused
-        assert f"`client_secret` would be sent by `protocols.oauth2.{member}`" in told
+        assert f"`client_secret` would be sent to the `protocols.oauth2.{member}`" in told
 
         parameters = {"authorization_parameters": {"prompt": "login", "hd": "acme"}}
         for said in (None, address, "https://known.example"):

@@ -378,7 +378,7 @@ def test_other_policies_that_decide_are_told(company: Company, how: str) -> None
     assert (found["forbids_again"], "forbids" in found) == (["Policy/reading"], False)
     assert company.plan_json()["deciding"] == [found]
     drift, plan = company.drift(expect=3), company.plan(expect=3).out
-    assert f"! the deciding policy set is not git's in zone {company.zone}: " in drift
+    assert f"! the active policy set differs from git in zone {company.zone}: " in drift
     assert "    not in force, with a `forbid`: Policy/reading\n" in drift
     assert "    an apply lets PolicySet/main decide again\n" in drift
     assert f"! the deciding policy set changes in zone {company.zone}: PolicySet/main " in plan

@@ -41,7 +41,7 @@ def test_a_name_that_the_server_does_not_have(company: Company) -> None:
     company.send("DELETE", group)
     told = company.plan(expect=1).err
     assert "leavers.cedar:3:16: Policy `leavers`" in told
-    assert "names Group `leavers`, which the server does not have" in told
+    assert "names Group `leavers`, which does not exist on the server" in told
 
 
 @pytest.mark.parametrize("where", ["file", "manifest"])
@@ -138,7 +138,7 @@ def test_a_user_whom_a_policy_in_force_names_is_called_otherwise(company: Compan
     assert "nothing to do" in planned
     found = company.drift(expect=3)
     assert told in found
-    assert "1 name in policies in force that no object has" in found
+    assert "1 name in active policies that match no object" in found
     (one,) = company.drift_json()["missing_names"]
     expected = {"zone": company.zone, "name": ANN, "policy": "leavers", "place": "leavers.cedar:2:16"}
     assert one == {**expected, "managed": True}

@@ -130,7 +130,7 @@ class TestEveryExit:
         assert scene.says("apply", exit_code=64)[1]["message"].startswith("standard input is not a terminal")
         name, found = scene.says("apply", "--expect", "sha256:no", exit_code=4)
         assert (name, [each["code"] for each in found["guards"]]) == ("plan", ["expect"])
-        assert "or something that they describe was written since" in found["guards"][0]["message"]
+        assert "or objects that they describe, have changed since" in found["guards"][0]["message"]
         scene.says("apply", "--yes", exit_code=0)
         scene.config.path.joinpath("more.yaml").unlink()
         assert scene.says("apply", "--yes", exit_code=5)[1]["guards"][0]["code"] == "deletes"

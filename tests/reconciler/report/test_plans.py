@@ -52,9 +52,9 @@ def test_a_deletion_says_what_goes_with_it() -> None:
     text = click.unstyle(plan_text(plan(gone, kept), cascades))
 
     assert "    in use: it was used within the last thirty days" in text
-    assert "    takes along 1 policy, 2 refresh tokens, 1,200 sessions" in text
-    assert text.count("takes along") == 1
-    assert "takes along" not in plan_text(plan(gone), {("Group", "other"): Cascade({"sessions": 1})})
+    assert "    also deletes 1 policy, 2 refresh tokens, 1,200 sessions" in text
+    assert text.count("also deletes") == 1
+    assert "also deletes" not in plan_text(plan(gone), {("Group", "other"): Cascade({"sessions": 1})})
 
 
 def test_budgets_of_the_settings_are_told_with_deletions() -> None:
