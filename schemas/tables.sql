@@ -929,6 +929,27 @@ CREATE UNIQUE INDEX users_identifier_key ON users (zone_id, identifier);
 
 CREATE INDEX users_subject_idx ON users (zone_id, issuer, subject);
 
+CREATE TABLE vault_tokens (
+    id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    grant_id VARCHAR NOT NULL,
+    version BIGINT NOT NULL,
+    access_token BYTEA NOT NULL,
+    refresh_token BYTEA,
+    token_type VARCHAR NOT NULL,
+    expires_at TIMESTAMP WITH TIME ZONE,
+    state VARCHAR NOT NULL,
+    failures BIGINT NOT NULL,
+    lease_owner VARCHAR,
+    lease_until TIMESTAMP WITH TIME ZONE,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT vault_tokens_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT vault_tokens_grant_id_fkey FOREIGN KEY(zone_id, grant_id) REFERENCES delegated_grants (zone_id, id) ON DELETE CASCADE
+);
+
+CREATE UNIQUE INDEX vault_tokens_grant_id_key ON vault_tokens (zone_id, grant_id);
+
 CREATE TABLE withdrawn_names (
     zone_id VARCHAR NOT NULL,
     claim VARCHAR NOT NULL,

@@ -166,9 +166,10 @@ ROOMS: dict[str, frozenset[str]] = {
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients"},
-    "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing"},
+    "vault": _GROUND | {"authority"},
+    "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing", "vault"},
     "tokens": _GROUND | {"authority", "clients", "decision_log", "grants", "issuing"},
-    "account": _GROUND | {"authority", "authorization"},
+    "account": _GROUND | {"authority", "authorization", "vault"},
     "management.token_revocation": frozenset({"management.unit_of_work"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})

@@ -92,6 +92,13 @@ RECORDS: tuple[GrowingTable, ...] = (
         "withdrawn, or with its user or resource",
     ),
     GrowingTable(
+        "vault_tokens",
+        "credentials of users for outside services, sealed",
+        USERS,
+        ("forms-sent", "one for a delegated grant"),
+        "with its delegated grant, or when that is revoked",
+    ),
+    GrowingTable(
         "revocations",
         "revoked sessions, tokens and grants",
         f"{USERS}, {CLIENTS}, {PEOPLE}",

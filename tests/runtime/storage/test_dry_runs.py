@@ -42,6 +42,7 @@ EMPTY = {
     "token_events",
     "tombstones",
     "user_credentials",
+    "vault_tokens",
     "withdrawn_names",
 }
 

@@ -1,5 +1,6 @@
-"""The account page of a user: connected applications with their access, and sessions; each can be revoked."""
+"""The account page of a user: connected applications, grants, stored keys, sessions; each can be revoked."""
 
+from functools import partial
 from typing import Any
 
 from sanic import Sanic
@@ -16,6 +17,7 @@ from runtime.services.authorization import interactions
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
 from runtime.services.login import flow
+from runtime.services.vault import static_credentials
 from runtime.services.zones import CachedZone
 
 # What a button of the page is named -> what it ends, and what the page says afterwards.
@@ -24,6 +26,7 @@ _ENDING = {
     "grant": (withdrawal.grant, "Permission withdrawn. Every application has to ask you again."),
     "session": (withdrawal.session, "The session has ended."),
 }
+_STORED = "The key is stored. An application uses it when you allow that application to."
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -39,20 +42,20 @@ async def show_account(request: Request, services: Services, zone: CachedZone) -
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None:
         return follow(await flow.start_account_login(services, zone, browser), services, zone)
-    done = _ENDING.get(request.args.get("done", ""))
+    done = request.args.get("done", "")
     return pages.page(
         zone,
         "account",
         user=signed_in.user,
         found=await overview(services, zone, signed_in),
-        done=done[1] if done else None,
-        form_token=interactions.new_form(services, zone.id, signed_in.session.id, "account"),
+        done=_STORED if done == "store" else _ENDING[done][1] if done in _ENDING else None,
+        new_form_token=partial(interactions.new_form, services, zone.id, signed_in.session.id, "account"),
     )
 
 
 @answering_pages
 async def change_account(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
-    """End what the button says, once; then the page as it is now."""
+    """End what the button says, or store a credential, once; then the page as it is now."""
     form = read_own_form(request, zone).values
     browser = browser_of(request, zone)
     signed_in = await browser_sessions.current(services, zone, browser.session)
@@ -60,6 +63,10 @@ async def change_account(request: Request, services: Services, zone: CachedZone)
         return follow(await flow.start_account_login(services, zone, browser), services, zone)
     handle, token = signed_in.session.id, form.get("form_token")
     await interactions.take_form(services, zone.id, handle, "account", token, address=browser.address)
+    if (resource_id := form.get("store")) is not None:
+        credential = static_credentials.check(form.get("credential", ""))
+        await static_credentials.store(services, zone, signed_in.user.id, resource_id, credential)
+        return follow(NextStep(f"{flow.account_address(zone)}?done=store"), services, zone)
     for name, (end, _) in _ENDING.items():
         if (entity_id := form.get(name)) is not None:
             await end(services, zone, signed_in, entity_id)

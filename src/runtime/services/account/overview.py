@@ -1,4 +1,4 @@
-"""The account page: connected applications, grants, and browser sessions of a user."""
+"""The account page: connected applications, grants, stored credentials and browser sessions of a user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.authorization.consent_prompt import in_words
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import connected_applications, sessions
+from runtime.storage.sql import connected_applications, sessions, vault_resources
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.connected_applications import GivenConsent, GivenGrant
 from runtime.storage.sql.sessions import SessionRecord
+from runtime.storage.sql.vault_resources import VaultResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,15 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything on the page."""
+    """Everything on the page.
+
+    Attributes:
+        vault: the resources that take a credential of the user's own.
+    """
 
     applications: tuple[ConnectedApplication, ...]
     grants: tuple[GivenGrant, ...]
+    vault: tuple[VaultResource, ...]
     sessions: tuple[OpenSession, ...]
 
 
@@ -69,9 +75,11 @@ async def overview(services: Services, zone: CachedZone, signed_in: SignedInUser
         given = await connected_applications.consents(conn, zone_id=zone.id, user_id=user_id)
         grants = await connected_applications.grants(conn, zone_id=zone.id, user_id=user_id, now=now)
         standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
+        vault = await vault_resources.reachable(conn, zone_id=zone.id, user_id=user_id, now=now)
     return Overview(
         applications=tuple(_applications(given, standing)),
         grants=tuple(grants),
+        vault=tuple(vault),
         sessions=tuple(_open_sessions(standing, signed_in.session.id)),
     )
 

@@ -1,7 +1,7 @@
 """The consent prompt: whether the user has to be asked, what the page shows, and recording the answer."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,7 +21,7 @@ from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import entities
 from runtime.storage.sql import zone_data as lookups
-from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
+from runtime.storage.sql.consents import SIGN_IN, ConsentRecord, ConsentState
 
 _IN_WORDS = {
     "openid": "know who you are",
@@ -81,10 +81,20 @@ async def is_needed(
     agreed, now = await consents.consents_of(services, zone, client, user), services.clock()
     for asked in request.resources:
         # A grant that has ended starts again only with the user's word, whatever the application's setting.
-        found = consents.allowance_of(client, agreed, asked.id, now)
+        found = consents.allowance_of(client, await _own_grants(zone, agreed), asked.id, now)
         if found is None or not found.covers(asked.scopes):
             return True
     return not implied and not _was_given_here(agreed.given, request)
+
+
+async def _own_grants(zone: CachedZone, agreed: ConsentState) -> ConsentState:
+    """The same without the grants that no consent makes: of accounts elsewhere, and of stored credentials."""
+    own = []
+    for grant in agreed.grants:
+        provider = await zone.providers.get(grant.provider_id)
+        if provider is None or provider.type is ProviderType.SERVICE_STS:
+            own.append(grant)
+    return replace(agreed, grants=tuple(own))
 
 
 async def build_prompt(
@@ -130,7 +140,7 @@ async def record(
         for asked in request.resources:
             resource = await lookups.resource(conn, zone.id, asked.id)
             if resource is None or resource.credential_provider_id not in (None, provider.id):
-                continue  # its tokens come from an upstream account, which the user connects by itself
+                continue  # an account elsewhere or a stored credential takes more than consent
             await storage.grant(
                 conn,
                 organization_id=zone.organization_id,

@@ -3,8 +3,8 @@
 The steps are numbered as token events record them:
 1 the form was read, 2 its zone resolved, 3 the client authenticated (`token_endpoint`)
 4 subject token   5 revalidation: epochs and the cached token in one round trip   6 provenance   7 resource
-8 dependency   9 allowance   10 chain, scopes and lifetime   11 policy   12 a token issued before
-13 a new one   14 stored for the next
+8 dependency   9 allowance   10 chain, scopes and lifetime   11 policy   12 a token issued before, or
+the user's credential from the vault   13 a new one   14 stored for the next
 """
 
 from dataclasses import dataclass
@@ -44,6 +44,7 @@ from runtime.services.issuing.access_tokens import (
     token_type,
 )
 from runtime.services.issuing.token_cache import CachedToken
+from runtime.services.vault import credentials
 from runtime.services.zones import CachedZone, SessionRoot
 
 
@@ -120,16 +121,23 @@ async def exchange(
     await target_checks.require_dependency(zone, client, resource)
 
     decision.step = 9
-    await target_checks.require_own_tokens(zone, client, resource)
+    vault = await target_checks.require_token_source(zone, client, resource)
     allowance = (
         await require_allowance(services, zone, client, root, resource, wanted=request.scopes, now=now)
         if root
         else Allowance()
     )
+    credential = (
+        await credentials.require(services, zone, client, root, resource, vault, allowance=allowance, now=now)
+        if vault
+        else None
+    )
 
     decision.step = 10
     plan = _plan(services, client, request, subject, before, root, resource, allowance, now)
     decision.actors = plan.actors
+    if credential is not None:
+        credentials.require_whole(credential, plan.scopes)
 
     decision.step = 11
     verdict = await policy_decision.decide_exchange(
@@ -146,6 +154,10 @@ async def exchange(
         raise policy_decision.denied()
 
     decision.step = 12
+    if credential is not None:
+        if credential.scopes - verdict.scopes:
+            raise policy_decision.denied()
+        return credentials.response(credential, verdict.scopes, until=plan.expires_at, now=now)
     under = (zone.epoch, *(root.epochs if root else (0, 0)))
     token = token_cache.open_entry(
         candidate, key=key, sealer=zone.sealer, epochs=under, scopes=verdict.scopes, now=now

@@ -1,6 +1,7 @@
 """Checks of the target of a token: a known resource, a declared dependency, with tokens issued here."""
 
 from runtime.domain.errors import InvalidTarget, UnauthorizedClient
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import TARGET_REFUSED
@@ -41,10 +42,23 @@ async def require_principal(zone: CachedZone, client: ApplicationClient) -> None
 async def require_own_tokens(zone: CachedZone, client: Client, resource: Resource) -> None:
     """Check that the zone itself makes the resource's tokens. Raises AccessDenied.
 
-    A token of another issuer takes an account that the user has connected, and none is.
+    A token of another issuer takes an account that the user has connected, and none is; a credential of the
+    vault is handed out by token exchange alone.
+    """
+    if await require_token_source(zone, client, resource) is not None:
+        raise authorization_required(zone, client, resource, internal="only an exchange opens the vault")
+
+
+async def require_token_source(zone: CachedZone, client: Client, resource: Resource) -> Provider | None:
+    """The vault that keeps the users' credentials for a resource; None where the zone makes its tokens.
+
+    Raises: AccessDenied for a resource whose tokens an outside provider issues: no account is connected.
     """
     if resource.credential_provider_id is None:
-        return
+        return None
     provider = await zone.providers.get(resource.credential_provider_id)
-    if provider is None or provider.type != ProviderType.SERVICE_STS:
+    if provider is not None and provider.type is ProviderType.SERVICE_STS:
+        return None
+    if provider is None or provider.type is not ProviderType.SERVICE_VAULT:
         raise authorization_required(zone, client, resource, internal="no connected account")
+    return provider

@@ -29,7 +29,7 @@ from runtime.services.issuing.access_tokens import (
     new_token_id,
     token_type,
 )
-from runtime.services.issuing.target_checks import require_own_tokens
+from runtime.services.issuing.target_checks import require_own_tokens, require_token_source
 from runtime.services.zones import CachedZone
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -71,6 +71,9 @@ async def choose_target(
 ) -> TokenTarget | None:
     """The resource an access token is for; None for the zone itself.
 
+    That is also for whoever was authorized for a resource of the vault alone: an exchange hands out its
+    credential.
+
     Args:
         named: what the token request says; it can only narrow what was authorized.
     Raises: InvalidTarget; AccessDenied when the client may not know any more who the user is, or may not use
@@ -90,7 +93,7 @@ async def choose_target(
         asked = authorized.get(found.id) if found else None
         if asked is None:
             raise InvalidTarget("the user has not authorized this `resource`")
-    elif len(authorized) == 1:
+    elif len(authorized) == 1 and not await _is_in_vault(zone, authority, authority.resources[0]):
         asked = authority.resources[0]
     else:
         return None
@@ -178,6 +181,12 @@ def person_claims(user: User, profile: Mapping[str, Any], scopes: frozenset[str]
         if "email" in scopes:  # what the zone knows a user by is the address, which `profile` alone hides
             claims.setdefault("preferred_username", user.email)
     return claims
+
+
+async def _is_in_vault(zone: CachedZone, authority: UserAuthorization, asked: RequestedResource) -> bool:
+    """Tell whether only an exchange hands out what a resource accepts."""
+    resource = await zone.resources.get(asked.id)
+    return resource is not None and await require_token_source(zone, authority.client, resource) is not None
 
 
 async def _usable(

@@ -46,6 +46,7 @@ class GivenGrant:
     resource_identifier: str
     provider_name: str
     is_own: bool  # the zone's own tokens, not those of an account elsewhere
+    is_stored: bool  # a credential that the user has stored
     scopes: frozenset[str]
     since: datetime
 
@@ -133,6 +134,7 @@ async def grants(conn: AsyncConnection, *, zone_id: str, user_id: str, now: date
             resource_identifier=row.resource_identifier,
             provider_name=row.provider_name,
             is_own=row.provider_type == ProviderType.SERVICE_STS,
+            is_stored=row.provider_type == ProviderType.SERVICE_VAULT,
             scopes=frozenset(row.scopes or ()),
             since=row.created_at,
         )

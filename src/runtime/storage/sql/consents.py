@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import (
-    ColumnElement,
-    and_,
     bindparam,
     delete,
     insert,
     null,
-    or_,
     select,
     type_coerce,
     union_all,
@@ -19,13 +16,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.delegated_grants import TRANSITIONS, Cause
 from runtime.domain.identifiers import new_id
-from runtime.storage.sql import revocations
+from runtime.storage.sql import revocations, vault_tokens
 from runtime.storage.sql.client_refs import ClientRef
+from runtime.storage.sql.grant_states import may_move
 from runtime.storage.sql.session_roots import DelegatedGrantRecord
 from runtime.storage.sql.tables import METADATA
 
 SIGN_IN = ""  # the resource id under which consent to the sign-in scopes is kept
+
+_AUTHORIZED, _REVOKED = TRANSITIONS[Cause.AUTHORIZATION], TRANSITIONS[Cause.REVOCATION]
 
 _consents = METADATA.tables["consents"]
 _grants = METADATA.tables["delegated_grants"]
@@ -182,7 +183,7 @@ async def grant(
                 resource_id=resource_id,
                 provider_id=provider_id,
                 scopes=sorted(scopes),
-                status="active",
+                status=_AUTHORIZED.target.value,
                 epoch=1,
                 refresh_token_set=False,
                 created_at=now,
@@ -198,7 +199,7 @@ async def grant(
     await conn.execute(
         update(_grants)
         .where(*of_this)
-        .values(scopes=wanted, status="active", expires_at=None, epoch=epoch, updated_at=now)
+        .values(scopes=wanted, status=_AUTHORIZED.target.value, expires_at=None, epoch=epoch, updated_at=now)
     )
     return standing.id, epoch
 
@@ -206,17 +207,23 @@ async def grant(
 async def revoke(conn: AsyncConnection, grant_id: str, *, zone_id: str, now: datetime) -> bool:
     """End a delegated grant, and what the user agreed to for its resource; False when it has ended already.
 
-    What starts the grant again is the user's word to one client, and that is no word to any other.
+    What starts the grant again is the user's word to one client, and that is no word to any other. The
+    upstream credential is forgotten in the same transaction.
     """
     done = await conn.execute(
         update(_grants)
-        .where(_grants.c.id == grant_id, _grants.c.zone_id == zone_id, _grants.c.status == "active")
-        .values(status="revoked", epoch=_grants.c.epoch + 1, updated_at=now)
+        .where(
+            _grants.c.id == grant_id,
+            _grants.c.zone_id == zone_id,
+            may_move(now, Cause.REVOCATION),
+        )
+        .values(status=_REVOKED.target.value, epoch=_grants.c.epoch + 1, updated_at=now)
         .returning(_grants.c.user_id, _grants.c.resource_id)
     )
     ended = done.one_or_none()
     if ended is None:
         return False
+    await vault_tokens.remove(conn, grant_id, zone_id=zone_id)
     of_this = {"user_id": ended.user_id, "resource_id": ended.resource_id}
     await withdraw(conn, zone_id=zone_id, **of_this, now=now)
     return True
@@ -243,12 +250,3 @@ async def withdraw_all(conn: AsyncConnection, *, zone_id: str, client_ref: Clien
         delete(_consents).where(_consents.c.zone_id == zone_id, client_ref.owns(_consents))
     )
     return gone.rowcount
-
-
-def grant_has_status(now: datetime, status: str) -> ColumnElement[bool]:
-    """The condition that a delegated grant is `active`, `expired` or `revoked`."""
-    if status == "revoked":
-        return _grants.c.status == status
-    ends_at = _grants.c.expires_at
-    alive = or_(ends_at.is_(None), ends_at > now)
-    return and_(_grants.c.status == "active", alive if status == "active" else ends_at <= now)

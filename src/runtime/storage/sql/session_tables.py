@@ -1,4 +1,4 @@
-"""The tables of sessions, consents, delegated grants and refresh families.
+"""The tables of sessions, consents, delegated grants with their vault tokens, and refresh families.
 
 Each belongs to a zone and a user, and goes with them.
 """
@@ -122,6 +122,30 @@ Index(
 )
 Index("delegated_grants_resource_id_idx", delegated_grants.c.zone_id, delegated_grants.c.resource_id)
 Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
+
+# The upstream credential of a delegated grant. `version` is the one that a refresh compares and swaps; who
+# holds the lease is the only one that refreshes.
+vault_tokens = Table(
+    "vault_tokens",
+    METADATA,
+    text("id"),
+    text("zone_id"),
+    text("grant_id"),
+    number("version"),
+    binary("access_token"),
+    binary("refresh_token", nullable=True),
+    text("token_type"),
+    instant("expires_at", nullable=True),
+    text("state"),
+    number("failures"),
+    text("lease_owner", nullable=True),
+    instant("lease_until", nullable=True),
+    instant("created_at"),
+    instant("updated_at"),
+    primary_key("vault_tokens", "zone_id", "id"),
+    belongs("vault_tokens", "zone_id grant_id", "delegated_grants zone_id id"),
+)
+Index("vault_tokens_grant_id_key", vault_tokens.c.zone_id, vault_tokens.c.grant_id, unique=True)
 
 # The refresh tokens that follow from one sign-in: one is current, the one before is tolerated for a moment.
 refresh_families = Table(

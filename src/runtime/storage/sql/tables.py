@@ -20,7 +20,13 @@ from runtime.storage.sql.organization_tables import (
     zone_internals,
     zone_keys,
 )
-from runtime.storage.sql.session_tables import consents, delegated_grants, refresh_families, sessions
+from runtime.storage.sql.session_tables import (
+    consents,
+    delegated_grants,
+    refresh_families,
+    sessions,
+    vault_tokens,
+)
 
 __all__ = [
     "METADATA",
@@ -46,6 +52,7 @@ __all__ = [
     "token_events",
     "tombstones",
     "user_credentials",
+    "vault_tokens",
     "withdrawn_names",
     "zone_internals",
     "zone_keys",

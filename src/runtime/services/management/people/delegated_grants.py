@@ -12,7 +12,7 @@ from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.people.expiry import status_filter, with_current_status
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import consents
+from runtime.storage.sql import consents, grant_states
 from runtime.storage.sql import entities as storage
 
 
@@ -21,7 +21,7 @@ async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery
     scope = await entities.scope_of(unit, DELEGATED_GRANT, parents)
     entities.require(unit, DELEGATED_GRANT, Verb.LIST, scope)
     status = status_filter(query)
-    more = [consents.grant_has_status(unit.now, status)] if status is not None else []
+    more = [grant_states.has_status(unit.now, status)] if status is not None else []
     listed = await entities.page(unit, DELEGATED_GRANT, scope, query, *more)
     return listed.with_items([with_current_status(unit, grant) for grant in listed.items])
 

@@ -1,0 +1,1 @@
+"""The vault: upstream credentials of users, kept sealed and handed out by token exchange."""

@@ -1,0 +1,80 @@
+"""Static credentials: an API key of a user's own, stored for a resource of the vault by the user."""
+
+from pydantic import SecretStr
+
+from runtime.domain.errors import InvalidRequest
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import ProviderType
+from runtime.services import epochs
+from runtime.services.container import Services
+from runtime.services.vault.sealing import VaultTokens, seal
+from runtime.services.zones import CachedZone
+from runtime.storage.sql import consents, vault_tokens, zone_data
+from runtime.storage.sql import decisions as token_events
+from runtime.storage.sql.decisions import TokenEvent
+
+MAX_CHARS = 8_192
+_EVENT, _OUTCOME = "credential", "stored"
+
+
+def check(value: str) -> SecretStr:
+    """The credential that a user has pasted, without the white space around it. Raises InvalidRequest."""
+    stripped = value.strip()
+    if not stripped:
+        raise InvalidRequest("the key is empty; paste it and try again")
+    if len(stripped) > MAX_CHARS:
+        raise InvalidRequest(f"the key has more than {MAX_CHARS:,} characters")
+    if not (stripped.isascii() and stripped.isprintable()):
+        raise InvalidRequest("the key has characters that cannot be sent in an HTTP header")
+    return SecretStr(stripped)
+
+
+async def store(
+    services: Services, zone: CachedZone, user_id: str, resource_id: str, credential: SecretStr
+) -> None:
+    """Keep a credential of the user for a resource: their delegated grant for it is active from now on.
+
+    It is worth what the resource's scopes of today are, and takes the place of the one before. No application
+    may use it without the user's consent of its own.
+
+    Raises: InvalidRequest when the resource does not have its credentials from the zone's vault.
+    """
+    now = services.clock()
+    async with services.epochs.transaction() as (conn, bumped):
+        # First of all, so that whoever reads the user's grants meanwhile is seen, or reads them again.
+        bumped.update(await epochs.bump_user(conn, zone.id, user_id))
+        resource = await zone_data.resource(conn, zone.id, resource_id)
+        provider_id = resource.credential_provider_id if resource else None
+        provider = await zone_data.provider(conn, zone.id, provider_id) if provider_id else None
+        if resource is None or provider is None or provider.type != ProviderType.SERVICE_VAULT:
+            raise InvalidRequest("no key is kept for that resource")
+        grant_id, _ = await consents.grant(
+            conn,
+            organization_id=zone.organization_id,
+            zone_id=zone.id,
+            user_id=user_id,
+            resource_id=resource.id,
+            provider_id=provider.id,
+            scopes=resource.scopes or (),
+            now=now,
+        )
+        row_id = new_id()
+        tokens = VaultTokens(credential, None, "Bearer", None)
+        await vault_tokens.put(
+            conn, row_id, seal(zone.sealer, row_id, 1, tokens), zone_id=zone.id, grant_id=grant_id, now=now
+        )
+        await token_events.add(conn, [_stored(zone, user_id, resource, services)])
+
+
+def _stored(zone: CachedZone, user_id: str, resource: Resource, services: Services) -> TokenEvent:
+    return TokenEvent(
+        id=new_id(),
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
+        at=services.clock(),
+        event=_EVENT,
+        outcome=_OUTCOME,
+        user_id=user_id,
+        resource_id=resource.id,
+    )

@@ -1,0 +1,268 @@
+"""The vault: the sealed upstream credential of a delegated grant, one row each.
+
+Two things keep a refreshed token from being lost or overwritten: of all workers only the holder of the lease
+refreshes, and what it writes is compared and swapped on the row's id and version. A row that the user has
+replaced has another id, so an old refresh finds nothing to write to.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.delegated_grants import TRANSITIONS, Cause
+from runtime.domain.kinds.values import GrantStatus
+from runtime.storage.sql.grant_states import may_move
+from runtime.storage.sql.tables import METADATA
+
+_grants = METADATA.tables["delegated_grants"]
+_tokens = METADATA.tables["vault_tokens"]
+_REFRESHED = TRANSITIONS[Cause.REFRESH]
+
+
+class VaultState(StrEnum):
+    """Whether the provider still accepts a credential."""
+
+    LIVE = "live"
+    DEAD = "dead"  # only the user's word at the provider brings another one
+
+
+@dataclass(frozen=True, slots=True)
+class SealedTokens:
+    """What a provider has issued, sealed for a row of the vault.
+
+    Attributes:
+        expires_at: of the access token; None for one that does not expire by itself.
+    """
+
+    access_token: bytes
+    refresh_token: bytes | None
+    token_type: str
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class VaultRecord:
+    """A row of the vault, with what its grant allows.
+
+    Attributes:
+        scopes: of the grant.
+        grant_expires_at: None for a grant that does not end by itself.
+        failures: refreshes refused since the last one that succeeded.
+    """
+
+    id: str
+    grant_id: str
+    version: int
+    tokens: SealedTokens
+    state: VaultState
+    failures: int
+    lease_until: datetime | None
+    scopes: frozenset[str]
+    grant_expires_at: datetime | None
+
+
+# Made once: making a statement costs more than running it.
+_FIND = (
+    select(
+        _tokens,
+        _grants.c.scopes.label("grant_scopes"),
+        _grants.c.expires_at.label("grant_expires_at"),
+    )
+    .join_from(
+        _grants, _tokens, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id)
+    )
+    .where(
+        _grants.c.zone_id == bindparam("zone"),
+        _grants.c.user_id == bindparam("user"),
+        _grants.c.resource_id == bindparam("resource"),
+        _grants.c.provider_id == bindparam("provider"),
+        _grants.c.status == GrantStatus.ACTIVE.value,
+        or_(
+            _grants.c.expires_at.is_(None),
+            _grants.c.expires_at > bindparam("now", type_=_grants.c.expires_at.type),
+        ),
+    )
+)
+
+
+async def find(
+    conn: AsyncConnection,
+    *,
+    zone_id: str,
+    user_id: str,
+    resource_id: str,
+    provider_id: str,
+    now: datetime,
+) -> VaultRecord | None:
+    """The credential of an active grant, its own expiry unchecked; None without one."""
+    asked = {"zone": zone_id, "user": user_id, "resource": resource_id, "provider": provider_id, "now": now}
+    row = (await conn.execute(_FIND, asked)).one_or_none()
+    if row is None:
+        return None
+    return VaultRecord(
+        id=row.id,
+        grant_id=row.grant_id,
+        version=row.version,
+        tokens=SealedTokens(row.access_token, row.refresh_token, row.token_type, row.expires_at),
+        state=VaultState(row.state),
+        failures=row.failures,
+        lease_until=row.lease_until,
+        scopes=frozenset(row.grant_scopes or ()),
+        grant_expires_at=row.grant_expires_at,
+    )
+
+
+async def put(
+    conn: AsyncConnection, row_id: str, tokens: SealedTokens, *, zone_id: str, grant_id: str, now: datetime
+) -> None:
+    """Keep a credential that the user has just authorized, in place of what the grant had.
+
+    Args:
+        row_id: a new id, which the tokens are sealed for, as version 1.
+    """
+    await remove(conn, grant_id, zone_id=zone_id)
+    await conn.execute(
+        insert(_tokens).values(
+            id=row_id,
+            zone_id=zone_id,
+            grant_id=grant_id,
+            version=1,
+            state=VaultState.LIVE.value,
+            failures=0,
+            created_at=now,
+            updated_at=now,
+            **_columns(tokens),
+        )
+    )
+    await conn.execute(
+        update(_grants)
+        .where(_grants.c.zone_id == zone_id, _grants.c.id == grant_id)
+        .values(refresh_token_set=tokens.refresh_token is not None)
+    )
+
+
+async def remove(conn: AsyncConnection, grant_id: str, *, zone_id: str) -> None:
+    """Forget the credential of a grant."""
+    await conn.execute(delete(_tokens).where(_tokens.c.zone_id == zone_id, _tokens.c.grant_id == grant_id))
+
+
+async def take_lease(
+    conn: AsyncConnection,
+    row_id: str,
+    *,
+    zone_id: str,
+    version: int,
+    owner: str,
+    now: datetime,
+    until: datetime,
+) -> bool:
+    """Become the only one that refreshes this version until then; False when somebody else is, or was.
+
+    Args:
+        owner: another one for each attempt.
+    """
+    taken = await conn.execute(
+        update(_tokens)
+        .where(
+            *_version(zone_id, row_id, version),
+            _tokens.c.state == VaultState.LIVE.value,
+            or_(_tokens.c.lease_until.is_(None), _tokens.c.lease_until <= now),
+        )
+        .values(lease_owner=owner, lease_until=until)
+    )
+    return taken.rowcount == 1
+
+
+async def replace(
+    conn: AsyncConnection, row_id: str, tokens: SealedTokens, *, zone_id: str, version: int, now: datetime
+) -> bool:
+    """Keep what a refresh has brought as the next version, and end the lease; False when it comes too late.
+
+    Whoever lost their lease meanwhile may still write, as long as nobody else has: a provider that rotates
+    refresh tokens has ended the one before. A grant that was revoked meanwhile has no row any more.
+
+    Args:
+        version: the one that was refreshed; the tokens are sealed for the next.
+    """
+    # The grant's row is locked before the vault's, as a revocation does it.
+    grant_id = await conn.scalar(
+        select(_grants.c.id)
+        .join(_tokens, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id))
+        .where(*_version(zone_id, row_id, version), may_move(now, Cause.REFRESH))
+        .with_for_update(of=_grants)
+    )
+    swapped = await conn.execute(
+        update(_tokens)
+        .where(*_version(zone_id, row_id, version), _tokens.c.grant_id == grant_id)
+        .values(
+            version=version + 1,
+            failures=0,
+            state=VaultState.LIVE.value,
+            lease_owner=None,
+            lease_until=None,
+            updated_at=now,
+            **_columns(tokens),
+        )
+    )
+    if swapped.rowcount == 0:
+        return False
+    await conn.execute(
+        update(_grants)
+        .where(_grants.c.zone_id == zone_id, _grants.c.id == grant_id)
+        .values(
+            status=_REFRESHED.target.value,
+            refreshed_at=now,
+            refresh_token_set=tokens.refresh_token is not None,
+            updated_at=now,
+        )
+    )
+    return True
+
+
+async def note_failure(
+    conn: AsyncConnection,
+    row_id: str,
+    *,
+    zone_id: str,
+    version: int,
+    owner: str,
+    dead_after: int,
+    now: datetime,
+) -> VaultState | None:
+    """Count a refresh that the provider has refused, and end the lease; the state that follows.
+
+    Only the holder of the lease may: None when that is somebody else by now, or nobody.
+
+    Args:
+        dead_after: refusals in a row after which the credential counts as dead.
+    """
+    failures = await conn.scalar(
+        update(_tokens)
+        .where(*_version(zone_id, row_id, version), _tokens.c.lease_owner == owner)
+        .values(failures=_tokens.c.failures + 1, lease_owner=None, lease_until=None, updated_at=now)
+        .returning(_tokens.c.failures)
+    )
+    if failures is None:
+        return None
+    if failures < dead_after:
+        return VaultState.LIVE
+    await conn.execute(
+        update(_tokens).where(*_version(zone_id, row_id, version)).values(state=VaultState.DEAD.value)
+    )
+    return VaultState.DEAD
+
+
+def _version(zone_id: str, row_id: str, version: int) -> tuple[ColumnElement[bool], ...]:
+    return (_tokens.c.zone_id == zone_id, _tokens.c.id == row_id, _tokens.c.version == version)
+
+
+def _columns(tokens: SealedTokens) -> dict[str, object]:
+    return {
+        "access_token": tokens.access_token,
+        "refresh_token": tokens.refresh_token,
+        "token_type": tokens.token_type,
+        "expires_at": tokens.expires_at,
+    }
