@@ -94,7 +94,7 @@ def test_teams_that_share_a_zone(tmp_path: Path):
     said = run("teams.md", tmp_path)
 
     assert "teams/payments is another configuration: validate it by itself" in said
-    assert "this credential applies for `payments`, not for `platform`" in said
+    assert "this credential is bound to the owner `payments`, not to `platform`" in said
     assert "a repository cannot choose the owner" in said
     assert "1 to release" in said
     assert "1 to adopt" in said

@@ -259,7 +259,7 @@ def test_an_altered_audit_trail_shows(make_server: Callable[..., Server]):
             database.execute("UPDATE audit_events SET actor_id = 'nobody' WHERE sequence = 2")
         database.execute("DROP TRIGGER audit_events_no_update")
         database.execute("UPDATE audit_events SET actor_id = 'nobody' WHERE sequence = 2")
-    with pytest.raises(Unexpected, match="broken  at 2: the record is not what its hash says"):
+    with pytest.raises(Unexpected, match="broken  at 2: the record does not match its hash"):
         server.run("audit", "verify")
 
 

@@ -19,12 +19,13 @@ _BEYOND_SCHEMAS = (
     # an id in a body or a query that leads nowhere
     r"`.*` is no [\w, ]+ of this (?:zone|organization)",
     r"no \w+ with the id `.*` exists in the (?:zone|organization)",
-    r"`.*` is no version of policy `.*`",
+    r"no application, resource, provider or user `.*` exists in the zone",
+    r"`.*` is not a version of policy `.*`",
     r"unknown schema version `.*`; known: .*",
     r"unknown kind `.*`.*",
     # what an entity is already, or what a list has twice
     r"`data\.type` cannot change: it is `.*`",
-    r"`manifest\..*` policy `.*` stands in the manifest already",
+    r"`manifest\..*` policy `.*` is in the manifest already",
     # a default that follows from another member
     r"`protocols\.oauth2\.issuer` must be an absolute URI",
     # which addresses a pattern may stand for
@@ -34,24 +35,24 @@ _BEYOND_SCHEMAS = (
     # a cursor that the service did not give out
     r"is not a cursor of this list",
     # a role that keys bound to an owner or to zones cannot have
-    r"is at most `org_member` for a key with `owner` or `zones`.*",
+    r"must not be `org_admin` for a key with `owner` or `zones`",
     # parameters that exclude or contradict one another, or that only mean something together
-    r"does not go together with .*",
+    r"cannot be combined with .*",
     r"conflicts with .*; send one of them",
     r"conflicts with .*",
     r"is the older name of .* and conflicts with it; send one of them",
-    r"belongs together with .*",
+    r"must be sent together with .*",
     r"is required with .*",
-    r"must have each member once, and `status` alone",
-    r"`status` is newest first, and forward only",
+    r"must not repeat a member; `status` cannot be combined with others",
+    r"`status` cannot be combined with `before` or `order=asc`",
     r"must be the `plan_digest` of the body",
     # what only this caller, or this address, can say
     r"must be the organization of the caller",
-    r"must be the zone that the address names",
+    r"must be the zone in the path",
     r"only platform roles on the organization's own zone can have a scope",
     # what this installation, or no mail server, can reach
-    r"is no address that mail can be sent to",
-    r"this service has no key-management service to reach it",
+    r"is not an address that mail can be sent to",
+    r"is not supported: this service has no key-management service",
 )
 _MEANT = re.compile("|".join(_BEYOND_SCHEMAS), re.DOTALL)
 

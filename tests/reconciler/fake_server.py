@@ -334,7 +334,7 @@ class World:
     def require_bound(self, body: Mapping[str, Any]) -> None:
         """Refuse what the credential is not for. Raises Refused."""
         if self.bound_owner not in (None, body["owner"]):
-            message = f"this credential applies for `{self.bound_owner}`, not for `{body['owner']}`"
+            message = f"this credential is bound to the owner `{self.bound_owner}`, not to `{body['owner']}`"
             raise Refused(403, "forbidden", message, "owner")
         if self.bound_zones is None:
             return
@@ -343,10 +343,10 @@ class World:
                 operation.get("id") if operation["kind"] == "Zone" else operation.get("zone", {}).get("id")
             )
             if zone_id is None and operation["op"] == "create":
-                message = "this credential is bound to zones that are there: it makes no other"
+                message = "this credential is bound to existing zones: it cannot create a zone"
                 raise Refused(403, "forbidden", message, f"operations[{index}]")
             if zone_id is not None and zone_id not in self.bound_zones:
-                message = f"this credential is not for zone `{zone_id}`"
+                message = f"this credential is not bound to zone `{zone_id}`"
                 raise Refused(403, "forbidden", message, f"operations[{index}]")
 
     def create_by_hand(self, kind: str, zone_id: str, spec: Mapping[str, Any]) -> str:
@@ -549,7 +549,7 @@ class _Run:
                 continue
             place = (entity["zone_id"], entity["kind"], entity["ownership"]["owner"], operation["name"])
             if named[place] > 1:
-                message = f"the name `{operation['name']}` is that of another {entity['kind']}"
+                message = f"the name `{operation['name']}` is already used by another {entity['kind']}"
                 raise Refused(409, "conflict", message, f"operations[{index}]")
 
     def check_handles(self) -> None:
@@ -578,7 +578,7 @@ class _Run:
             if "://" not in entity["handle"] or was == is_now:
                 continue
             if (was is None or was[0] != is_now[0]) and (twin := overlaps.find_equal(one)) is not None:
-                message = f"`{one.identifier}` is `{twin.identifier}` spelt otherwise"
+                message = f"`{one.identifier}` is the same URL as `{twin.identifier}` of another resource"
                 raise Refused(409, "conflict", message, where)
             if (around := overlaps.find_prefix(one)) is not None:
                 self.refuse_others_of(around.id, where)
@@ -593,7 +593,7 @@ class _Run:
         """Refuse what was planned before something that it makes, or its own configuration, was written."""
         base, owner, newest = self.body["base_revision"], self.body["owner"], self.world.revision - 1
         if base > newest:
-            message = f"revision {base} is yet to come: the newest is {newest}"
+            message = f"the base revision {base} does not exist: the newest is {newest}"
             raise Refused(412, "precondition_failed", message)
         if all(operation["op"] == "delivered" for operation in self.body["operations"]):
             return
@@ -646,11 +646,13 @@ class _Run:
         owner = (entity["ownership"] or {}).get("owner")
         if owner not in (None, self.body["owner"]):
             message = (
-                f"{entity['kind']} `{entity['ownership']['name']}` belongs to `{owner}`; release it there"
+                f"{entity['kind']} `{entity['ownership']['name']}` belongs to `{owner}`;"
+                f" release it there before the operation `{op}`"
             )
             raise Refused(409, "conflict", message)
         if owner is None and op != "adopt":
-            raise Refused(409, "conflict", f"{entity['kind']} belongs to no configuration; adopt it")
+            message = f"{entity['kind']} `{entity['id']}` has no owner; adopt it before the operation `{op}`"
+            raise Refused(409, "conflict", message)
         if op == "delete":
             self.require_unprotected(entity)
             self.delete(entity)
@@ -703,7 +705,11 @@ class _Run:
         if kind.zoned and zone_id is None:
             raise Refused(400, "validation_error", f"{kind.name} needs a `zone`")
         if operation["local_id"] in self.local:
-            raise Refused(400, "validation_error", f"`{operation['local_id']}` is created twice")
+            raise Refused(
+                400,
+                "validation_error",
+                f"`local_id` `{operation['local_id']}` is used by two create operations",
+            )
         # Known before the members are resolved: they may refer to the zone that is being made.
         entity = self.world.add(operation["kind"], {"name": operation["spec"].get("name", "x")}, zone_id)
         self.local[operation["local_id"]] = entity["id"]
@@ -946,7 +952,7 @@ class FakeServer:
         """The answer of the first time. Raises Refused."""
         first, result = self.world.receipts[body["owner"], body["plan_digest"]]
         if first != _digest(body):
-            message = "names a plan that is applied already"
+            message = "is the digest of a plan that is already applied"
             raise Refused(409, "conflict", message, "plan_digest")
         return result
 

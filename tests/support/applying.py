@@ -21,7 +21,7 @@ from runtime.storage.sql.tables import METADATA
 
 OWNER = "acme/identity"
 # What a dry run accepts: from readers, without secrets, and more than once.
-ONLY_WHEN_APPLIED = ("` may not ", "is a placeholder", "under this plan digest")
+ONLY_WHEN_APPLIED = ("` may not ", "is a placeholder", "with this plan digest")
 _numbers = count(1)
 
 

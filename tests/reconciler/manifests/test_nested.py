@@ -257,5 +257,5 @@ def test_credential_of_another_team(
     repository.write("agent.yaml", AGENT % "renamed")
     done = zonectl("apply", repository.path, "--yes")
     assert done.exit_code == 1
-    assert "this credential applies for `payments`, not for `platform`" in done.err
+    assert "this credential is bound to the owner `payments`, not to `platform`" in done.err
     assert zonectl("apply", repository.path / "teams" / "payments", "--yes").exit_code == 0

@@ -242,7 +242,7 @@ def test_neither_applies_as_the_other(teams: Callable[[], tuple[Team, Team]]) ->
     first, second = teams()
     first.describe("Application", "agent", "one")
     stolen = Team(second.api, first.owner, first.zone, first.described)
-    with pytest.raises(Rejected, match=f"applies for `{second.owner}`, not for `{first.owner}`"):
+    with pytest.raises(Rejected, match=f"bound to the owner `{second.owner}`, not to `{first.owner}`"):
         stolen.apply()
     assert first.apply().summary() == {"create": 1}
 

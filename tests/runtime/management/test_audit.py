@@ -214,15 +214,19 @@ _TAMPERED: dict[str, tuple[str, Callable[[int], int], str]] = {
     "the action": (
         f"UPDATE audit_events SET action = 'x' {_RECORD}",
         lambda last: 3,
-        "hash says",
+        "does not match its hash",
     ),
-    "the actor": (f"UPDATE audit_events SET actor_id = 'x' {_RECORD}", lambda last: 3, "hash says"),
+    "the actor": (
+        f"UPDATE audit_events SET actor_id = 'x' {_RECORD}",
+        lambda last: 3,
+        "does not match its hash",
+    ),
     "what was written": (
         f"""UPDATE audit_events SET "after" = '{{"name":"x"}}' {_RECORD}""",
         lambda last: 3,
-        "hash says",
+        "does not match its hash",
     ),
-    "the hash": (f"UPDATE audit_events SET hash = 'x' {_RECORD}", lambda last: 3, "hash says"),
+    "the hash": (f"UPDATE audit_events SET hash = 'x' {_RECORD}", lambda last: 3, "does not match its hash"),
     "the link": (f"UPDATE audit_events SET previous_hash = 'x' {_RECORD}", lambda last: 3, "follow"),
     "a record gone": (f"DELETE FROM audit_events {_RECORD}", lambda last: 3, "missing"),
     "the first gone": (
@@ -233,29 +237,29 @@ _TAMPERED: dict[str, tuple[str, Callable[[int], int], str]] = {
     "the end gone": (
         "DELETE FROM audit_events WHERE organization_id = :org AND sequence >= 3",
         lambda last: 3,
-        "head is further on",
+        "the head has a higher sequence number",
     ),
     "everything gone": (
         "DELETE FROM audit_events WHERE organization_id = :org",
         lambda last: 1,
-        "head is further on",
+        "the head has a higher sequence number",
     ),
     "a record far behind": (_COPY.format(sequence=5000), lambda last: last + 1, "missing"),
-    "a record in front": (_COPY.format(sequence=0), lambda last: 0, "before the first"),
+    "a record in front": (_COPY.format(sequence=0), lambda last: 0, "sequence number below 1"),
     "the head's number": (
         "UPDATE organization_heads SET audit_sequence = 2 WHERE organization_id = :org",
         lambda last: 3,
-        "behind the head",
+        "higher sequence number than the head",
     ),
     "the head's hash": (
         "UPDATE organization_heads SET audit_hash = 'x' WHERE organization_id = :org",
         lambda last: last,
-        "another hash",
+        "does not match the hash of the last record",
     ),
     "the head gone": (
         "DELETE FROM organization_heads WHERE organization_id = :org",
         lambda last: last,
-        "no head",
+        "the audit chain has no head",
     ),
 }
 

@@ -76,7 +76,7 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Pac
     split = await _split(body, cap, time_slice)
     rest = body[: split.begin] + body[split.end :]
     if len(rest) > MAX_BODY_BYTES:
-        raise TooLarge(f"what stands beside the operations has more than {MAX_BODY_BYTES} bytes")
+        raise TooLarge(f"the members other than `operations` have more than {MAX_BODY_BYTES} bytes")
     raw = read_json(rest, content_type)
     if not split.operations or not isinstance(raw, dict):
         return packed(parse(Changeset, raw))
@@ -159,7 +159,7 @@ class _Split:
     def _add(self, begin: int, end: int, bare: bytes) -> None:
         index = len(self.operations)
         if index == self.cap.operations:
-            raise TooLarge(f"there are more than {index} operations; send them in several parts")
+            raise TooLarge(f"the changeset has more than {index} operations; send several changesets")
         if end - begin > MAX_OPERATION_BYTES:
             raise _too_large(index)
         last = self.operations[-1][1] if index else self.begin
@@ -174,7 +174,7 @@ class _Split:
     def _require_few(self) -> None:
         most = min(self.cap.values, _VALUES + len(self.body) // _BYTES_A_VALUE)
         if self.values > most:
-            raise TooLarge(f"the operations have more than {most} values; send them in several parts")
+            raise TooLarge(f"the operations have more than {most} values; send several changesets")
 
 
 async def _split(body: bytes, cap: Cap, time_slice: TimeSlice) -> _Split:
@@ -219,7 +219,7 @@ def _too_large(index: int) -> TooLarge:
 
 
 def _not_objects() -> ValidationFailed:
-    return ValidationFailed.of("operations", "must be an array of objects, with a comma between two of them")
+    return ValidationFailed.of("operations", "must be a JSON array of objects")
 
 
 def _read(text: bytes, index: int, content_type: str | None) -> object:

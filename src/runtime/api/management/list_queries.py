@@ -24,10 +24,10 @@ def list_query(route: Route, query: Values, expands: frozenset[str], cursors: Cu
     after, before = _positions(query, cursors)
     ids = filters.get("id", ())
     if ids and (after or before) and "filter[id]" in query:
-        raise ValidationFailed.of("filter[id]", "does not go together with `after` or `before`")
+        raise ValidationFailed.of("filter[id]", "cannot be combined with `after` or `before`")
     sort, descending = _sort(route, own, query)
     if sort in ("status", "-status") and (before is not None or one(query, "order") == "asc"):
-        raise ValidationFailed.of("sort", "`status` is newest first, and forward only")
+        raise ValidationFailed.of("sort", "`status` cannot be combined with `before` or `order=asc`")
     return ListQuery(
         limit=_limit(query, len(ids)),
         after=after,
@@ -53,7 +53,7 @@ def _limit(query: Values, ids: int) -> int:
 def _positions(query: Values, cursors: Cursors) -> tuple[Position | None, Position | None]:
     after, before = one(query, "after", "cursor"), one(query, "before")
     if after is not None and before is not None:
-        raise ValidationFailed.of("before", "does not go together with `after`")
+        raise ValidationFailed.of("before", "cannot be combined with `after`")
     name = "after" if "after" in query else "cursor"
     return (
         cursors.open(name, after) if after is not None else None,
@@ -70,9 +70,9 @@ def _sort(route: Route, own: Listing | None, query: Values) -> tuple[str, bool]:
     names = [member.removeprefix("-") for member in members]
     for name in names:
         if name not in allowed:
-            raise ValidationFailed.of("sort", f"must be among {', '.join(f'`{one}`' for one in allowed)}")
+            raise ValidationFailed.of("sort", f"must be one of {', '.join(f'`{one}`' for one in allowed)}")
     if len(set(names)) < len(names) or ("status" in names and len(names) > 1):
-        raise ValidationFailed.of("sort", "must have each member once, and `status` alone")
+        raise ValidationFailed.of("sort", "must not repeat a member; `status` cannot be combined with others")
     signed = members[0].startswith("-")
     descending = order == "desc" or (newest_first and order is None and not signed)
     return ",".join(members), descending

@@ -69,7 +69,7 @@ def _roles_of(name: str, holder: PrincipalKind, principal: str, add: str, remove
 def _limit(call: Call) -> tuple[str, str] | None:
     scope_type, scope_id = call.parameter("scope_type"), call.parameter("scope_id")
     if (scope_type is None) != (scope_id is None):
-        raise ValidationFailed.of("scope_type", "belongs together with `scope_id`")
+        raise ValidationFailed.of("scope_type", "must be sent together with `scope_id`")
     return (scope_type, scope_id) if scope_type is not None and scope_id is not None else None
 
 

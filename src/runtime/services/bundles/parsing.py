@@ -45,14 +45,15 @@ def read(data: bytes, *, user_id: str) -> Wanted:
     archive = bundle_archive.read(data)
     manifest = _manifest(archive.manifest)
     if manifest.target_id not in (None, user_id):
-        raise _invalid([("target_id", "is another user")])
+        raise _invalid([("target_id", "must be the user of the access token")])
     version = manifest.schema_ref.version
     if version not in schema.VERSIONS:
         raise _invalid([("schema.version", f"unknown schema version `{version}`")])
     _refuse_doubles(manifest.policies)
     missing = [entry.stem for entry in manifest.policies if entry.stem not in archive.policies]
     if missing:
-        raise _invalid((f"policies/{stem}.cedar", "is in the manifest alone") for stem in missing)
+        message = "is listed in the manifest but missing from the archive"
+        raise _invalid((f"policies/{stem}.cedar", message) for stem in missing)
     _require_little(len(archive.policies[entry.stem]) for entry in manifest.policies)
     texts = _texts(manifest.policies, archive.policies, version)
     _require_little(len(text.raw.encode()) for _, text in texts)  # laid out, as they are kept
@@ -83,7 +84,7 @@ def _refuse_doubles(entries: list[BundlePolicyRef]) -> None:
     doubles = []
     for position, entry in enumerate(entries):
         if entry.stem in seen:
-            doubles.append((f"policies[{position}]", f"`{entry.stem}` stands in the manifest already"))
+            doubles.append((f"policies[{position}]", f"`{entry.stem}` is in the manifest already"))
         seen.add(entry.stem)
     if doubles:
         raise _invalid(doubles)

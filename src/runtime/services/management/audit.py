@@ -200,20 +200,22 @@ def _wrong(record: dict[str, Any], sequence: int, previous: str) -> str:
         holds = record["hash"] == record_hash(record)
     except (ValueError, TypeError):
         holds = False
-    return "" if holds else "the record is not what its hash says"
+    return "" if holds else "the record does not match its hash"
 
 
 def _wrong_end(extent: AuditExtent, proven: int, hash_: str) -> tuple[int | None, str]:
     """What is wrong around a chain that holds: where it begins, where it ends, and its head."""
     if extent.first is not None and extent.first < 1:
-        return extent.first, "the record stands before the first"
+        return extent.first, "the record has a sequence number below 1"
     if extent.last is not None and extent.last > proven:
         return proven + 1, "the record is missing"
     if extent.head is None:
-        return proven, "the organization has no head"
+        return proven, "the audit chain has no head"
     sequence, head_hash = extent.head
     if sequence > proven:
-        return proven + 1, "the record is missing: the head is further on"
+        return proven + 1, "the record is missing: the head has a higher sequence number"
     if sequence < proven:
-        return sequence + 1, "the record stands behind the head"
-    return (None, "") if head_hash == hash_ else (proven, "the head has another hash")
+        return sequence + 1, "the record has a higher sequence number than the head"
+    if head_hash != hash_:
+        return proven, "the head does not match the hash of the last record"
+    return None, ""

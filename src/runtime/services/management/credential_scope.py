@@ -47,9 +47,9 @@ NAMED: Mapping[tuple[str, str], str] = {
 }
 # Why not, of those that are refused; without a row that it is a reference is all there is to say.
 LENT: Mapping[tuple[str, str], str] = {
-    (RESOURCE.name, "application_id"): "the resource would be taken for one of an application of others",
+    (RESOURCE.name, "application_id"): "`application_id` refers to an application of another configuration",
     (RESOURCE.name, "credential_provider_id"): (
-        "the resource would be given credentials with the client secret of a provider of others"
+        "`credential_provider_id` refers to a provider of another configuration"
     ),
 }
 
@@ -88,7 +88,7 @@ async def refuse_part(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
         for whole in wholes:
             await refuse_others_of(unit, whole, getattr(entity, member))
     elif not kind.manifest:
-        raise Forbidden(f"this credential acts for the configuration `{own}`, and none manages {kind.one}")
+        raise Forbidden(f"this credential is bound to `{own}`, and no configuration can manage {kind.one}")
 
 
 async def refuse_others_of(unit: UnitOfWork, kind: Kind, entity_id: str, *, why: str = "") -> None:
@@ -104,7 +104,7 @@ async def refuse_others_of(unit: UnitOfWork, kind: Kind, entity_id: str, *, why:
     if owner not in (None, own):
         raise Forbidden(
             f"{why}{kind.name} `{entity_id}` belongs to the configuration `{owner}`,"
-            f" and this credential acts for `{own}`"
+            f" and this credential is bound to `{own}`"
         )
 
 
@@ -119,7 +119,7 @@ async def refuse_references(unit: UnitOfWork, kind: Kind, member: str, of: Kind,
     place = (kind.name, member)
     if unit.caller.scope.owner is None or place in NAMED or _PARTS.get(kind.name, ("",))[0] == member:
         return
-    why = LENT.get(place, f"`{member}` names what others have")
+    why = LENT.get(place, f"`{member}` refers to an object of another configuration")
     for one in ids:
         await refuse_others_of(unit, of, one, why=f"{why}: ")
 

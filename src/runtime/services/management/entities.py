@@ -64,7 +64,7 @@ async def scope_of(unit: UnitOfWork, kind: Kind, parents: Parents) -> dict[str, 
     """
     zone = await zone_of(unit, parents["zone_id"]) if kind.zoned else None
     if not permissions.sees(unit.caller.roles_in(zone), kind.operations):
-        raise NotFound(f"there is nothing called `{kind.operations}` here")
+        raise NotFound(f"`{kind.operations}` is not visible to the caller")
     if kind.parent is None:
         return {"organization_id": unit.organization_id}
     if kind.parent is ORGANIZATION:
@@ -346,7 +346,8 @@ async def _read_position(
         return position
     found = await storage.find_by(unit.conn, kind, "id", position.id, within=scope)
     if found is None:
-        raise ValidationFailed.of(name, "what it stood at is gone: start again from the first page")
+        message = "the object that this cursor points to no longer exists: start again from the first page"
+        raise ValidationFailed.of(name, message)
     return storage.position(found, sort)
 
 

@@ -214,8 +214,8 @@ class UnitOfWork:
         for record in gone:
             if own not in (None, record.owner):
                 raise Forbidden(
-                    f"{record.kind} `{record.name}` of the configuration `{record.owner}` would go with it,"
-                    f" and this credential acts for `{own}`; release or delete it there before"
+                    f"{record.kind} `{record.name}` of the configuration `{record.owner}` would be deleted,"
+                    f" and this credential is bound to `{own}`; release or delete it there first"
                 )
             zone = self.zones.get(record.zone_id or "")
             self._tombstones.append(

@@ -102,7 +102,7 @@ class TestOwner:
         team.apply(app(api.named(), zone.id))
 
         told = Team(team.api, "platform").refused(403, app(api.named(), zone.id))
-        assert told == f"this credential applies for `{team.owner}`, not for `platform`"
+        assert told == f"this credential is bound to the owner `{team.owner}`, not to `platform`"
 
     def test_unbound_keys_apply_for_whichever(self, api: Api, zone: Zone) -> None:
         """A key that says nothing of owners is what it always was."""
@@ -172,7 +172,7 @@ class TestOwner:
         (other,) = theirs.apply(app(api.named(), zone_id))
 
         told = mine.refused(403, on("delete", "Zone", zone_id))
-        assert "of the configuration `theirs` would go with it" in told
+        assert "of the configuration `theirs` would be deleted" in told
         its.refused(403, "DELETE", f"/zones/{zone_id}")
         theirs.apply(on("delete", "Application", other))
         mine.apply(on("delete", "Zone", zone_id))
@@ -202,7 +202,7 @@ class TestOwner:
         (given,) = theirs.apply(create("RoleAssignment", api.named(), zone.id, **spec))
 
         told = mine.refused(403, on("delete", "Role", role))
-        assert f"of the configuration `{theirs.owner}` would go with it" in told
+        assert f"of the configuration `{theirs.owner}` would be deleted" in told
         mine.api.refused(403, "DELETE", zone.path(f"/roles/{role}"))
         theirs.apply(on("delete", "RoleAssignment", given))
         mine.apply(on("delete", "Role", role))
@@ -324,7 +324,7 @@ class TestPartsOfOthers:
         person = {"organization_user_id": api.person().id, "role": "zone_manager"}
         for team in (bound(api, api.named("mine"), zone), bound(api, None, zone)):
             told = team.api.refused(403, "POST", zone.path("/members"), person)
-            assert "is bound to an owner or to zones makes nobody a member" in told["message"]
+            assert "is bound to an owner or to zones cannot add, change or remove members" in told["message"]
         api.ok("POST", zone.path("/members"), person)
         place = zone.path(f"/members/{person['organization_user_id']}")
         bound(api, None, zone).api.refused(403, "DELETE", place)
@@ -339,7 +339,7 @@ class TestPartsOfOthers:
         mine.api.ok("GET", place)
         for method, sent in (("PATCH", {"status": "disabled"}), ("DELETE", None)):
             told = mine.api.refused(403, method, place, sent)
-            assert "none manages a User" in told["message"]
+            assert "no configuration can manage a User" in told["message"]
         bound(api, None, zone).api.ok("DELETE", place)
 
 
@@ -354,12 +354,12 @@ class TestZones:
 
         for place in (elsewhere.id, "not-there"):
             told = team.refused(403, app(api.named(), place))
-            assert told == f"this credential is not for zone `{place}`"
-        assert "it makes no other" in team.refused(403, create("Zone", api.named(), name="x"))
+            assert told == f"this credential is not bound to zone `{place}`"
+        assert "it cannot create a zone" in team.refused(403, create("Zone", api.named(), name="x"))
         assert "belongs to the organization" in team.refused(
             403, create("ServiceAccount", api.named(), name="x")
         )
-        assert "not for zone" in team.refused(403, on("delete", "Zone", elsewhere.id))
+        assert "not bound to zone" in team.refused(403, on("delete", "Zone", elsewhere.id))
         # By an id alone: what is elsewhere is not there.
         for one in (other, "not-there"):
             assert f"there is no Application `{one}`" in team.refused(404, on("delete", "Application", one))
@@ -498,8 +498,8 @@ class TestServiceAccounts:
         assert (shown["owner"], shown["zones"]) == ("payments", [zone.id])
         team, elsewhere = Team(its, "payments"), api.zone()
         team.apply(app(api.named(), zone.id))
-        assert "not for `platform`" in Team(its, "platform").refused(403, app(api.named(), zone.id))
-        assert "not for zone" in team.refused(403, app(api.named(), elsewhere.id))
+        assert "not to `platform`" in Team(its, "platform").refused(403, app(api.named(), zone.id))
+        assert "not bound to zone" in team.refused(403, app(api.named(), elsewhere.id))
 
     def test_may_be_for_reading(self, api: Api, zone: Zone) -> None:
         """A credential with the role of a viewer reads and tries out, and changes nothing."""

@@ -106,7 +106,10 @@ class TestContents:
 
         assert ann.put(archive_of({"new_policy": "p"}, files={"p": listing(1_000)})).status_code == 200
         began = time.perf_counter()
-        for text, told in ((listing(30_000), "commas"), (listing(4_000, depth=20), "laid out")):
+        for text, told in (
+            (listing(30_000), "commas"),
+            (listing(4_000, depth=20), "the formatted text exceeds a limit"),
+        ):
             refused = ann.put(archive_of({"new_policy": "p"}, files={"p": text}))
             assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
             assert told in refused.json()["message"]

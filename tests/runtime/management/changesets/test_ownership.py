@@ -126,7 +126,7 @@ async def test_protected_is_not_taken_along(git: Git, above: str) -> None:
     subject = (await git.found("ApplicationCredential", "key"))["id"]
     deletion = on("delete", above, git.id(above, "agent" if above == "Application" else "acme"))
 
-    with pytest.raises(Conflict, match="`key` of `somebody/else` would go too"):
+    with pytest.raises(Conflict, match="`key` of `somebody/else` would be deleted"):
         await git.apply(deletion)
     assert await git.names("ApplicationCredential") == {"key"}
 

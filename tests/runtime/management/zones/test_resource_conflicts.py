@@ -57,9 +57,11 @@ class TestOneAddress:
 
             body = {"identifier": second, "name": "twin"}
             told = api.refused(409, "POST", zone.path("/resources"), body)
-            assert f"`{second}` is `{first}`" in told["message"]
+            assert f"`{second}` is the same URL as `{first}`" in told["message"]
             api.refused(409, "PATCH", zone.path(f"/resources/{free['id']}"), {"identifier": second})
-            assert f"`{second}` is `{first}`" in Team(api, "any").refused(409, resource(api, zone, second))
+            assert f"`{second}` is the same URL as `{first}`" in Team(api, "any").refused(
+                409, resource(api, zone, second)
+            )
 
     @pytest.mark.threat("49r")
     def test_two_of_one_changeset(self, api: Api, zone: Zone) -> None:
@@ -70,7 +72,7 @@ class TestOneAddress:
         for dry_run in (True, False):
             answer = team.post(*twins, dry_run=dry_run)
             assert answer.status_code == 409
-            assert "spelt otherwise" in answer.json()["message"]
+            assert "is the same URL as" in answer.json()["message"]
 
         (taken,) = team.apply(resource(api, zone, f"{address}/b"))
         exchanged = [

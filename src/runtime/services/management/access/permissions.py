@@ -153,7 +153,7 @@ def allows(roles: Roles, subject: str, verb: Verb) -> bool:
 def require(roles: Roles, subject: str, verb: Verb) -> None:
     """Raise NotFound when the roles do not see the kind, Forbidden when they may not do that with it."""
     if not sees(roles, subject):
-        raise NotFound(f"there is nothing called `{subject}` here")
+        raise NotFound(f"`{subject}` is not visible to the caller")
     if not allows(roles, subject, verb):
         held = list(dict.fromkeys(role.removesuffix(_TRYING) for role in _each(roles)))
         named = ("role " if len(held) == 1 else "roles ") + ", ".join(f"`{role}`" for role in held)

@@ -43,7 +43,7 @@ async def authenticate(services: Services, presented: PresentedToken | None) -> 
     if unverified.claim(credential, "sid") is not None:
         return await user_tokens.by_organization_token(services, presented)
     if presented.is_bound:
-        raise Unauthorized(REFUSED, internal="a credential that is bound to no key, presented as one that is")
+        raise Unauthorized(REFUSED, internal="an unbound credential, presented with the scheme DPoP")
     return await _by_token(services, credential)
 
 
@@ -81,7 +81,7 @@ def _role_of(found: api_keys.PresentedKey) -> str:
     if found.key.person_id is None:
         return found.key.role
     if found.person_role is None:
-        raise Unauthorized(REFUSED, internal="whoever had the key made does not act for the organization now")
+        raise Unauthorized(REFUSED, internal="the creator of the key no longer belongs to the organization")
     return found.key.role if permissions.reaches(found.person_role, found.key.role) else found.person_role
 
 

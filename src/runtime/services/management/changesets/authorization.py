@@ -38,7 +38,7 @@ def require_credential_scope(caller: Caller, changeset: PackedChangeset) -> None
     """
     owner = caller.scope.owner
     if owner not in (None, changeset.owner):
-        message = f"this credential applies for `{owner}`, not for `{changeset.owner}`"
+        message = f"this credential is bound to the owner `{owner}`, not to `{changeset.owner}`"
         raise Forbidden(message, problems=[Problem(Forbidden.code, message, "owner")])
     if caller.scope.zones is None:
         return
@@ -59,9 +59,9 @@ def _out_of_bounds(caller: Caller, operation: PackedOperation) -> str:
     else:
         return f"this credential is bound to zones, and {kind.one} belongs to the organization"
     if kind is ZONE and isinstance(operation, CreateOperation):
-        return "this credential is bound to zones that are there: it makes no other"
+        return "this credential is bound to existing zones: it cannot create a zone"
     if zone_id is not None and not caller.scope.reaches(zone_id):
-        return f"this credential is not for zone `{zone_id}`"
+        return f"this credential is not bound to zone `{zone_id}`"
     return ""
 
 

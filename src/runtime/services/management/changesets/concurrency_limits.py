@@ -74,9 +74,9 @@ def snapshot_slot(services: Services, caller: Caller) -> Iterator[None]:
     whose = (caller.organization_id, "snapshots")
     of_caller, of_organization = SNAPSHOTS_OF_CALLER, SNAPSHOTS_OF_ORGANIZATION
     shares = (
-        _Share((*whose, caller.id), of_caller, f"the caller reads {of_caller} snapshots already"),
-        _Share(whose, of_organization, f"the organization reads {of_organization} snapshots already"),
-        _Share(("snapshots",), SNAPSHOTS, "many snapshots are read just now"),
+        _Share((*whose, caller.id), of_caller, f"the caller is already reading {of_caller} snapshots"),
+        _Share(whose, of_organization, f"the organization is already reading {of_organization} snapshots"),
+        _Share(("snapshots",), SNAPSHOTS, "too many snapshots are being read"),
     )
     with _taking(services, shares):
         yield

@@ -33,8 +33,8 @@ def replayed(applied: ChangesetRecord, digest: str) -> AppliedChangeset:
     """The answer of the first time. Raises Conflict when the body was another one."""
     if applied.body_digest != digest:
         raise Conflict(
-            f"changeset `{applied.id}` has applied another body under this plan digest",
-            problems=[Problem("conflict", "names a plan that is applied already", "plan_digest")],
+            f"changeset `{applied.id}` was applied with this plan digest and another body",
+            problems=[Problem("conflict", "is the digest of a plan that is already applied", "plan_digest")],
         )
     return AppliedChangeset(applied.result, replayed=True)
 

@@ -133,7 +133,7 @@ class OperationRunner:
     def _target(self, operation: PackedOperation, kind: Kind) -> EntityRef:
         if operation.id is None:
             if operation.local_id is None:
-                raise ValidationFailed("give the `id` of what to change")
+                raise ValidationFailed("`id` or `local_id` is required")
             return self._references.local(operation.local_id)
         found = self.current.get((kind.name, operation.id))
         if found is None:
@@ -164,7 +164,7 @@ class OperationRunner:
     async def _create(self, index: int, operation: PackedOperation, kind: Kind) -> EntityRef:
         unit = self.unit
         if operation.name is None:
-            raise ValidationFailed("a create needs the `name` it has in git")
+            raise ValidationFailed("a create operation requires `name`, the name in git")
         self._references.require_new(operation.local_id)
         zone_id = self._references.zone_id(operation, kind)
         fields = await self._parsed_spec(index, operation, kind, None)
@@ -194,7 +194,9 @@ class OperationRunner:
     async def _assign(self, zone_id: str, extras: Mapping[str, Any]) -> Entity:
         given = {name: value for name, value in extras["principal"].items() if value is not None}
         if len(given) != 1:
-            raise ValidationFailed.of("principal", "names exactly one of a group, an application and a user")
+            raise ValidationFailed.of(
+                "principal", "must name exactly one of `group_id`, `application_id` and `user`"
+            )
         (name, value), parents = next(iter(given.items())), {"zone_id": zone_id}
         if name == "user":
             return await assignments.assign_to_address(self.unit, parents, value, extras["role_id"])
@@ -212,7 +214,7 @@ class OperationRunner:
         if patch := {**fields.body, **fields.cleared}:
             update = UPDATES.get(kind.name)
             if update is None:
-                raise ValidationFailed(f"{kind.one} cannot change; replace it")
+                raise ValidationFailed(f"{kind.one} cannot be updated; delete it and create another")
             parents = parents_of(unit, kind, target.zone_id)
             handle = handle_in(kind, operation)
             await self.handle_swaps.park_holder(kind, target.zone_id, target.id, handle)
@@ -235,7 +237,7 @@ class OperationRunner:
                 raise Forbidden(f"{kind.name} `{target.id}` is managed by the service and cannot be adopted")
             self.owners.require_free(kind, target.id)
         else:
-            self.owners.require_owned(kind, target.id, to="change")
+            self.owners.require_owned(kind, target.id, before=operation.op)
 
     async def _current_spec(self, kind: Kind, target: EntityRef) -> dict[str, Any]:
         """The spec of an entity as it is, for members that are claimed; one query of relations for a kind."""
@@ -249,7 +251,7 @@ class OperationRunner:
     # --- delete, release, rename
 
     async def _delete(self, index: int, operation: PackedOperation, kind: Kind, target: EntityRef) -> None:
-        record = self.owners.require_owned(kind, target.id, to="delete")
+        record = self.owners.require_owned(kind, target.id, before=operation.op)
         if record.protect:
             raise Conflict(f"{kind.name} `{record.name}` is protected; apply `protect: false` first")
         if kind in _LAST:
@@ -283,14 +285,14 @@ class OperationRunner:
         self.owners.drop(kind, target.id)
 
     async def _change_record(self, operation: PackedOperation, kind: Kind, target: EntityRef) -> None:
-        record = self.owners.require_owned(kind, target.id, to=operation.op)
+        record = self.owners.require_owned(kind, target.id, before=operation.op)
         if isinstance(operation, ReleaseOperation):
             self.owners.drop(kind, target.id)
         elif isinstance(operation, DeliveredOperation):
             self.owners.delivered(record)
         else:
             if operation.name is None:
-                raise ValidationFailed("a rename needs the new `name`")
+                raise ValidationFailed("a rename operation requires the new `name`")
             self.owners.rename(record, operation.name)
         await self._record(operation.op, kind, target, operation.name or record.name)
 

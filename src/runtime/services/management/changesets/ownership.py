@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from runtime.contract.changes import Op
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import BY_NAME, ZONE, Kind
 from runtime.services.management.changesets.changeset import DeleteOperation, PackedOperation
@@ -68,14 +69,14 @@ class OwnershipRecords:
         record = self.of(kind, entity_id)
         return frozenset(record.fields) if record else frozenset()
 
-    def require_owned(self, kind: Kind, entity_id: str, *, to: str) -> OwnershipRecord:
+    def require_owned(self, kind: Kind, entity_id: str, *, before: Op) -> OwnershipRecord:
         """The record, if this changeset's owner holds it. Raises Conflict."""
         record = self.of(kind, entity_id)
         if record is None:
             raise Conflict(
-                f"{kind.name} `{entity_id}` belongs to no configuration; adopt it before you {to} it"
+                f"{kind.name} `{entity_id}` has no owner; adopt it before the operation `{before}`"
             )
-        self._require_own(record, to)
+        self._require_own(record, before)
         return record
 
     def require_free(self, kind: Kind, entity_id: str) -> OwnershipRecord | None:
@@ -85,11 +86,11 @@ class OwnershipRecords:
             self._require_own(record, "adopt")
         return record
 
-    def _require_own(self, record: OwnershipRecord, to: str) -> None:
+    def _require_own(self, record: OwnershipRecord, operation: Op) -> None:
         if record.owner != self.owner:
             raise Conflict(
                 f"{record.kind} `{record.name}` belongs to `{record.owner}`;"
-                f" release it there before you {to} it"
+                f" release it there before the operation `{operation}`"
             )
 
     async def require_name(self, unit: UnitOfWork, kind: Kind, entity_id: str) -> None:
@@ -110,7 +111,7 @@ class OwnershipRecords:
                 if key[1] not in found:
                     continue
             raise Conflict(
-                f"the name `{record.name}` is that of {kind.name} `{key[1]}`"
+                f"the name `{record.name}` is already used by {kind.name} `{key[1]}`"
                 f" in the manifests of `{self.owner}`"
             )
 
@@ -127,7 +128,7 @@ class OwnershipRecords:
             record = self._new.get(key) or self._protected[key]
             if record.protect and key not in self._gone:
                 raise Conflict(
-                    f"{record.kind} `{record.name}` of `{record.owner}` would go too, and is protected;"
+                    f"{record.kind} `{record.name}` of `{record.owner}` would be deleted, but is protected;"
                     " apply `protect: false` first"
                 )
             del self._protected[key]

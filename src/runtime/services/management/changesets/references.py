@@ -68,7 +68,7 @@ def placeholder(reference: Mapping[str, Any]) -> str:
         kind = BY_NAME.get(str(reference["kind"]))
         # What is found in a zone is there to be seen; service accounts, say, not everybody sees.
         if not isinstance(reference["external"], str) or kind is None or not (kind.zoned and kind.handle):
-            raise ValidationFailed("`external` must be a handle, beside a `kind` of a zone that has handles")
+            raise ValidationFailed("`external` must be a handle, and `kind` a kind in zones that has handles")
         if reference.get("owner_type") not in (None, *OwnerType):
             raise ValidationFailed(f"`owner_type` must be one of {', '.join(OwnerType)}")
         return _SOME_ID
@@ -116,7 +116,7 @@ class ReferenceResolver:
     def require_new(self, local_id: str | None) -> None:
         """Raise ValidationFailed when an earlier operation has created something under that name."""
         if local_id is not None and local_id in self._created:
-            raise ValidationFailed(f"`{local_id}` is created twice")
+            raise ValidationFailed(f"`local_id` `{local_id}` is used by two create operations")
 
     def add(self, local_id: str | None, target: EntityRef) -> None:
         """Let later operations refer to what was created."""
@@ -187,7 +187,9 @@ class ReferenceResolver:
             reference.get("owner_type"),
         )
         if zone_id is None:
-            raise ValidationFailed(f"there is no zone here in which the {kind.name} `{handle}` could be")
+            raise ValidationFailed(
+                f"`external` cannot refer to {kind.name} `{handle}`: this operation is in no zone"
+            )
         await entities.require_in(self.unit, kind, Verb.LIST, zone_id)
         within = {"zone_id": zone_id}
         where = [Equals(str(kind.handle), (handle,))]

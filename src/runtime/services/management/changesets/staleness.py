@@ -54,7 +54,7 @@ async def require_base_revision(
     """
     base, newest = changeset.base_revision, await unit.revision() - 1
     if base > newest:
-        raise PreconditionFailed(f"revision {base} is yet to come: the newest is {newest}")
+        raise PreconditionFailed(f"the base revision {base} does not exist: the newest is {newest}")
     if base == newest or all(isinstance(each, DeliveredOperation) for each in changeset.operations):
         return
     stale = await _made_meanwhile(unit, changeset)

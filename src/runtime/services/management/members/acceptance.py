@@ -38,7 +38,7 @@ from runtime.storage.sql import organization_users as people
 
 # Many people may share an address, and a token cannot be guessed anyway.
 _UNKNOWN = "there is no such invitation"
-_NOT_PENDING = "the invitation is not pending any more"
+_NOT_PENDING = "the invitation was already accepted or revoked, or has expired"
 
 
 async def preview(services: Services, token: str, *, address: str) -> InvitationPreview:
@@ -168,7 +168,9 @@ async def _with_account(
         return await organization_users.join(unit, guest.user, invitation.role)
     at_home = await people.of_zone_user(unit.conn, guest.zone.organization_id, guest.user.id)
     if at_home is None:
-        raise Forbidden("your account acts for no organization yet: accept without signing in")
+        raise Forbidden(
+            "this account belongs to no organization: accept the invitation without an access token"
+        )
     joining = JoiningAccount(guest.token, guest.zone.entity, guest.user, await guest.zone.user_provider())
     try:
         return await organization_users.admit(unit, invitation.role, joining)

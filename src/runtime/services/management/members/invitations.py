@@ -80,7 +80,7 @@ def _require_mailable(email: str) -> None:
     try:
         address_of(email)
     except ValueError:
-        raise ValidationFailed.of("email", "is no address that mail can be sent to") from None
+        raise ValidationFailed.of("email", "is not an address that mail can be sent to") from None
 
 
 async def _require_calm(unit: UnitOfWork, address: str) -> None:
@@ -90,12 +90,12 @@ async def _require_calm(unit: UnitOfWork, address: str) -> None:
         (rate_limits.INVITATIONS_TO_ADDRESS, "that address", (address,)),
     ):
         if await unit.services.rate_limiter.hit(limit, unit.organization_id, *of):
-            raise RateLimited(f"too many invitations of {whose} today; try again tomorrow")
+            raise RateLimited(f"too many invitations for {whose} today; try again tomorrow")
 
 
 async def _require_new(unit: UnitOfWork, address: str) -> None:
     """Raise Conflict for an address that is known to the organization, in whatever case it is written."""
     if await invitations.is_user(unit.conn, unit.organization_id, address):
-        raise Conflict("`email`: somebody with that address acts for this organization already")
+        raise Conflict("`email`: a user with this address already belongs to the organization")
     if await invitations.pending(unit.conn, unit.organization_id, address, now=unit.now):
         raise Conflict("`email`: that address has a pending invitation; delete it to send another")

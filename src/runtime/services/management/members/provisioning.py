@@ -83,7 +83,7 @@ async def _known(conn: AsyncConnection, zone_id: str, email: str) -> User:
     verified = [user_id for user_id, _, is_verified in known if is_verified]
     if not verified:
         raise NotFound(
-            f"nobody with the verified address `{email}` is known to the organization's own zone: "
-            "let them sign in there first, or give them a password"
+            f"the organization's home zone has no user with the verified address `{email}`: "
+            "have the user sign in there first, or add the user with a password"
         )
     return await user_storage.get(conn, verified[0], zone_id=zone_id)

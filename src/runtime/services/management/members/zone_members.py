@@ -57,7 +57,9 @@ async def add(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) -> Zo
     """Make an organization user a member. Raises ValidationFailed for an unknown one, Conflict."""
     zone, own = await _zones(unit, parents, Verb.CREATE)
     if zone.id == own.id:
-        raise ValidationFailed("the organization's own zone has no members: roles in the organization count")
+        raise ValidationFailed(
+            "the organization's home zone has no members: roles in the organization apply to it"
+        )
     await unit.revision()
     person_id = body["organization_user_id"]
     person = await _person(unit, person_id)
@@ -113,7 +115,7 @@ async def _zones(unit: UnitOfWork, parents: Parents, verb: Verb) -> tuple[Zone, 
     zone = await entities.zone_of(unit, parents["zone_id"])
     await entities.require_in(unit, MEMBERS, verb, zone.id)
     if verb not in (Verb.LIST, Verb.RETRIEVE):
-        credential_scope.refuse_bound(unit, "makes nobody a member of a zone, and ends no membership")
+        credential_scope.refuse_bound(unit, "cannot add, change or remove members of a zone")
     return zone, await own_zone(unit)
 
 

@@ -69,10 +69,7 @@ async def add(
     if not permissions.reaches(unit.caller.role, role):
         raise Forbidden(f"the role `{unit.caller.role}` may not make an API key with the role `{role}`")
     if role == OrganizationRole.ADMIN and (owner or zones):
-        raise ValidationFailed.of(
-            "role",
-            "is at most `org_member` for a key with `owner` or `zones`: an administrator makes other keys",
-        )
+        raise ValidationFailed.of("role", "must not be `org_admin` for a key with `owner` or `zones`")
     await credential_zones.check(unit, zones)
     maker = await _making_key(unit)
     await _make_room(unit)
@@ -110,7 +107,7 @@ def _end(unit: UnitOfWork, maker: ApiKey | None, seconds: int | None) -> datetim
     if limit is not None and end > limit:
         raise ValidationFailed.of(
             "expires_in_seconds",
-            f"reaches beyond the end of the key that makes it, `{rfc3339(limit)}`; leave it out to end then",
+            f"must not exceed the expiry of the creating key, `{rfc3339(limit)}`; omit it to use that",
         )
     return end
 
@@ -131,7 +128,7 @@ async def _make_room(unit: UnitOfWork) -> None:
         return
     await _take_away(unit, await storage.expired(unit.conn, unit.organization_id, unit.now, limit=surplus))
     if await storage.count(unit.conn, unit.organization_id) >= MAX_API_KEYS:
-        raise Conflict(f"an organization has at most {MAX_API_KEYS} API keys: revoke one that nobody needs")
+        raise Conflict(f"an organization has at most {MAX_API_KEYS} API keys: revoke one that is not used")
 
 
 async def _take_away(unit: UnitOfWork, keys: Sequence[ApiKey]) -> None:

@@ -14,7 +14,7 @@ from runtime.storage.sql import entities as storage
 async def activate(unit: UnitOfWork, policy_set: PolicySet, version: PolicySetVersion) -> None:
     """Bind a version to the zone as the one that decides. Raises BadRequest, Conflict, Forbidden."""
     if policy_set.target_type is not PolicyTargetType.ZONE:
-        raise BadRequest("a policy set for a user is bound by its user alone")
+        raise BadRequest("only a policy set with the target type `zone` can be activated here")
     if policy_set.archived_at is not None or version.archived_at is not None:
         raise Conflict("an archived policy set or version cannot be activated")
     zone_id = policy_set.zone_id

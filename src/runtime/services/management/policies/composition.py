@@ -61,11 +61,11 @@ async def versions_named(
         field = f"manifest.entries[{position}].policy_version_id"
         version = found.get(version_id)
         if not isinstance(version, PolicyVersion) or version.policy_id != policy_id:
-            raise ValidationFailed.of(field, f"`{version_id}` is no version of policy `{policy_id}`")
+            raise ValidationFailed.of(field, f"`{version_id}` is not a version of policy `{policy_id}`")
         if version.archived_at is not None:
             raise ValidationFailed.of(field, f"`{version_id}` is archived")
         if policy_id in seen:
-            raise ValidationFailed.of(field, f"policy `{policy_id}` stands in the manifest already")
+            raise ValidationFailed.of(field, f"policy `{policy_id}` is in the manifest already")
         seen.add(policy_id)
         versions.append(version)
     return versions

@@ -79,7 +79,7 @@ def _canonical(text: str) -> CheckedPolicyText:
     """The text as it is kept: laid out, it is longer, and must be a text that can be read again."""
     formatted = cedar.format_text(text)
     if problems := cedar.measure(formatted):
-        told = f"laid out as it is kept: {problems[0].message}"
+        told = f"the formatted text exceeds a limit: {problems[0].message}"
         raise InvalidPolicy([PolicyProblem(told, 1, 1)])
     try:
         as_json: Mapping[str, Any] | None = cedar.to_json(formatted)

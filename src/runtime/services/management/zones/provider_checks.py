@@ -139,7 +139,8 @@ async def _metadata(
         if failed.status is None:
             return _fail(str(failed)), _skip("the issuer cannot be reached"), {}
         if failed.status in _NOT_THERE and settings.is_complete(needs_keys=False):
-            return _PASS, _beside_the_point("nothing is published, and every address is configured"), {}
+            message = "the provider publishes no metadata, and every endpoint is configured"
+            return _PASS, _beside_the_point(message), {}
         return _PASS, _fail(str(failed)), {}
     if not isinstance(fetched.json, dict):
         return _PASS, _fail("the answer is not provider metadata"), {}
@@ -158,7 +159,7 @@ def _consistency(settings: ProviderSettings, retrieved: _Found, published: Mappi
     for name in _COMPARED:
         configured, told = getattr(settings, name), published.get(name)
         if configured is not None and told is not None and configured != told:
-            wrong.append(f"`{name}` is configured as another address than the provider publishes")
+            wrong.append(f"the configured `{name}` differs from the published one")
     endpoints = endpoints_of(settings, published)
     # Where this service has no client, nobody signs in: such a provider only issues tokens to verify.
     needed = ["jwks_uri", *(["authorization_endpoint", "token_endpoint"] if settings.client_id else [])]
@@ -176,7 +177,7 @@ async def _authorization(
     if address is None and consistent.status in ("pass", "not_applicable"):
         return _beside_the_point("the provider has no authorization endpoint")
     if address is None:
-        return _skip("the address is not configured, and no metadata that can be trusted tells it")
+        return _skip("the endpoint is not configured, and there is no trusted metadata to read it from")
     try:
         await services.outbound.get_json(address, partition=settings.partition)
     except OutboundRefused as refused:
@@ -194,7 +195,7 @@ async def _credentials(
     if consistent.status == "not_applicable":
         return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
     if consistent.status != "pass":
-        return _skip("a secret is not sent where there is no metadata that can be trusted")
+        return _skip("not checked: the client secret is not sent without trusted metadata")
     grants = published.get("grant_types_supported")
     if not isinstance(grants, list) or _GRANT not in grants:
         return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")

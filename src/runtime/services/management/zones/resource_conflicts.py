@@ -52,8 +52,8 @@ class _Apart:
             return
         if self.is_new and (twin := overlaps.find_equal(one)) is not None:
             message = (
-                f"`{one.identifier}` is `{twin.identifier}` spelt otherwise, and that is another resource's:"
-                " identifiers are compared as URLs, and each can be in the zone once"
+                f"`{one.identifier}` is the same URL as `{twin.identifier}` of another resource:"
+                " identifiers are compared as normalized URLs and are unique in a zone"
             )
             raise Conflict(message, problems=[Problem(Conflict.code, message, "identifier")])
         if (around := overlaps.find_prefix(one)) is not None:

@@ -45,13 +45,14 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     entities.require(unit, SECRET, Verb.CREATE, scope)
     zone_id = scope["zone_id"]
     if body.get("zone_id", zone_id) != zone_id:
-        raise ValidationFailed.of("zone_id", "must be the zone that the address names")
+        raise ValidationFailed.of("zone_id", "must be the zone in the path")
     await unit.revision()  # from here on nobody takes the owner away, or adds another
     if await storage.count(unit.conn, SECRET, within=scope) >= MAX_SECRETS:
         raise Conflict(f"a zone keeps at most {MAX_SECRETS} secrets")
     if not await secret_owners.exists(unit.conn, body["entity_id"], zone_id=zone_id):
         raise ValidationFailed.of(
-            "entity_id", f"`{body['entity_id']}` is no application, resource, provider or user of this zone"
+            "entity_id",
+            f"no application, resource, provider or user `{body['entity_id']}` exists in the zone",
         )
     secret_id = new_id()
     decided = {

@@ -124,7 +124,9 @@ async def update(
 def _refuse_own_key(values: Mapping[str, Any]) -> None:
     """A customer's key that nothing would be sealed with must not look as if it were in use."""
     if values.get("encryption_key") is not None:
-        raise ValidationFailed.of("encryption_key", "this service has no key-management service to reach it")
+        raise ValidationFailed.of(
+            "encryption_key", "is not supported: this service has no key-management service"
+        )
 
 
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
