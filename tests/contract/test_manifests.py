@@ -6,7 +6,8 @@ import jsonschema_rs
 import pytest
 
 from runtime.contract.manifests import manifest_schemas
-from runtime.domain.kinds import ALL
+from runtime.domain import kinds
+from runtime.domain.kinds import ALL, Kind
 
 SCHEMAS = manifest_schemas()
 
@@ -167,3 +168,45 @@ def test_keywords(kind: str, member: str, keywords: dict[str, Any]) -> None:
     """The marks reach the reconciler."""
     found = SCHEMAS[kind]["properties"]["spec"]["properties"][member]
     assert {name: found.get(name) for name in keywords} == keywords
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        (kinds.APPLICATION_CREDENTIAL, {"type": "password"}),
+        (kinds.API_KEY, {}),
+        (kinds.SERVICE_ACCOUNT_CREDENTIAL, {}),
+        (kinds.PROVIDER, None),
+    ],
+)
+def test_a_kind_knows_which_creates_return_a_one_time_secret(
+    kind: Kind, members: dict[str, str] | None
+) -> None:
+    """Members that such a body has: none where every create returns a secret, None where no create does."""
+    assert kind.one_time_secret == members
+
+
+def test_the_schema_says_which_creates_return_a_one_time_secret() -> None:
+    """The reconciler reads `shown_once` from the manifest schema; kinds without such a secret have none."""
+    told = {name: schema["x-zonewright"].get("shown_once") for name, schema in manifest_schemas().items()}
+
+    assert {name: members for name, members in told.items() if members is not None} == {
+        "ApplicationCredential": {"type": "password"}
+    }
+
+
+def test_a_policy_has_its_text_or_the_file_of_its_text() -> None:
+    """A manifest of a policy has exactly one of `cedar` and `cedar_file`, and requires nothing else."""
+    spec = manifest_schemas()["Policy"]["properties"]["spec"]
+
+    assert spec["oneOf"] == [{"required": ["cedar"]}, {"required": ["cedar_file"]}]
+    assert "required" not in spec
+
+
+def test_only_names_that_are_not_in_git_stay_in_the_manifest() -> None:
+    """`x-local` marks the members that the reconciler reads and never sends."""
+    spec = manifest_schemas()["Policy"]["properties"]["spec"]
+
+    assert [name for name, member in spec["properties"].items() if member.get("x-local")] == [
+        "external_names"
+    ]

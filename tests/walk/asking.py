@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.walk.recipes import QUERIES
 
-from runtime.contract.queries import Query
 from runtime.contract.routes import Route
+from runtime.domain.kinds.queries import Query
 
 if TYPE_CHECKING:
     from tests.walk.walking import Walk

@@ -14,10 +14,6 @@ from .member_schemas import Kind, MemberSchema, read_member_schema, special_memb
 API_VERSION = "zonewright/v1"
 _FILE = "_file"
 
-# Kinds whose creation answers a secret that is never shown again -> the spec of those that do. The schemas
-# describe what is sent, not what comes back.
-_SHOWN_ONCE: Mapping[str, Mapping[str, Any]] = {"ApplicationCredential": {"type": "password"}}
-
 
 class SchemasMissing(RuntimeError):
     """The installation is incomplete: there are no manifest schemas."""
@@ -107,5 +103,5 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
         addresses=tuple(path for path, shape in paths if shape.address),
         secrets=tuple(path for path, shape in paths if shape.secret),
         sole=tuple(name for name, shape in spec.members.items() if shape.sole),
-        shown_once=_SHOWN_ONCE.get(about["kind"]),
+        shown_once=about.get("shown_once"),
     )

@@ -7,11 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from runtime.domain.kinds.api_key import ApiKey
-from runtime.domain.kinds.application import PasswordCredential
-from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind, Permissions
+from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind
 from runtime.domain.kinds.marks import Mark, Member, members
-from runtime.domain.kinds.organization import ServiceAccountCredential
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import (
     Email,
@@ -101,28 +98,6 @@ def shown_members(model: type[BaseModel]) -> dict[str, Member]:
     return {
         name: member for name, member in members(model).items() if not member.has(Mark.INTERNAL, Mark.INPUT)
     }
-
-
-class PasswordCredentialCreated(PasswordCredential):
-    """A new password credential, with the one showing of its password."""
-
-    password: str
-
-
-class ServiceAccountCredentialCreated(ServiceAccountCredential):
-    """A new credential of a service account, with the one showing of its secret."""
-
-    client_secret: str
-    last_used_at: Annotated[Timestamp | None, Mark.INTERNAL] = None
-    permissions: Annotated[Permissions | None, Mark.INTERNAL] = None
-
-
-class ApiKeyCreated(ApiKey):
-    """A new API key, with the one showing of the key itself."""
-
-    api_key: str
-    last_used_at: Annotated[Timestamp | None, Mark.INTERNAL] = None
-    permissions: Annotated[Permissions | None, Mark.INTERNAL] = None
 
 
 class GroupMember(Part):

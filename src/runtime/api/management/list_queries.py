@@ -10,8 +10,6 @@ from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Listing
 from runtime.services.management.listing import DEFAULT_LIMIT, MAX_LIMIT, ListQuery, Position, TextSearch
 
-# Older names of parameters that no member stands behind.
-_OLDER = {"filter[active]": ("active",), "filter[default]": ("is_default",)}
 _GENERAL = frozenset({"after", "before", "cursor", "limit", "expand[]", "sort", "order", "query", "query[]"})
 _NO_LISTING_SORTS = ("created_at",)
 
@@ -83,21 +81,20 @@ def _filters(
 ) -> tuple[dict[str, tuple[Any, ...]], dict[str, tuple[str, ...]]]:
     """Member -> values, and what is left for the kind's own operation."""
     stored = kind.stored() if kind is not None else {}
+    older = {each.name: each.older_form_of for each in route.query if each.older_form_of}
     filters: dict[str, tuple[Any, ...]] = {}
     special: dict[str, tuple[str, ...]] = {}
     for name, values in query.items():
         if name in _GENERAL or (name.startswith("query[") and own is not None):
             continue
-        member = _member(name, own)
+        member = _member(older.get(name, name), own)
         if member is not None and member in stored:
             _put(filters, member, name, _typed(route, name, values))
-        elif name == "filter[scope_type]":
-            _put(filters, "target_type", name, values)
-        elif not any(name in older for older in _OLDER.values()):
+        elif name not in older:
             special[name] = values
-    for name, older in _OLDER.items():
-        if (value := one(query, name, *older)) is not None:
-            special[name] = (value,)
+    for name, present in older.items():
+        if _member(present, own) not in stored and (value := one(query, present, name)) is not None:
+            special[present] = (value,)
     return filters, special
 
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl
 
-from runtime.contract.queries import Query
 from runtime.contract.routes import Route
 from runtime.domain.errors import BadRequest, ValidationFailed
+from runtime.domain.kinds.queries import Query
 
 MAX_PARAMETERS = 250
 MAX_VALUE_CHARS = 2048

@@ -5,7 +5,7 @@ from runtime.contract.bodies import settable
 from runtime.contract.manifests.spec import spec_members, spec_schema
 from runtime.contract.manifests.values import NAME
 from runtime.contract.schema import Schema
-from runtime.domain.kinds import ALL
+from runtime.domain.kinds import ALL, ZONE
 from runtime.domain.kinds.base import Kind, Verb
 from runtime.domain.kinds.marks import members, part_of
 
@@ -83,6 +83,7 @@ def manifest_schema(kind: Kind) -> Schema:
             "handle": kind.handle,
             "handle_default": kind.handle in spec["properties"],
             **({"handle_decided": decided} if (decided := _handle_decided(kind)) else {}),
+            **({} if kind.one_time_secret is None else {"shown_once": kind.one_time_secret}),
             "order": ALL.index(kind) + 1,
             "requires": _requires(kind),
         },
@@ -98,7 +99,7 @@ def _handle_decided(kind: Kind) -> list[str]:
 
 def _requires(kind: Kind) -> list[str]:
     """The kinds whose objects must exist before: the zone, and what references that are not late lead to."""
-    needed = {"Zone"} if kind.zoned else set()
+    needed = {ZONE.name} if kind.zoned else set()
     for member in spec_members(kind).values():
         found = [member]
         if (part := part_of(member.annotation)) is not None:

@@ -1,11 +1,15 @@
 """The schema of a manifest's `spec`: the members that a configuration manages."""
 
+from pydantic import BaseModel
+
 from runtime.contract.bodies import is_mixed, settable
-from runtime.contract.manifests.cedar import cedar_words
 from runtime.contract.manifests.values import manifest_name, member_schema
 from runtime.contract.schema import Schema
 from runtime.domain.kinds.base import Kind, Verb
 from runtime.domain.kinds.marks import Mark, Member, members
+
+# What the member for a file with the text of another member is called: `cedar_file`.
+_FILE = "_file"
 
 
 def spec_members(kind: Kind) -> dict[str, Member]:
@@ -16,8 +20,9 @@ def spec_members(kind: Kind) -> dict[str, Member]:
             for name, member in settable(entity, verb).items():
                 if not member.has(Mark.INPUT, Mark.API_ONLY):
                     found.setdefault(name, member)
-    if kind.extras is not None:
-        found.update(members(kind.extras))
+    for beside in (kind.extras, kind.local):
+        if beside is not None:
+            found.update(members(beside))
     return found
 
 
@@ -27,8 +32,9 @@ def spec_schema(kind: Kind) -> Schema:
     required = []
     for name, member in spec_members(kind).items():
         shown = manifest_name(member)
-        owner = kind.extras if kind.extras and name in kind.extras.model_fields else kind.entity
-        properties[shown] = member_schema(member, owner)
+        properties[shown] = member_schema(member, _declaring(kind, name))
+        if kind.local and name in kind.local.model_fields and not name.endswith(_FILE):
+            properties[shown]["x-local"] = True
         if _is_fixed(kind, name):
             properties[shown]["x-fixed"] = True
         if _is_required(kind, member):
@@ -42,25 +48,19 @@ def spec_schema(kind: Kind) -> Schema:
     result: Schema = {"type": "object", "properties": properties}
     if kind.variants and (needs := _variant_needs(kind, required)):
         result["allOf"] = needs
-    if kind.name == "Policy":
-        properties["cedar"] |= {"description": "The policy's text in Cedar.", "x-cedar": cedar_words()}
-        properties["cedar_file"] = {
-            "type": "string",
-            "minLength": 1,
-            "description": "Path of a `.cedar` file, relative to the manifest.",
-        }
-        names = properties["absent_names"]
-        properties["external_names"] = {
-            **names,
-            "description": "Entities that the policy names and that exist in the zone, but not in git.",
-            "x-local": True,
-        }
-        names["description"] = "Entities that the policy names and that need not exist in the zone."
-        required.remove("cedar")
-        result["oneOf"] = [{"required": ["cedar"]}, {"required": ["cedar_file"]}]
-    if required or kind.name == "Policy":
+    for file in [name for name in required if name.endswith(_FILE)]:
+        text = file.removesuffix(_FILE)
+        required = [name for name in required if name not in (text, file)]
+        result["oneOf"] = [{"required": [text]}, {"required": [file]}]
+    if required:
         result["required"] = required
     return {**result, "additionalProperties": False}
+
+
+def _declaring(kind: Kind, name: str) -> type[BaseModel]:
+    """The class that declares a member of `spec`."""
+    beside = (model for model in (kind.extras, kind.local) if model and name in model.model_fields)
+    return next(beside, kind.entity)
 
 
 def _is_fixed(kind: Kind, name: str) -> bool:

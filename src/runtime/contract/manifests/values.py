@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from runtime.contract import schema
 from runtime.contract.bodies import is_mixed
+from runtime.contract.manifests.cedar import cedar_words
 from runtime.contract.schema import Schema
 from runtime.domain.kinds import BY_NAME
 from runtime.domain.kinds.base import article
@@ -80,6 +81,10 @@ def member_schema(member: Member, entity: type[BaseModel]) -> Schema:
         found["x-fixed"] = True
     if member.has(Mark.SOLE):
         found["x-sole"] = True
+    if member.has(Mark.CEDAR):
+        found["x-cedar"] = cedar_words()
+    if member.description:
+        found["description"] = member.description
     default = _default(entity, member.name)
     if default is not None:
         found["default"] = default

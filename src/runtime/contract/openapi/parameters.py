@@ -4,10 +4,10 @@ import re
 from typing import Any
 
 from runtime.contract.openapi.examples import example_id
-from runtime.contract.queries import Query
 from runtime.contract.routes import Route
 from runtime.contract.schema import Schema
 from runtime.domain import kinds
+from runtime.domain.kinds.queries import Query
 
 Parameter = dict[str, Any]
 
@@ -45,21 +45,6 @@ _HEADERS: dict[str, tuple[str, Schema]] = {
         "The version of the interface that the caller was written for; any value is accepted.",
         {"type": "string"},
     ),
-}
-
-_ABOUT: dict[str, str] = {
-    "sort": "members to sort by, separated by commas; a leading `-` means descending",
-    "is_default": "older form of `filter[default]`",
-    "active": "older form of `filter[active]`",
-    "filter[default]": "whether it is the zone's default",
-    "filter[active]": "whether a version of it is bound to the zone",
-    "filter[scope_type]": "older form of `filter[target_type]`",
-    "filter[external]": "whether an external directory manages it",
-    "scope": "which roles to list: those of organizations, or those of zones",
-    "status": "the current status",
-    "session_type": "`user`: sessions of users; `application`: sessions of applications without a user",
-    "role": "only users with this role",
-    "dry_run": "check only, change nothing",
 }
 
 
@@ -127,14 +112,18 @@ def _value(query: Query) -> Schema:
 
 
 def _about(query: Query) -> str:
-    about = query.about or _ABOUT.get(query.name, "") or _derived(query)
+    about = query.about or _derived(query)
     if query.aliases:
         about += f"; also spelled {', '.join(f'`{alias}`' for alias in query.aliases)}"
     return f"{about[:1].upper()}{about[1:]}." if about else ""
 
 
 def _derived(query: Query) -> str:
-    """What a filter, a search or an expansion says of itself."""
+    """The description of an older name, an order, a filter, a search or an expansion."""
+    if query.older_form_of:
+        return f"older form of `{query.older_form_of}`"
+    if query.name == "sort":
+        return "members to sort by, separated by commas; a leading `-` means descending"
     how, _, rest = query.name.partition("[")
     member = rest.removesuffix("]")
     several = "; repeated values are alternatives" if query.many else ""

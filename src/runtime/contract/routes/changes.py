@@ -1,10 +1,11 @@
 """The operations of the snapshot, changesets and the audit log."""
 
 from runtime.contract import changes
-from runtime.contract.queries import AFTER, AUDITED, BEFORE, LIMIT, SINCE, UNTIL, Query, expand, paging
+from runtime.contract.queries import AFTER, AUDITED, BEFORE, LIMIT, SINCE, UNTIL, expand, paging
 from runtime.contract.routes.route import Route, by_hand
 from runtime.domain import kinds
 from runtime.domain.kinds.base import PageShape
+from runtime.domain.kinds.queries import Query
 
 _ORGANIZATION = kinds.ORGANIZATION.item_path
 
@@ -40,7 +41,7 @@ ROUTES: tuple[Route, ...] = (
         f"{_ORGANIZATION}/changesets",
         200,
         "Apply a list of operations, all or none; with `dry_run` only check them",
-        query=(Query("dry_run", "boolean"),),
+        query=(Query("dry_run", "boolean", about="check only, change nothing"),),
         body=(changes.Changeset,),
         response=(changes.ChangesetResult,),
         headers=("Idempotency-Key",),

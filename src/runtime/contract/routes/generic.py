@@ -2,12 +2,12 @@
 
 from pydantic import BaseModel
 
-from runtime.contract import answers
 from runtime.contract.bodies import bodies
-from runtime.contract.queries import Query, list_query, retrieve_query
+from runtime.contract.queries import list_query, retrieve_query
 from runtime.contract.routes.route import METHODS, Route, words
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Kind, Verb, article
+from runtime.domain.kinds.queries import Query
 
 _SUMMARIES = {
     Verb.LIST: "List {many}",
@@ -16,13 +16,6 @@ _SUMMARIES = {
     Verb.UPDATE: "Change {one}",
     Verb.DELETE: "Delete {one}",
     Verb.ARCHIVE: "Archive {one}",
-}
-
-# Answers of creates that show a secret once, in place of the plain entity.
-_CREATED: dict[str, tuple[type[BaseModel], ...]] = {
-    "ServiceAccountCredential": (answers.ServiceAccountCredentialCreated,),
-    "ApiKey": (answers.ApiKeyCreated,),
-    "ApplicationCredential": (answers.PasswordCredentialCreated, *kinds.APPLICATION_CREDENTIAL.classes[1:]),
 }
 
 _ORDER_OF_VERBS = (Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE, Verb.ARCHIVE)
@@ -41,11 +34,11 @@ def _generic(kind: Kind, verb: Verb) -> Route:
     elif verb in (Verb.CREATE, Verb.UPDATE):
         body, errors = bodies(kind, verb), [400, *errors, 409]
         if verb is Verb.CREATE:
-            status, response = kind.created, _CREATED.get(kind.name, response)
+            status, response = kind.created, kind.created_as or response
     else:
         status, response = (204, ()) if verb is Verb.DELETE else (200, response)
         errors.append(409)
-    if kind.etag and (verb is Verb.UPDATE or (verb is Verb.ARCHIVE and kind is kinds.POLICY_SET)):
+    if verb in kind.conditional:
         headers, errors = ("If-Match",), [*errors, 412]
     one = words(kind.name)
     return Route(
@@ -61,7 +54,7 @@ def _generic(kind: Kind, verb: Verb) -> Route:
         response=response,
         envelope=kind.listing.envelope if verb is Verb.LIST and kind.listing else None,
         headers=headers,
-        etag=kind.etag and verb in (Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE),
+        etag=bool(kind.conditional) and verb in (Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE),
         errors=tuple(errors),
     )
 

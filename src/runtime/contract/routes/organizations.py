@@ -2,10 +2,11 @@
 
 from runtime.contract import answers, changes
 from runtime.contract.bodies import bodies
-from runtime.contract.queries import AFTER, BEFORE, LIMIT, Query, expand
+from runtime.contract.queries import AFTER, BEFORE, LIMIT, expand
 from runtime.contract.routes.route import Route, Wrap, by_hand
 from runtime.domain import kinds
 from runtime.domain.kinds.base import PageShape, Verb
+from runtime.domain.kinds.queries import Query
 from runtime.domain.kinds.sso_connection import SSO_CONNECTION, SSOConnection
 from runtime.domain.kinds.values import OrganizationRole
 
@@ -20,7 +21,10 @@ ROUTES: tuple[Route, ...] = (
         200,
         "List the roles that organizations and zones know",
         kind=kinds.ORGANIZATION,
-        query=(Query("scope", values=("organization", "zone")), expand("permissions", "total_count")),
+        query=(
+            Query("scope", values=("organization", "zone"), about="only roles of organizations, or of zones"),
+            expand("permissions", "total_count"),
+        ),
         response=(answers.OrganizationRoleInfo,),
         envelope=Wrap.ITEMS,
     ),

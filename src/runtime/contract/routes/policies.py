@@ -3,11 +3,12 @@
 from pydantic import BaseModel
 
 from runtime.contract.bundles import MEDIA_TYPE, BundleArchive
-from runtime.contract.queries import AFTER, BEFORE, FORMAT, LIMIT, ORDER, Query, expand
+from runtime.contract.queries import AFTER, BEFORE, LIMIT, ORDER, expand
 from runtime.contract.routes.route import Route, by_hand
 from runtime.domain import kinds
 from runtime.domain.kinds.base import PageShape
-from runtime.domain.kinds.policy import PolicySchema
+from runtime.domain.kinds.policy import FORMAT, PolicySchema
+from runtime.domain.kinds.queries import Query
 
 _VERSION = kinds.POLICY_SET_VERSION.item_path
 _SCHEMAS = f"{kinds.ZONE.item_path}/policy-schemas"
@@ -27,8 +28,8 @@ ROUTES: tuple[Route, ...] = (
             Query("sort", values=("created_at",)),
             ORDER,
             FORMAT,
-            Query("filter[default]", "boolean"),
-            Query("is_default", "boolean", deprecated=True),
+            Query("filter[default]", "boolean", about="whether it is the zone's default"),
+            Query("is_default", "boolean", deprecated=True, older_form_of="filter[default]"),
             expand("total_count", "user"),
         ),
         response=(PolicySchema,),

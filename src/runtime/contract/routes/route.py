@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.contract.queries import Query
 from runtime.domain.kinds.base import Kind, PageShape, Verb
+from runtime.domain.kinds.queries import Query
 
 METHODS = {
     Verb.LIST: "GET",

@@ -8,11 +8,12 @@ from runtime.contract.bodies.written import (
     ZoneMemberBody,
     ZoneRoleBody,
 )
-from runtime.contract.queries import OF_SECRETS, SCOPE, ZONE_ROLE, Query, paging
+from runtime.contract.queries import OF_SECRETS, SCOPE, ZONE_ROLE, paging
 from runtime.contract.routes.route import Route, Wrap, by_hand, words
 from runtime.contract.secrets import SecretWithData
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Kind, PageShape, article
+from runtime.domain.kinds.queries import Query
 
 _APPLICATION = kinds.APPLICATION.item_path
 _GROUP = kinds.GROUP.item_path

@@ -46,6 +46,8 @@ ALL: tuple[Kind, ...] = (
 )
 
 BY_NAME: dict[str, Kind] = {kind.name: kind for kind in ALL}
+# The names of the kinds that a Secret can belong to.
+SECRET_OWNERS = tuple(kind.name for kind in ALL if kind.has_secrets)
 
 __all__ = [
     "ALL",
@@ -67,6 +69,7 @@ __all__ = [
     "ROLE",
     "ROLE_ASSIGNMENT",
     "SECRET",
+    "SECRET_OWNERS",
     "SERVICE_ACCOUNT",
     "SERVICE_ACCOUNT_CREDENTIAL",
     "SESSION",

@@ -3,7 +3,15 @@
 from datetime import datetime
 from typing import Annotated
 
-from runtime.domain.kinds.base import PERMISSIONS, Kind, Listing, OrganizationEntity, PageShape, Verb
+from runtime.domain.kinds.base import (
+    PERMISSIONS,
+    Kind,
+    Listing,
+    OrganizationEntity,
+    PageShape,
+    Permissions,
+    Verb,
+)
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import ORGANIZATION
 from runtime.domain.kinds.values import (
@@ -50,6 +58,14 @@ class ApiKey(OrganizationEntity):
         return self.expires_at is not None and self.expires_at <= now
 
 
+class ApiKeyCreated(ApiKey):
+    """A new API key, with the key itself, which no other response has."""
+
+    api_key: str
+    last_used_at: Annotated[Timestamp | None, Mark.INTERNAL] = None
+    permissions: Annotated[Permissions | None, Mark.INTERNAL] = None
+
+
 API_KEY = Kind(
     entity=ApiKey,
     collection="api-keys",
@@ -59,6 +75,7 @@ API_KEY = Kind(
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.DELETE}),
     listing=Listing(envelope=PageShape.ORGANIZATION, expands=("permissions", "total_count")),
     created=201,
+    created_as=(ApiKeyCreated,),
     inputs={Verb.CREATE: CredentialLifetime},
     unique_together={"id": ("id",)},  # it arrives without a tenant
 )

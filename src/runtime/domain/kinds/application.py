@@ -7,6 +7,7 @@ from pydantic import field_validator
 from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
 from runtime.domain.kinds.marks import Embed, Mark, Ref
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.queries import Query, values_of
 from runtime.domain.kinds.values import (
     ApplicationTrait,
     Consent,
@@ -91,6 +92,12 @@ class PasswordCredential(ApplicationCredential):
     identifier: Annotated[Identifier, Mark.FIXED, Mark.HANDLE, Mark.MADE]
 
 
+class PasswordCredentialCreated(PasswordCredential):
+    """A new password credential, with its password, which no other response has."""
+
+    password: str
+
+
 class PublicCredential(ApplicationCredential):
     """A client id alone, for applications that cannot keep a secret."""
 
@@ -146,9 +153,16 @@ APPLICATION = Kind(
         search=("identifier", "name"),
         sorts=("created_at", "name", "identifier"),
         cursor=True,
+        more=(
+            Query("traits", many=True, values=values_of(ApplicationTrait), about="has any of these traits"),
+            Query(
+                "traits[all]", many=True, values=values_of(ApplicationTrait), about="has all of these traits"
+            ),
+        ),
     ),
     manifest=True,
     extras=ApplicationLists,
+    has_secrets=True,
 )
 
 APPLICATION_CREDENTIAL = Kind(
@@ -156,6 +170,13 @@ APPLICATION_CREDENTIAL = Kind(
     collection="application-credentials",
     operations="application_credentials",
     parent=ZONE,
+    created_as=(
+        PasswordCredentialCreated,
+        PublicCredential,
+        TokenCredential,
+        PublicKeyCredential,
+        UrlCredential,
+    ),
     variants=(PasswordCredential, PublicCredential, TokenCredential, PublicKeyCredential, UrlCredential),
     listing=Listing(
         envelope=PageShape.ZONE_FULL,

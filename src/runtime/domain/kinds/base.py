@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypeVar
 
 from runtime.domain.kinds.marks import Expand, Mark, Member, members
+from runtime.domain.kinds.queries import Query
 from runtime.domain.kinds.values import Id, Timestamp
 
 Permissions = dict[str, dict[str, bool]]
@@ -83,6 +84,8 @@ class Listing:
         retrieve_expands: those that retrieving one takes, where they are not those of the list.
         single: filters that take one value only.
         ordered: whether `order=asc|desc` is taken, newest first by default (policy paths).
+        more: query parameters that no member stands behind; the kind's own operation reads them.
+        retrieve_more: those of retrieving one.
     """
 
     envelope: PageShape
@@ -95,6 +98,8 @@ class Listing:
     retrieve_expands: tuple[str, ...] | None = None
     single: tuple[str, ...] = ()
     ordered: bool = False
+    more: tuple[Query, ...] = ()
+    retrieve_more: tuple[Query, ...] = ()
 
 
 def article(words: str) -> str:
@@ -116,11 +121,14 @@ class Kind(Generic[E_co]):
         listing: how a list is filtered, sorted and wrapped.
         created: the status that a successful create answers.
         variants: the classes of a discriminated union over `type`, when the kind is one.
+        created_as: the classes of a create's response where they differ: with a secret that is shown once.
         manifest: whether a manifest can describe one.
         extras: members that a manifest has beside the settable ones of the entity.
+        local: members of a manifest that the reconciler reads and never sends.
         inputs: verb -> members that a body has beside those of the entity.
         bodies: verb -> the body, where it is not the members that a caller may set.
-        etag: whether answers carry an ETag and writes honour If-Match.
+        conditional: the writes that honour If-Match; where there are some, responses carry an ETag.
+        has_secrets: whether a Secret can belong to one.
         unique_with: members that, with the parent, the handle is unique within. Archived ones do not count.
         handle_beside: the variant whose handle is unique only together with a member of it: (type, member).
         unique_together: members that are unique together, besides the handle: name of the index -> members.
@@ -136,11 +144,14 @@ class Kind(Generic[E_co]):
     listing: Listing | None = None
     created: int = 200
     variants: tuple[type[E_co], ...] = ()
+    created_as: tuple[type[E_co], ...] = ()
     manifest: bool = False
     extras: type[BaseModel] | None = None
+    local: type[BaseModel] | None = None
     inputs: Mapping[Verb, type[BaseModel]] = field(default_factory=dict)
     bodies: Mapping[Verb, type[BaseModel]] = field(default_factory=dict)
-    etag: bool = False
+    conditional: frozenset[Verb] = frozenset()
+    has_secrets: bool = False
     unique_with: tuple[str, ...] = ()
     handle_beside: tuple[str, str] | None = None
     unique_together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -175,6 +186,18 @@ class Kind(Generic[E_co]):
     def classes(self) -> tuple[type[E_co], ...]:
         """The classes an entity of this kind can have: the variants of a union, else the one class."""
         return self.variants or (self.entity,)
+
+    @cached_property
+    def one_time_secret(self) -> dict[str, str] | None:
+        """The members of those whose create returns a secret that is shown once: `{"type": "password"}`.
+
+        Empty where it is every one of the kind; None where none is.
+        """
+        for created in self.created_as:
+            for shown in self.classes:
+                if issubclass(created, shown) and created is not shown:
+                    return next(({"type": type_} for type_, each in self.types.items() if each is shown), {})
+        return None
 
     @cached_property
     def types(self) -> dict[str, type[E_co]]:

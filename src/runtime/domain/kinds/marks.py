@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
@@ -26,6 +27,7 @@ class Mark(Enum):
     SET = auto()  # an array whose order means nothing
     API_ONLY = auto()  # settable, and never in a manifest
     SOLE = auto()  # true for one entity of a zone at most: the others lose it
+    CEDAR = auto()  # the text of a policy; in a manifest a `.cedar` file can take its place
     SUBJECT = auto()  # what tokens call the entity: unique among all principals of the zone, and given once
 
 
@@ -111,8 +113,18 @@ class Member:
     expand: Expand | None
     embed: Embed | None
     bound_to: BoundTo | None
+    description: str | None  # what a schema says of the member
     required: bool  # has no default
     nullable: bool  # admits None
+
+    @property
+    def value_type(self) -> Any:
+        """The type of a value of the member, without its marks and without null."""
+        bare = _bare(self.annotation)
+        if get_origin(bare) not in (Union, UnionType):
+            return bare
+        types = [each for each in get_args(bare) if each is not NoneType]
+        return _bare(types[0]) if len(types) == 1 else bare
 
     def has(self, *marks: Mark) -> bool:
         """Tell whether the member carries any of these marks."""
@@ -135,6 +147,7 @@ def members(model: type[BaseModel]) -> dict[str, Member]:
             expand=next((note for note in notes if isinstance(note, Expand)), None),
             embed=next((note for note in notes if isinstance(note, Embed)), None),
             bound_to=next((note for note in notes if isinstance(note, BoundTo)), None),
+            description=field.description,
             required=field.is_required(),
             nullable=type(None) in get_args(_bare(hints[name])),
         )

@@ -12,6 +12,7 @@ from runtime.domain.kinds.base import (
     Listing,
     OrganizationEntity,
     PageShape,
+    Permissions,
     Verb,
 )
 from runtime.domain.kinds.marks import Mark
@@ -97,6 +98,14 @@ class ServiceAccountCredential(OrganizationEntity):
         return self.expires_at is not None and self.expires_at <= now
 
 
+class ServiceAccountCredentialCreated(ServiceAccountCredential):
+    """A new credential of a service account, with its secret, which no other response has."""
+
+    client_secret: str
+    last_used_at: Annotated[Timestamp | None, Mark.INTERNAL] = None
+    permissions: Annotated[Permissions | None, Mark.INTERNAL] = None
+
+
 _PAGE = Listing(envelope=PageShape.ORGANIZATION, expands=("permissions", "total_count"))
 
 ORGANIZATION = Kind(
@@ -146,5 +155,6 @@ SERVICE_ACCOUNT_CREDENTIAL = Kind(
     verbs=ALL_VERBS,
     listing=_PAGE,
     created=201,
+    created_as=(ServiceAccountCredentialCreated,),
     inputs={Verb.CREATE: CredentialLifetime},
 )

@@ -1,11 +1,13 @@
 """Policies and policy sets with their immutable versions, and the policy schema versions."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from runtime.domain.kinds.base import ARCHIVED_VERBS, Kind, Listing, PageShape, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Expand, Mark, Ref
+from runtime.domain.kinds.queries import Query
 from runtime.domain.kinds.values import (
     Description,
     Email,
@@ -45,8 +47,11 @@ class Policy(ZoneEntity):
     organization_id: Annotated[Id, Mark.INTERNAL]
     name: Annotated[Name, Mark.HANDLE]
     description: Annotated[Description | None, Mark.KEPT] = None
-    # What its text may name though the zone has nothing of that name: `Group::"leavers"`.
-    absent_names: Annotated[Names | None, Mark.SET] = None
+    absent_names: Annotated[
+        Names | None,
+        Mark.SET,
+        Field(description="Entities that the policy names and that need not exist in the zone."),
+    ] = None  # such as `Group::"leavers"`
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     target_type: Annotated[PolicyTargetType, Mark.INTERNAL] = PolicyTargetType.ZONE
     archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
@@ -62,7 +67,20 @@ class Policy(ZoneEntity):
 class PolicyContent(Part):
     """What a manifest of a policy has besides: its Cedar text, inline or from a `.cedar` file."""
 
-    cedar: str
+    cedar: Annotated[str, Mark.CEDAR, Field(description="The policy's text in Cedar.")]
+
+
+class PolicySources(Part):
+    """What only a manifest of a policy has: the file of its text, and names that are not in git."""
+
+    cedar_file: Annotated[
+        str, Field(min_length=1, description="Path of a `.cedar` file, relative to the manifest.")
+    ]
+    external_names: Annotated[
+        Names | None,
+        Mark.SET,
+        Field(description="Entities that the policy names and that exist in the zone, but not in git."),
+    ] = None
 
 
 class PolicyVersion(ZoneEntity):
@@ -218,6 +236,9 @@ class PolicySchema(Part):
     updated_at: Timestamp
 
 
+# The notation of policy texts in responses; the `format` of every operation that returns some.
+FORMAT = Query("format", values=("cedar", "json"), about="notation of the Cedar texts in the response")
+
 _SET_PAGE = Listing(
     envelope=PageShape.ZONE,
     filters=("owner_type", "target_type"),
@@ -225,6 +246,17 @@ _SET_PAGE = Listing(
     sorts=("created_at", "status"),
     expands=("total_count", "user"),
     ordered=True,
+    more=(
+        Query("filter[active]", "boolean", about="whether a version of it is bound to the zone"),
+        Query("active", "boolean", deprecated=True, older_form_of="filter[active]"),
+        Query(
+            "filter[scope_type]",
+            many=True,
+            values=("zone",),
+            deprecated=True,
+            older_form_of="filter[target_type]",
+        ),
+    ),
 )
 _VERSION_PAGE = Listing(envelope=PageShape.ZONE, expands=("total_count", "user"), ordered=True)
 _VERSION_VERBS = frozenset({Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.ARCHIVE})
@@ -246,7 +278,8 @@ POLICY = Kind(
     created=201,
     manifest=True,
     extras=PolicyContent,
-    etag=True,
+    local=PolicySources,
+    conditional=frozenset({Verb.UPDATE}),
 )
 
 POLICY_VERSION = Kind(
@@ -256,7 +289,7 @@ POLICY_VERSION = Kind(
     parent=POLICY,
     item="version_id",
     verbs=_VERSION_VERBS,
-    listing=_VERSION_PAGE,
+    listing=replace(_VERSION_PAGE, more=(FORMAT,), retrieve_more=(FORMAT,)),
     created=201,
     bodies={Verb.CREATE: PolicyVersionBody},
     unique_together={"version": ("zone_id", "policy_id", "version")},
@@ -274,7 +307,7 @@ POLICY_SET = Kind(
     manifest=True,
     extras=PolicySetContent,
     inputs={Verb.CREATE: NewPolicySet},
-    etag=True,
+    conditional=frozenset({Verb.UPDATE, Verb.ARCHIVE}),
 )
 
 POLICY_SET_VERSION = Kind(

@@ -148,4 +148,5 @@ PROVIDER = Kind(
         cursor=True,
     ),
     manifest=True,
+    has_secrets=True,
 )

@@ -8,6 +8,7 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
 from runtime.domain.kinds.marks import Embed, Mark, Ref
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.queries import Query
 from runtime.domain.kinds.values import (
     ApplicationType,
     Description,
@@ -55,7 +56,15 @@ RESOURCE = Kind(
         sorts=("created_at", "name", "identifier"),
         cursor=True,
         single=("owner_type",),
+        more=(
+            Query(
+                "filter[traits]",
+                many=True,
+                about="traits of the providing application: all of one value (commas), any of repeated ones",
+            ),
+        ),
     ),
     manifest=True,
+    has_secrets=True,
     indexes=(("credential_lifetime_seconds",),),
 )

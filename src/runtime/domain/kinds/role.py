@@ -7,6 +7,7 @@ from pydantic import ConfigDict
 from runtime.domain.kinds.base import ALL_VERBS, Kind, Listing, PageShape, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Expand, Mark, Ref
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.queries import Query
 from runtime.domain.kinds.values import (
     Email,
     Id,
@@ -175,6 +176,8 @@ GROUP = Kind(
     extras=GroupLists,
 )
 
+_ROLE_SOURCE = Query("role_source", values=("user", "group", "all"), about="`user` when absent")
+
 USER = Kind(
     entity=User,
     collection="users",
@@ -196,7 +199,14 @@ USER = Kind(
             "total_count",
         ),
         retrieve_expands=("role-assignments", "groups"),
+        more=(
+            Query("filter[groups]", many=True, about="ids of groups the user is in"),
+            Query("filter[role]", many=True, limit=100, about="identifiers of roles assigned directly"),
+            _ROLE_SOURCE,
+        ),
+        retrieve_more=(_ROLE_SOURCE,),
     ),
+    has_secrets=True,
     indexes=(("email",), ("issuer", "subject")),
 )
 

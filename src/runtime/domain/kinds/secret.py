@@ -10,9 +10,6 @@ from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import Description, Id, Name, Part, SecretType
 from runtime.domain.kinds.zone import ZONE
 
-# The kinds whose entities can have secrets, by name.
-SECRET_OWNERS = ("Application", "Resource", "Provider", "User")
-
 _MAX_METADATA_BYTES = 4_096
 
 

@@ -9,6 +9,7 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import Kind, Listing, PageShape, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Embed, Mark
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.queries import ACTIVE_ONLY, Query, values_of
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import UserAgent
@@ -103,7 +104,24 @@ SESSION = Kind(
     operations="sessions",
     parent=ZONE,
     verbs=_ENDED_ONLY,
-    listing=Listing(envelope=PageShape.ZONE, plain={"user_id": "user_id"}),
+    listing=Listing(
+        envelope=PageShape.ZONE,
+        plain={"user_id": "user_id"},
+        more=(
+            Query("status", values=values_of(SessionStatus), about="the current status"),
+            ACTIVE_ONLY,
+            Query(
+                "session_type",
+                values=values_of(SessionType),
+                about="`user`: sessions of users; `application`: sessions of applications without a user",
+            ),
+            Query(
+                "include_nested",
+                values=("true",),
+                about="include the application sessions below browser sessions",
+            ),
+        ),
+    ),
     bodies={Verb.UPDATE: RevocationBody},
 )
 
@@ -113,6 +131,14 @@ DELEGATED_GRANT = Kind(
     operations="delegated_grants",
     parent=ZONE,
     verbs=_ENDED_ONLY,
-    listing=Listing(envelope=PageShape.ZONE, plain={"user_id": "user_id", "resource_id": "resource_id"}),
+    listing=Listing(
+        envelope=PageShape.ZONE,
+        plain={"user_id": "user_id", "resource_id": "resource_id"},
+        more=(
+            Query("status", values=values_of(GrantStatus), about="the current status"),
+            ACTIVE_ONLY,
+            Query("sort", values=("created_at",), about="a leading `-` means descending"),
+        ),
+    ),
     bodies={Verb.UPDATE: RevocationBody},
 )

@@ -7,8 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, CursorResult, Executable, Table, bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.kinds import ALL, ZONE, Kind
-from runtime.domain.kinds.secret import SECRET_OWNERS
+from runtime.domain.kinds import ALL, SECRET_OWNERS, ZONE, Kind
 from runtime.domain.kinds.values import PolicyTargetType, PrincipalType
 from runtime.storage.sql.ownership import COLUMNS, OwnershipRecord, record_of
 from runtime.storage.sql.tables import METADATA, TABLES, consents, ownerships, policy_set_bindings

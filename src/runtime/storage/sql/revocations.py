@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import METADATA, TABLES
 
@@ -23,7 +24,7 @@ _internals = METADATA.tables["zone_internals"]
 _sessions = METADATA.tables["sessions"]
 _resources = TABLES["Resource"]
 _applications = TABLES["Application"]
-_credentials = TABLES["ApplicationCredential"]
+_credentials = TABLES[APPLICATION_CREDENTIAL.name]
 _user_agents = TABLES["UserAgent"]
 # The most that the setting for tokens whose resource says nothing may be.
 _LONGEST_DEFAULT_SECONDS = 86_400

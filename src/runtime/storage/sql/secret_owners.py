@@ -3,7 +3,7 @@
 from sqlalchemy import ColumnElement, literal, or_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.kinds.secret import SECRET_OWNERS
+from runtime.domain.kinds import SECRET_OWNERS
 from runtime.domain.kinds.values import OwnerType
 from runtime.storage.sql.tables import TABLES
 

@@ -51,7 +51,7 @@ from runtime.storage.sql.tables import METADATA, TABLES
 Credential = PasswordCredential | PublicCredential | PublicKeyCredential | UrlCredential | TokenCredential
 
 _zones = TABLES["Zone"]
-_credentials = TABLES["ApplicationCredential"]
+_credentials = TABLES[APPLICATION_CREDENTIAL.name]
 _resources = TABLES["Resource"]
 _providers = TABLES["Provider"]
 _users = TABLES["User"]

@@ -22,7 +22,6 @@ from runtime.domain.kinds import (
     Kind,
     Verb,
 )
-from runtime.domain.kinds.application import ApplicationCredential
 from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import credential_scope, entities
 from runtime.services.management.changesets.changeset import (
@@ -117,18 +116,22 @@ class OperationRunner:
             return
         if kind.zoned:
             await entities.require_in(self.unit, kind, Verb.UPDATE, str(target.zone_id))
-            if isinstance(operation, AdoptOperation) and (
-                kind is APPLICATION_CREDENTIAL or self.unit.caller.scope
-            ):
-                entity = await entity_of(self.unit, kind, target)
-                await credential_scope.refuse_part(self.unit, kind, entity)
-                if isinstance(entity, ApplicationCredential):
-                    await credentials.refuse_platform_owned(self.unit, entity)
+            if isinstance(operation, AdoptOperation):
+                await self._require_adoption(kind, target)
         elif kind is ZONE:
             zone = await entities.zone_of(self.unit, target.id)
             entities.require_for(self.unit, kind, zone, Verb.UPDATE, {})
         else:
             entities.require(self.unit, kind, Verb.UPDATE, {})
+
+    async def _require_adoption(self, kind: Kind, target: EntityRef) -> None:
+        """Raise Forbidden unless the caller's credential reaches the entity, and customers may change it."""
+        if kind is APPLICATION_CREDENTIAL:
+            credential = await entity_of(self.unit, APPLICATION_CREDENTIAL, target)
+            await credential_scope.refuse_part(self.unit, kind, credential)
+            await credentials.refuse_platform_owned(self.unit, credential)
+        elif self.unit.caller.scope:
+            await credential_scope.refuse_part(self.unit, kind, await entity_of(self.unit, kind, target))
 
     def _target(self, operation: PackedOperation, kind: Kind) -> EntityRef:
         if operation.id is None:

@@ -21,7 +21,7 @@ def with_current_status(unit: UnitOfWork, entity: Entity) -> Entity:
 def status_filter(query: ListQuery) -> str | None:
     """The status that a list is limited to, under its name or the older one. Raises ValidationFailed."""
     status = next(iter(query.special.get("status", ())), None)
-    if "filter[active]" not in query.special:
+    if "active" not in query.special:
         return status
     if status not in (None, "active"):
         raise ValidationFailed.of("active", "conflicts with `status`; send one of them")
