@@ -220,14 +220,18 @@ class UpstreamOAuthClient:
         return endpoints_of(settings, {} if is_complete else await self._discovery.oauth_metadata(settings))
 
     async def _endpoints_for_revocation(self, settings: ProviderSettings) -> Endpoints:
-        if settings.revocation_endpoint is not None and settings.is_complete(needs_keys=False):
+        is_complete = settings.is_complete(needs_keys=False)
+        if settings.revocation_endpoint is not None and is_complete:
             return endpoints_of(settings, {})
         try:
             return endpoints_of(settings, await self._discovery.oauth_metadata(settings))
         except OutboundFailed as failed:
-            # A provider that publishes nothing has no endpoint but those that are configured.
-            if failed.temporary or failed.status is None:
+            if failed.temporary or failed.status is None or not is_complete:
                 raise
+        except ProviderRefused:
+            if not is_complete:
+                raise
+        # Configured by hand, and publishing nothing of its own: it has the endpoints that are configured.
         return endpoints_of(settings, {})
 
     async def _send(

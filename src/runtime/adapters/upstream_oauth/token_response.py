@@ -129,7 +129,7 @@ def read_token_response(
     if isinstance(token_type, str) and token_type.casefold() in _OTHER_TOKEN_TYPES:
         return _invalid(answer)
     new_refresh_token = _token(beside.get("refresh_token"))
-    named = _scopes(settings, beside.get("scope"), requested=scopes)
+    named = _scopes(settings, beside.get("scope", beside.get("scopes")), requested=scopes)
     return UpstreamTokens(
         access_token=access_token,
         expires_in_seconds=_seconds(beside.get("expires_in"))
@@ -168,11 +168,19 @@ def read_refusal(
     is_success = 200 <= status < 300
     if members is None:
         return None if is_success and not answer.body else _invalid(answer)
-    error = pointed_at(members, settings.token_response_error_pointer) or members.get("error")
+    error = members.get("error")
+    configured = pointed_at(members, settings.token_response_error_pointer)
+    # What stands in another place than the standard's may be a word of success as well, `status: success`.
+    if not is_success or _is_known(settings, configured):
+        error = configured or error
     # Some providers report errors with status 200, and some say `ok` beside.
     if is_success and not error and members.get("ok") is not False:
         return None
     return _refused(settings, error, answer, now)
+
+
+def _is_known(settings: ProviderSettings, code: Any) -> bool:
+    return isinstance(code, str) and (code in _MEANINGS or code in settings.token_response_dead_grant_errors)
 
 
 def _refused(settings: ProviderSettings, error: Any, answer: HttpAnswer, now: datetime) -> UpstreamRefusal:

@@ -388,6 +388,20 @@ async def test_without_an_endpoint_nothing_is_revoked(provider, client, settings
     assert {each.method for each in provider.received} == {"GET"}
 
 
+async def test_metadata_of_another_issuer_names_no_place_to_revoke_at(provider, client, settings):
+    """Microsoft publishes an issuer with a placeholder: what is configured is all there is."""
+    publish(provider, metadata(provider, issuer=f"{provider.url}/{{tenantid}}"))
+    assert (await revoke(client, settings())).outcome is RevocationOutcome.NOT_SUPPORTED
+    assert {each.method for each in provider.received} == {"GET"}
+
+
+async def test_metadata_that_cannot_be_had_fails_a_revocation(provider, client, settings):
+    """It may name an endpoint, so that another attempt is worth it."""
+    provider.answers(b"", 503)
+    done = await revoke(client, settings())
+    assert (done.outcome, done.refusal.kind) == (RevocationOutcome.FAILED, RefusalKind.TEMPORARY)
+
+
 @pytest.mark.parametrize(
     ("status", "body", "outcome"),
     [

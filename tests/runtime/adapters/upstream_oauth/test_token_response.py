@@ -239,6 +239,18 @@ def test_where_the_configured_place_has_no_error_the_standard_one_counts():
     assert refusal.kind is DEAD
 
 
+def test_a_word_of_success_in_the_configured_place_is_no_error():
+    """Only a code that is known refuses an answer with status 200."""
+    tokens = read({"access_token": "at", "status": "success"}, token_response_error_pointer="status")
+    assert tokens.access_token == "at"
+
+
+def test_scopes_may_have_another_name():
+    """HubSpot says `scopes`; the standard's name comes first."""
+    assert read({"access_token": "at", "scopes": ["a", "c"]}).scopes == {"a", "c"}
+    assert read({"access_token": "at", "scope": "a", "scopes": ["c"]}).scopes == {"a"}
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
