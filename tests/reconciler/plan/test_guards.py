@@ -1,4 +1,4 @@
-"""What left git is deleted, within limits."""
+"""The guards: what refuses a plan, and the consents that lift each."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,10 +8,12 @@ import orjson
 import pytest
 from tests.reconciler.factories import changed, manifest, plan_for, settle, without, zone
 from tests.reconciler.fake_server import World
+from tests.reconciler.plan.values import action
+from tests.reconciler.plan.values import plan as plan_of
 
 from reconciler.kinds import Manifest
-from reconciler.plan import Cascade, Plan, check_guards
-from reconciler.plan.model import Op
+from reconciler.plan import Action, Cascade, FieldChange, Plan, check_guards
+from reconciler.plan.model import ChangeState, Op
 from reconciler.plan.saved_plan import read_plan
 
 
@@ -199,8 +201,8 @@ class TestSavedPlans:
             )
             forged += 1
         assert forged > len(plan.operations)
-        for action in plan.actions:
-            rest = tuple(each for each in plan.actions if each is not action)
+        for hidden in plan.actions:
+            rest = tuple(each for each in plan.actions if each is not hidden)
             other = replace(plan, actions=rest, _digest=[])
             assert "untold" in {
                 each.code for each in check_guards(read_plan(orjson.dumps(other.as_json())), {})
@@ -223,3 +225,264 @@ def _forgeries(plan: Plan) -> Iterator[tuple[dict[str, Any], ...]]:
         if operation["op"] == "update":
             changed_protection = {**operation, "protect": not operation["protect"]}
             yield tuple(dict(each) for each in (*around[0], changed_protection, *around[1]))
+
+
+# --- one guard at a time
+
+DELETED = action(Op.DELETE, "Group", "former", handle="former")
+SECRET = {"from_env": "OKTA", "version": "3"}
+
+
+def codes(found: Plan, **members: Any) -> list[str]:
+    """The codes of every refusal of a plan; consents by their names."""
+    consents = {name.replace("_", "-"): count for name, count in members.items()}
+    return [each.code for each in check_guards(found, consents)]
+
+
+def deleting(*actions: Action, owned: dict[str, int] | None = None, **more: Any) -> Plan:
+    """A plan of these deletions, with the operations that they are."""
+    operations: Any = [{"op": "delete", "kind": each.kind, "id": each.id} for each in actions]
+    return plan_of(*actions, operations=operations, owned=owned or {"Group": 10}, **more)
+
+
+class TestEmptySource:
+    def test_no_manifest_is_refused_whatever_is_consented_to(self) -> None:
+        """A wrong path looks like that; the message says how much is at stake."""
+        (refusal,) = check_guards(deleting(DELETED, owned={"Group": 2, "Zone": 1}, wanted=0), {"deletes": 1})
+        assert refusal.code == "empty-source"
+        assert "3 objects" in refusal.message
+
+    def test_one_manifest_is_enough(self) -> None:
+        """Then somebody has read the right directory."""
+        assert codes(deleting(DELETED, wanted=1)) == []
+
+
+class TestProtection:
+    @pytest.mark.parametrize("op", [Op.DELETE, Op.REPLACE])
+    def test_what_is_protected_is_not_destroyed(self, op: Op) -> None:
+        """No consent lifts it: the protection has to be taken away in a plan before."""
+        assert codes(plan_of(action(op, protected=True), owned={"Group": 9}), deletes=1) == ["protected"]
+
+    @pytest.mark.parametrize("op", [Op.UPDATE, Op.RENAME, Op.RELEASE, Op.ADOPT])
+    def test_what_is_protected_may_change_otherwise(self, op: Op) -> None:
+        """Protection is from being lost, not from being changed."""
+        assert codes(plan_of(action(op, protected=True))) == []
+
+    def test_each_protected_object_is_named(self) -> None:
+        """All at once, so that one run tells everything."""
+        both = [action(Op.DELETE, "Group", name, protected=True) for name in ("a", "b")]
+        told = [each.message for each in check_guards(deleting(*both), {})]
+        assert ["workforce/a" in told[0], "workforce/b" in told[1], len(told)] == [True, True, 2]
+
+
+class TestReusedHandles:
+    CREATED = action(Op.CREATE, "Group", "latter", handle="former")
+
+    def test_a_rename_that_does_not_say_so_is_refused(self) -> None:
+        """Deleted and created under the same identifier: the way out is named."""
+        (refusal,) = check_guards(plan_of(self.CREATED, DELETED, owned={"Group": 9}), {})
+        assert refusal.code == "rename"
+        assert "previous_names: [former]" in refusal.message
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            action(Op.CREATE, "Group", "latter", handle="other"),
+            action(Op.CREATE, "Role", "latter", handle="former"),
+            action(Op.CREATE, "Group", "latter", handle="former", zone="partners"),
+            action(Op.UPDATE, "Group", "latter", handle="former"),
+            action(Op.CREATE, "Group", "latter"),
+        ],
+        ids=["another handle", "another kind", "another zone", "an update", "no handle"],
+    )
+    def test_anything_else_is_none(self, other: Action) -> None:
+        """Handles are unique by kind and zone."""
+        assert codes(plan_of(other, DELETED, owned={"Group": 9})) == []
+
+    def test_without_handles_there_is_no_rename(self) -> None:
+        """Two grants that have none are two grants."""
+        pair = action(Op.CREATE, "RoleAssignment", "new"), action(Op.DELETE, "RoleAssignment", "old")
+        assert codes(plan_of(*pair, owned={"RoleAssignment": 9})) == []
+
+
+def groups(count: int, op: Op = Op.DELETE) -> list[Action]:
+    """So many groups that go."""
+    return [action(op, "Group", f"g{n}") for n in range(count)]
+
+
+class TestDeleteBudget:
+    @pytest.mark.parametrize("op", [Op.DELETE, Op.REPLACE])
+    @pytest.mark.parametrize(("count", "refused"), [(5, []), (6, ["deletes"])])
+    def test_the_budget_itself_needs_no_consent(self, op: Op, count: int, refused: list[str]) -> None:
+        """One more than that does; a replacement counts as a deletion."""
+        assert codes(plan_of(*groups(count, op), owned={"Group": 10})) == refused
+
+    def test_each_kind_has_a_budget_of_its_own(self) -> None:
+        """Five groups and five roles are ten deletions, and none too many."""
+        roles = [action(Op.DELETE, "Role", f"r{n}") for n in range(5)]
+        assert codes(deleting(*groups(5), *roles, owned={"Group": 10, "Role": 10})) == []
+
+    def test_the_consent_is_to_all_deletions(self) -> None:
+        """Also of kinds that are within their budgets: nobody consents to a part of a plan."""
+        found = deleting(*groups(6), action(Op.DELETE, "Role", "r"), owned={"Group": 10, "Role": 10})
+        assert codes(found, deletes=6) == ["deletes"]
+        assert codes(found, deletes=7) == []
+
+    def test_what_is_not_managed_at_all_has_the_smallest_budget(self) -> None:
+        """A saved plan may say so of what it deletes."""
+        assert codes(deleting(*groups(5), owned={"Role": 99})) == []
+        assert codes(deleting(*groups(6), owned={"Role": 99})) == ["deletes"]
+
+    def test_a_saved_plan_has_no_larger_budget_than_the_default(self) -> None:
+        """Somebody else may have written it: a smaller one holds, a larger one does not."""
+        larger = plan_of(*groups(6), owned={"Group": 10}, budgets={"Group": 100})
+        assert codes(larger) == []
+        assert "deletes" in codes(replace(larger, saved=True))
+
+    @pytest.mark.parametrize(("owned", "word"), [(1, "1 object of"), (2, "objects of")])
+    def test_one_object_is_no_objects(self, owned: int, word: str) -> None:
+        """The message is read aloud."""
+        (refusal,) = check_guards(plan_of(action(Op.DELETE, "Zone", "old"), owned={"Zone": owned}), {})
+        assert word in refusal.message
+
+
+class TestConsents:
+    CONFLICT = plan_of(
+        action(Op.UPDATE, "Group", "a", FieldChange("name", 1, 2, ChangeState.CONFLICT, 3)),
+        operations=[{"op": "delete", "kind": "Group", "id": "x"}],
+    )
+
+    @pytest.mark.parametrize("count", [0, 2, 99])
+    @pytest.mark.parametrize("name", ["deletes", "unowned", "conflicts"])
+    def test_a_consent_to_another_count_is_refused(self, name: str, count: int) -> None:
+        """Something has changed since: also where there is less to consent to than was thought."""
+        found = replace(
+            deleting(action(Op.DELETE, "Zone", "old", takes_along=1)),
+            actions=(action(Op.DELETE, "Zone", "old", takes_along=1), *self.CONFLICT.actions),
+        )
+        right = {"deletes": 1, "unowned": 1, "conflicts": 1}
+        assert check_guards(found, right) == []
+        assert [each.code for each in check_guards(found, {**right, name: count})] == [name]
+
+    @pytest.mark.parametrize("name", ["deletes", "unowned", "conflicts"])
+    def test_a_consent_to_what_does_not_happen_is_refused(self, name: str) -> None:
+        """It was meant for another plan."""
+        change = action(Op.UPDATE, "Group", "a", FieldChange("name", 1, 2, ChangeState.PENDING))
+        operation: Any = {"op": "update", "kind": "Group", "id": "Group-a", "name": "a"}
+        found = plan_of(change, operations=[operation])
+        assert [each.code for each in check_guards(found, {name: 1})] == [name]
+
+    def test_where_nothing_is_left_to_do_consents_mean_nothing(self) -> None:
+        """A job that is run again says what it said the first time."""
+        assert check_guards(plan_of(), {"deletes": 3, "conflicts": 1, "unowned": 2}) == []
+
+    def test_a_conflict_is_a_plan_that_is_out_of_date(self) -> None:
+        """Programs tell it from a guard: somebody has to look at both sides."""
+        found = {each.code: each.stale for each in check_guards(self.CONFLICT, {})}
+        assert found == {"conflicts": True}
+        assert [each.stale for each in check_guards(plan_of(*groups(9), owned={}), {})] == [False]
+
+    @pytest.mark.parametrize(("members", "words"), [(1, "1 member was"), (2, "2 members were")])
+    def test_conflicts_are_counted_by_member(self, members: int, words: str) -> None:
+        """Not by object."""
+        changes = [FieldChange(f"m{n}", 1, 2, ChangeState.CONFLICT, 3) for n in range(members)]
+        (refusal,) = check_guards(plan_of(action(Op.UPDATE, "Group", "a", *changes)), {})
+        assert refusal.message.startswith(words)
+        assert f"--consent conflicts={members}" in refusal.message
+
+    @pytest.mark.parametrize(("counts", "words"), [([1], "1 object that"), ([1, 2], "3 objects that")])
+    def test_what_others_have_in_zones_is_summed_up(self, counts: list[int], words: str) -> None:
+        """Over all zones that go."""
+        zones = [action(Op.DELETE, "Zone", f"z{n}", takes_along=n) for n in counts]
+        (refusal,) = check_guards(deleting(*zones, owned={"Zone": 9}), {"deletes": len(zones)})
+        assert (refusal.code, words in refusal.message) == ("unowned", True)
+
+
+class TestInUse:
+    CASCADES = {("Group", "Group-a"): Cascade({}, in_use=True), ("Group", "Group-b"): Cascade({"users": 1})}
+
+    def found(self, *names: str) -> list[str]:
+        """What is refused when groups of these names go."""
+        return [
+            each.code
+            for each in check_guards(
+                deleting(*(action(Op.DELETE, "Group", n) for n in names)), {}, self.CASCADES
+            )
+        ]
+
+    def test_what_was_used_lately_needs_consent(self) -> None:
+        """Within every budget."""
+        assert self.found("a", "b") == ["in-use"]
+
+    def test_what_was_not_used_needs_none(self) -> None:
+        """Whatever goes along with it; nor does what the server did not count."""
+        assert self.found("b", "c") == []
+
+    def test_where_the_server_was_not_asked_nothing_is_known(self) -> None:
+        """The consent is not compared with a count that nobody has."""
+        assert check_guards(deleting(action(Op.DELETE, "Group", "a")), {"in-use": 7}) == []
+
+
+class TestSecretsInOperations:
+    """Secrets go only where an action says so, and only into members that take one."""
+
+    def refusals(self, spec: dict[str, Any], *changes: FieldChange, kind: str = "Provider") -> list[str]:
+        """What is refused of an update that writes that."""
+        operation: Any = {"op": "update", "kind": kind, "id": "p", "name": "okta", "spec": spec}
+        found = plan_of(action(Op.UPDATE, kind, "okta", *changes, entity_id="p"), operations=[operation])
+        return [each.code for each in check_guards(found, {})]
+
+    TOLD = FieldChange("client_secret", None, {"secret": SECRET}, ChangeState.PENDING)
+
+    def test_what_the_action_says_is_sent(self) -> None:
+        """The same reference in both."""
+        assert self.refusals({"client_secret": {"secret": SECRET}}, self.TOLD) == []
+
+    def test_what_the_action_does_not_say_is_refused(self) -> None:
+        """Nobody would see it in the review."""
+        assert self.refusals({"client_secret": {"secret": SECRET}}) == ["untold"]
+
+    @pytest.mark.parametrize("other", [{"from_env": "AWS"}, {**SECRET, "version": "4"}, {}], ids=str)
+    def test_another_reference_than_the_action_says_is_refused(self, other: dict[str, str]) -> None:
+        """Another variable, and another version."""
+        assert self.refusals({"client_secret": {"secret": other}}, self.TOLD) == ["untold"]
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            {"name": {"secret": SECRET}},
+            {"protocols": {"oauth2": {"issuer": {"secret": SECRET}}}},
+            {"traits": [{"secret": SECRET}]},
+            {"unknown": {"secret": SECRET}},
+        ],
+        ids=str,
+    )
+    def test_a_member_that_takes_no_secret_gets_none(self, spec: dict[str, Any]) -> None:
+        """Others could read it there; at any depth, and in lists."""
+        path = FieldChange("name", None, {"secret": SECRET}, ChangeState.PENDING)
+        assert self.refusals(spec, path) == ["untold"]
+
+    def test_a_kind_that_nobody_knows_gets_none(self) -> None:
+        """Whatever the plan says of it."""
+        operation: Any = {"op": "update", "kind": "Vault", "id": "v", "spec": {"key": {"secret": SECRET}}}
+        assert codes(plan_of(operations=[operation])) == ["untold"]
+
+    @pytest.mark.parametrize(
+        "value", [{"secret": "text"}, {"secret": SECRET, "more": 1}, {"other": SECRET}], ids=str
+    )
+    def test_what_only_looks_like_a_reference_is_a_value(self, value: Any) -> None:
+        """A map of somebody's own may have such a key."""
+        assert self.refusals({"metadata": value}) == []
+
+
+class TestRefused:
+    def test_a_plan_that_was_refused_is_never_applied(self) -> None:
+        """Whatever is consented to; each reason is said."""
+        found = check_guards(plan_of(refused=("a: no", "b: no")), {"deletes": 1})
+        assert [(each.code, each.message) for each in found] == [("refused", "a: no"), ("refused", "b: no")]
+
+    def test_of_a_saved_plan_the_reasons_are_not_said(self) -> None:
+        """They are the words of whoever wrote the file."""
+        (refusal,) = check_guards(plan_of(refused=("call +1 555",), saved=True), {})
+        assert refusal.code == "refused"
+        assert "555" not in refusal.message
