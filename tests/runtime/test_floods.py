@@ -28,7 +28,7 @@ from tests.support.server import serve
 from runtime.domain.kinds.zone import Zone
 from runtime.quotas.endpoints import ENDPOINTS
 from runtime.services import rate_limits
-from runtime.services.clients.guessing import BUCKETS
+from runtime.services.clients.authentication_throttling import BUCKETS
 from runtime.storage.sql.tables import METADATA
 from runtime.storage.state.memory import InProcessState
 

@@ -37,7 +37,7 @@ def _of_zone(place: str, what: str, most: int | str) -> BoundedMemory:
 
 MEMORY: tuple[BoundedMemory, ...] = (
     BoundedMemory(
-        "runtime.services.clients.guessing.SecretGuessing._blocked",
+        "runtime.services.clients.authentication_throttling.FailedAuthenticationThrottle._blocked",
         "clients delayed after wrong secrets",
         sizes.BLOCKED_CLIENTS,
     ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from runtime.domain.oauth import assertions as assertion_rules
 from runtime.services import epochs, rate_limits
 from runtime.services.authorization import authorization_codes, interactions, pushed_authorization_requests
-from runtime.services.clients import dpop_verification, guessing
+from runtime.services.clients import authentication_throttling, dpop_verification
 from runtime.services.login import throttling as login_limits
 from runtime.services.login import upstream
 from runtime.services.logout import requests as logout_requests
@@ -134,7 +134,7 @@ STATE: tuple[StateKind, ...] = (
     ),
     StateKind(
         "guess",
-        f"wrong secrets, in {guessing.BUCKETS:,} counters for an address",
+        f"wrong secrets, in {authentication_throttling.BUCKETS:,} counters for an address",
         ANYBODY,
         ("guess",),
         rate_limits.CLIENT_SECRET_GUESSES.seconds,

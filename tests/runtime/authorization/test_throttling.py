@@ -113,7 +113,7 @@ def test_passwords_are_tried_for_many_accounts(site: Site) -> None:
 def let_try(site: Site, zone_id: str, account: str, address: str) -> bool:
     """Whether a password may be tried."""
     try:
-        site.run(login_limits.admit(site.services, zone_id, account, address))
+        site.run(login_limits.check_password_rate(site.services, zone_id, account, address))
     except TooManyTries:
         return False
     return True

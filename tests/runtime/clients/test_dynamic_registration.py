@@ -174,7 +174,7 @@ def test_registrations_are_slowed_down(site: Site) -> None:
         zone = await site.services.zones.get(busy.id)
         with suppress(TooManyRequests):
             for _ in range(int(rate_limits.REGISTRATIONS.amount) * 2):
-                await dynamic_registration.admit(site.services, zone, "127.0.0.1")
+                await dynamic_registration.check_registration_allowed(site.services, zone, "127.0.0.1")
 
     site.run(many())
     last = register(busy)

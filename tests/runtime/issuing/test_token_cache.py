@@ -130,7 +130,7 @@ async def test_entry_about_to_end_is_a_miss(memory_state: StateStore) -> None:
 
     sealer, now = Sealer(new_data_key()), datetime(2026, 1, 1, tzinfo=UTC)
     entry = CachedToken("t", "t1", int(now.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
-    await token_cache.keep(memory_state, entry, key="k", sealer=sealer, now=now)
+    await token_cache.store(memory_state, entry, key="k", sealer=sealer, now=now)
     sealed = await memory_state.get("k")
 
     def opened(**change: object) -> CachedToken | None:

@@ -140,7 +140,9 @@ class TestSignIn:
         async def tries(addresses: list[str]) -> int:
             for number, address in enumerate(addresses):
                 try:
-                    await login_limits.admit(site.services, zone.id, "ada@acme.example", address)
+                    await login_limits.check_password_rate(
+                        site.services, zone.id, "ada@acme.example", address
+                    )
                 except TooManyTries:
                     return number
             return len(addresses)

@@ -44,4 +44,4 @@ def verify_dpop_proof(text: str) -> DpopProof:
         raise InvalidJwt("a key that cannot be used, or not with that algorithm")
     if not key.verifiers[algorithm].verify(jws.signing_input, key.key, jws.signature):
         raise InvalidJwt("the signature does not match")
-    return DpopProof(thumbprint({name: jwk[name] for name in _REQUIRED[jwk["kty"]]}), jws.payload)
+    return DpopProof(thumbprint({name: jwk[name] for name in _REQUIRED[jwk["kty"]]}), jws.unverified_claims)

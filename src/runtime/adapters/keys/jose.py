@@ -23,10 +23,10 @@ class MalformedJwt(InvalidJwt):
 
 @dataclass(frozen=True, slots=True)
 class CompactJws:
-    """The parts of a token whose signature nobody has looked at yet."""
+    """The parts of a JWT whose signature is not verified yet."""
 
     header: dict[str, Any]
-    payload: dict[str, Any]
+    unverified_claims: dict[str, Any]
     signing_input: bytes
     signature: bytes
 
@@ -44,7 +44,7 @@ def parse(token: str) -> CompactJws:
     header, _, payload = signing_input.partition(".")
     return CompactJws(
         header=_json_object(_decode(header)),
-        payload=_json_object(_decode(payload)),
+        unverified_claims=_json_object(_decode(payload)),
         signing_input=signing_input.encode("ascii"),
         signature=_decode(signature),
     )

@@ -84,7 +84,7 @@ class RemoteKeys:
         await self.check_signature(jws, jwks_uri, partition=partition)
         if typ is not None and not same_type(jws.header.get("typ"), typ):
             raise InvalidJwt("another class of token")
-        claims = jws.payload
+        claims = jws.unverified_claims
         if claims.get("iss") != issuer:
             raise InvalidJwt("another issuer")
         if audience is not None and audience not in audiences(claims):

@@ -160,7 +160,7 @@ def verify(
     _verify_signature(jws, keys)
     if not same_type(jws.header.get("typ"), typ):
         raise InvalidJwt("another class of token")
-    claims = jws.payload
+    claims = jws.unverified_claims
     if claims.get("iss") != issuer:
         raise InvalidJwt("another issuer")
     if audience is not None and claims.get("aud") != audience:

@@ -49,7 +49,9 @@ async def show_account(request: Request, services: Services, zone: CachedZone) -
         user=signed_in.user,
         found=await overview(services, zone, signed_in),
         done=_STORED if done == "store" else _ENDING[done][1] if done in _ENDING else None,
-        new_form_token=partial(interactions.new_form, services, zone.id, signed_in.session.id, "account"),
+        new_form_token=partial(
+            interactions.new_form_token, services, zone.id, signed_in.session.id, "account"
+        ),
     )
 
 
@@ -62,7 +64,9 @@ async def change_account(request: Request, services: Services, zone: CachedZone)
     if signed_in is None:
         return follow(await flow.start_account_login(services, zone, browser), services, zone)
     handle, token = signed_in.session.id, form.get("form_token")
-    await interactions.take_form(services, zone.id, handle, "account", token, address=browser.address)
+    await interactions.consume_form_token(
+        services, zone.id, handle, "account", token, address=browser.address
+    )
     if (resource_id := form.get("store")) is not None:
         credential = static_credentials.check(form.get("credential", ""))
         await static_credentials.store(services, zone, signed_in.user.id, resource_id, credential)

@@ -40,17 +40,17 @@ async def authorize(request: Request, services: Services, zone: CachedZone) -> H
         )
         client, address = await requests.resolve_client(services, zone, parameters)
     except BadLink:
-        await throttling.admit(services, zone, "", browser.address)
+        await throttling.check_authorization_request_rate(services, zone, "", browser.address)
         raise
     try:
         if request.method == "POST" and browser.session is None:
-            await throttling.admit_kept(services, zone, client, browser.address)
-            kept = await pushed_authorization_requests.keep(services, zone, client, parameters)
+            await throttling.check_stored_request_rate(services, zone, client, browser.address)
+            kept = await pushed_authorization_requests.store_request(services, zone, client, parameters)
             return follow(NextStep(_address(zone, client, kept)), services, zone)
         wanted = await requests.check(services, zone, parameters, client=client, address=address)
         step = await flow.start_authorization(services, zone, wanted, browser)
     except OAuthError as failure:
-        await throttling.admit(services, zone, client.client_id, browser.address)
+        await throttling.check_authorization_request_rate(services, zone, client.client_id, browser.address)
         step = await next_step.refused(services, zone, client, address, failure, browser)
     except Unavailable:
         refusal = TemporarilyUnavailable("please try again shortly")

@@ -8,7 +8,7 @@ from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.forms import Form
 from runtime.services.client_types import Client
 from runtime.services.clients import authenticate_client
-from runtime.services.clients.guessing import GUESSING
+from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
@@ -21,7 +21,7 @@ async def require_client(services: Services, zone: CachedZone, request: Request,
         form.values,
         authorization=header_of(request, "authorization"),
         address=address_of(request),
-        guessing=GUESSING,
+        throttle=FAILED_AUTHENTICATIONS,
     )
 
 

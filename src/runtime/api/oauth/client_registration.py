@@ -29,7 +29,7 @@ async def register(request: Request, zone_id: str) -> HTTPResponse:
     """Register the client that describes itself, or find it registered."""
     services = request.app.ctx.services
     zone = await services.zones.get(zone_id)
-    await dynamic_registration.admit(services, zone, address_of(request))
+    await dynamic_registration.check_registration_allowed(services, zone, address_of(request))
     user_agent = await dynamic_registration.register(services, zone, _document(request))
     return HTTPResponse(
         orjson.dumps(_answer(user_agent)), status=201, headers=NO_STORE, content_type="application/json"

@@ -10,9 +10,8 @@ from runtime.api import pages
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.errors import InvalidRequest
-from runtime.services.authorization import interactions
+from runtime.services.authorization import consent_decision, interactions
 from runtime.services.container import Services
-from runtime.services.login import flow
 from runtime.services.zones import CachedZone
 
 
@@ -29,14 +28,14 @@ async def show_consent(request: Request, services: Services, zone: CachedZone) -
     browser = browser_of(request, zone)
     handle = request.args.get("request")
     interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
-    question, user = await flow.consent_prompt_of(services, zone, interaction, browser)
+    question, user = await consent_decision.find_prompt(services, zone, interaction, browser)
     return pages.page(
         zone,
         "consent",
         question=question,
         user=user,
         handle=handle,
-        form_token=interactions.new_form(services, zone.id, handle, "consent"),
+        form_token=interactions.new_form_token(services, zone.id, handle, "consent"),
     )
 
 
@@ -47,13 +46,17 @@ async def consent(request: Request, services: Services, zone: CachedZone) -> HTT
     form = read_own_form(request, zone).values
     handle = form.get("request", "")
     token = form.get("form_token")
-    await interactions.take_form(services, zone.id, handle, "consent", token, address=browser.address)
+    await interactions.consume_form_token(
+        services, zone.id, handle, "consent", token, address=browser.address
+    )
     interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
     if form.get("decision") not in ("allow", "deny"):
         raise InvalidRequest("`decision` must be `allow` or `deny`")
     allowed = form.get("decision") == "allow"
     return follow(
-        await flow.complete_consent(services, zone, handle, interaction, browser, allowed=allowed),
+        await consent_decision.complete_consent(
+            services, zone, handle, interaction, browser, allowed=allowed
+        ),
         services,
         zone,
     )

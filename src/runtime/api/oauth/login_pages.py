@@ -46,7 +46,9 @@ async def sign_in(request: Request, services: Services, zone: CachedZone) -> HTT
     handle = form.get("request", "")
     interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
     token = form.get("form_token")
-    await interactions.take_form(services, zone.id, handle, "sign-in", token, address=browser.address)
+    await interactions.consume_form_token(
+        services, zone.id, handle, "sign-in", token, address=browser.address
+    )
     email, password = form.get("email", ""), form.get("password", "")
     try:
         user = await local.authenticate(services, zone, email, password, address=browser.address)
@@ -79,7 +81,7 @@ async def _page(
         if isinstance(asked, AccountPageRequest)
         else await flow.started_by(zone, interaction),
         handle=handle,
-        form_token=interactions.new_form(services, zone.id, handle, "sign-in"),
+        form_token=interactions.new_form_token(services, zone.id, handle, "sign-in"),
         email=email if email is not None else asked.login_hint or "",
         mistake=mistake,
         may_register=asked.invitation is not None or not zone.entity.requires_invitation,

@@ -17,10 +17,9 @@ from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.services.authority import browser_sessions
 from runtime.services.authorization import interactions
-from runtime.services.authorization.next_step import NextStep
+from runtime.services.authorization.next_step import NextStep, page_address
 from runtime.services.container import Services
 from runtime.services.login import upstream
-from runtime.services.login.flow import page_address
 from runtime.services.logout import flow, requests
 from runtime.services.logout.requests import LogoutRequest
 from runtime.services.zones import CachedZone
@@ -58,7 +57,7 @@ async def logout_callback(request: Request, services: Services, zone: CachedZone
         state = read_parameters(request).one("state")
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
-    wanted = await requests.take(services, zone.id, state, browser_of(request, zone).pre_login)
+    wanted = await requests.pop_request(services, zone.id, state, browser_of(request, zone).pre_login)
     if wanted.return_to is None:
         return await _signed_out(zone)
     return follow(NextStep(flow.destination(zone, wanted)), services, zone)
@@ -78,7 +77,7 @@ async def show_sign_out(request: Request, services: Services, zone: CachedZone) 
         application=wanted.application,
         user=asked.user,
         handle=handle or "",
-        form_token=interactions.new_form(services, zone.id, asked.session.id, "sign-out"),
+        form_token=interactions.new_form_token(services, zone.id, asked.session.id, "sign-out"),
     )
 
 
@@ -89,7 +88,7 @@ async def sign_out(request: Request, services: Services, zone: CachedZone) -> HT
     signed_in = await browser_sessions.current(services, zone, browser_of(request, zone).session)
     if signed_in is not None:
         handle, token, address = signed_in.session.id, form.get("form_token"), address_of(request)
-        await interactions.take_form(services, zone.id, handle, "sign-out", token, address=address)
+        await interactions.consume_form_token(services, zone.id, handle, "sign-out", token, address=address)
     wanted = requests.open_request(zone, form.get("request"), services.clock())
     return await _end(request, services, zone, wanted)
 

@@ -65,7 +65,9 @@ async def sign_up(request: Request, services: Services, zone: CachedZone) -> HTT
     handle = form.get("request", "")
     interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
     token = form.get("form_token")
-    await interactions.take_form(services, zone.id, handle, "sign-up", token, address=browser.address)
+    await interactions.consume_form_token(
+        services, zone.id, handle, "sign-up", token, address=browser.address
+    )
     who = await _who(services, zone, interaction)
     email, password = form.get("email", ""), form.get("password", "")
     try:
@@ -102,7 +104,7 @@ async def _register_without_application(
     token = form["invitation"]
     known_as = invitations.remembered(services, token)
     form_token = form.get("form_token")
-    await interactions.take_form(services, zone.id, known_as, "sign-up", form_token, address=address)
+    await interactions.consume_form_token(services, zone.id, known_as, "sign-up", form_token, address=address)
     who = await invitations.find(services, zone, known_as)
     try:
         await invitations.register(services, zone, who, form.get("password", ""), address=address)
@@ -137,7 +139,7 @@ async def _page(
         else await flow.started_by(zone, interaction),
         handle=handle,
         invitation=None,
-        form_token=interactions.new_form(services, zone.id, handle, "sign-up"),
+        form_token=interactions.new_form_token(services, zone.id, handle, "sign-up"),
         who=who,
         email=email if email is not None else asked.login_hint or "",
         mistake=mistake,
@@ -157,7 +159,7 @@ async def _form(
         application=None,
         handle=None,
         invitation=token,
-        form_token=interactions.new_form(services, zone.id, known_as, "sign-up"),
+        form_token=interactions.new_form_token(services, zone.id, known_as, "sign-up"),
         who=who,
         email=who.email,
         mistake=mistake,

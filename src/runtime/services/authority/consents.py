@@ -230,8 +230,8 @@ def authorization_required(
     """The refusal that asks the user to authorize the application first, and says where."""
     named = {"resource": resource.identifier} if resource else {}
     query = urlencode({"client_id": client.client_id, **named})
-    by_switch = zone.settings.grant_missing_error == InsufficientAuthorization.code
-    refusal = InsufficientAuthorization if by_switch else AccessDenied
+    is_insufficient = zone.settings.grant_missing_error == InsufficientAuthorization.code
+    refusal = InsufficientAuthorization if is_insufficient else AccessDenied
     return refusal(
         "the user has not authorized the application for that resource",
         internal=internal,

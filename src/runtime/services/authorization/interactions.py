@@ -11,10 +11,16 @@ from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, ForgedForm, TooManyTries
+from runtime.domain.oauth import redirect_uris
 from runtime.services import rate_limits
+from runtime.services.authority.browser_sessions import Browser
+from runtime.services.authorization import throttling
 from runtime.services.authorization.requests import AccountPageRequest, AuthorizationRequest
+from runtime.services.client_types import Client
+from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
+from runtime.services.zones import CachedZone
 
 INTERACTION_SECONDS = 900
 _SENT_ALREADY = "this form has expired or was sent already; go back and try again"
@@ -44,15 +50,47 @@ def browser_of(services: Services, pre_login: str) -> str:
     return services.hasher.hash(pre_login).hex()
 
 
-async def start(services: Services, zone_id: str, interaction: PendingLogin) -> str:
-    """Keep an interaction; its handle."""
+async def start(
+    services: Services,
+    zone: CachedZone,
+    request: AuthorizationRequest | AccountPageRequest,
+    browser: Browser,
+    pre_login: str,
+    *,
+    session_id: str | None = None,
+) -> tuple[str, PendingLogin]:
+    """A new interaction of the browser and its handle, counted by the rate limits of authorization requests.
+
+    Args:
+        pre_login: the cookie that binds it to the browser.
+        session_id: the browser session that is asked for consent; None before the sign-in.
+    Raises: TooManyTries; Unavailable.
+    """
+    client_id = "" if isinstance(request, AccountPageRequest) else request.client_id
+    await throttling.check_authorization_request_rate(services, zone, client_id, browser.address)
+    interaction = PendingLogin(
+        request=request,
+        browser=browser_of(services, pre_login),
+        created_at=services.clock(),
+        session_id=session_id,
+    )
     handle = new_secret()
-    await keep(services, zone_id, handle, interaction)
-    return handle
+    await store(services, zone.id, handle, interaction)
+    return handle, interaction
 
 
-async def keep(services: Services, zone_id: str, handle: str, interaction: PendingLogin) -> None:
-    """Keep an interaction under the handle it has."""
+async def client_of(zone: CachedZone, request: AuthorizationRequest) -> Client:
+    """The client of a pending request. Raises BadLink when it has changed since the request was checked."""
+    client = await client_lookup.find_unchanged(zone, request.client_id, request.party_id)
+    if client is None or not redirect_uris.allows(client.redirect_uris, request.redirect_uri):
+        raise BadLink(
+            "the application or its redirect URI is no longer registered; go back to the application"
+        )
+    return client
+
+
+async def store(services: Services, zone_id: str, handle: str, interaction: PendingLogin) -> None:
+    """Store an interaction under its handle, for a quarter of an hour."""
     await services.state.put(
         _key(services, "interaction", zone_id, handle),
         interaction.model_dump_json().encode(),
@@ -81,7 +119,7 @@ async def remember_invitation(
     """
     request = interaction.request.model_copy(update={"invitation": invitation})
     invited = interaction.model_copy(update={"request": request})
-    await keep(services, zone_id, handle, invited)
+    await store(services, zone_id, handle, invited)
     return invited
 
 
@@ -90,7 +128,7 @@ async def finish(services: Services, zone_id: str, handle: str) -> None:
     await services.state.delete(_key(services, "interaction", zone_id, handle))
 
 
-def new_form(services: Services, zone_id: str, handle: str, purpose: str) -> str:
+def new_form_token(services: Services, zone_id: str, handle: str, purpose: str) -> str:
     """A token for one submission of one form of an interaction, for a quarter of an hour.
 
     Nothing is kept for a page that is looked at: what is remembered is that a token was used.
@@ -100,7 +138,7 @@ def new_form(services: Services, zone_id: str, handle: str, purpose: str) -> str
     return f"{unsigned}.{_signature(services, zone_id, handle, purpose, unsigned)}"
 
 
-async def take_form(
+async def consume_form_token(
     services: Services, zone_id: str, handle: str, purpose: str, token: str | None, *, address: str
 ) -> None:
     """Accept a submission, once. Raises ForgedForm; TooManyTries; Unavailable.

@@ -50,6 +50,11 @@ class NextStep:
     asks: RedirectWarning | None = None
 
 
+def page_address(zone: CachedZone, page: str, handle: str) -> str:
+    """The address of a page of an interaction."""
+    return f"{zone.issuer}/oauth/{page}?request={handle}"
+
+
 async def refused(
     services: Services,
     zone: CachedZone,

@@ -56,10 +56,10 @@ async def push(services: Services, zone: CachedZone, client: Client, sent: Itera
     if asking.client_id != client.client_id:
         raise InvalidRequest("`client_id` is not the client that authenticated")
     await requests.check(services, zone, parameters, client=client, address=address)
-    return await keep(services, zone, client, parameters)
+    return await store_request(services, zone, client, parameters)
 
 
-async def keep(services: Services, zone: CachedZone, client: Client, parameters: Parameters) -> str:
+async def store_request(services: Services, zone: CachedZone, client: Client, parameters: Parameters) -> str:
     """Keep the parameters of a request for a minute, in order or not; the `request_uri` they go by.
 
     Raises: FormTooLarge.

@@ -13,7 +13,9 @@ from runtime.services.rate_limits import RateLimit
 from runtime.services.zones import CachedZone
 
 
-async def admit(services: Services, zone: CachedZone, client_id: str, address: str) -> None:
+async def check_authorization_request_rate(
+    services: Services, zone: CachedZone, client_id: str, address: str
+) -> None:
     """Count a sign-in that begins, or an authorize request that comes to nothing.
 
     Args:
@@ -25,7 +27,9 @@ async def admit(services: Services, zone: CachedZone, client_id: str, address: s
         raise TooManyTries("too many sign-in requests; try again in a minute", retry_after_seconds=wait)
 
 
-async def admit_kept(services: Services, zone: CachedZone, client: Client, address: str) -> None:
+async def check_stored_request_rate(
+    services: Services, zone: CachedZone, client: Client, address: str
+) -> None:
     """Count a request that is kept until the browser that sent it comes back.
 
     It is counted by who sent it, whatever client that names: nobody has proved to be the client, and takes
@@ -35,7 +39,9 @@ async def admit_kept(services: Services, zone: CachedZone, client: Client, addre
         raise TooManyTries("too many sign-in requests; try again in a minute", retry_after_seconds=wait)
 
 
-async def admit_pushed(services: Services, zone: CachedZone, client: Client, address: str) -> None:
+async def check_pushed_request_rate(
+    services: Services, zone: CachedZone, client: Client, address: str
+) -> None:
     """Count a request that a client pushes ahead. Raises: TooManyRequests; Unavailable."""
     if client.is_public:
         wait = await _count_pushed(services, zone, client, address)

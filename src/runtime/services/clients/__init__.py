@@ -6,11 +6,11 @@ A module for each method: `client_secrets` (`client_secret_basic`, `client_secre
 """
 
 from runtime.services.clients.authentication import authenticate_client
+from runtime.services.clients.authentication_throttling import FailedAuthenticationThrottle
 from runtime.services.clients.client_secrets import basic_credentials
-from runtime.services.clients.guessing import SecretGuessing
 
 __all__ = [
-    "SecretGuessing",
+    "FailedAuthenticationThrottle",
     "authenticate_client",
     "basic_credentials",
 ]

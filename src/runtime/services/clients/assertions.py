@@ -18,8 +18,8 @@ from runtime.domain.oauth import assertions as rules
 from runtime.services import rate_limits
 from runtime.services.client_types import Client, is_known
 from runtime.services.clients import private_key_jwt, workload_identity
-from runtime.services.clients.admission import still_admitted
 from runtime.services.clients.audiences import accepted_audiences
+from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
@@ -36,14 +36,15 @@ class ClientAssertion:
     """
 
     jws: CompactJws
-    issuer: str
-    subject: str
+    unverified_issuer: str
+    unverified_subject: str
     client_id: str | None
 
     @property
     def claimed(self) -> str:
         """Whom it claims to come from, for counting failures."""
-        return self.issuer if self.issuer == self.subject else f"{self.issuer} {self.subject}"
+        issuer, subject = self.unverified_issuer, self.unverified_subject
+        return issuer if issuer == subject else f"{issuer} {subject}"
 
 
 def read(form: Mapping[str, str]) -> ClientAssertion:
@@ -54,7 +55,7 @@ def read(form: Mapping[str, str]) -> ClientAssertion:
         raise InvalidClient(internal="`client_assertion_type` is not supported")
     try:
         jws = parse(form["client_assertion"])
-        issuer, subject = rules.named(jws.payload, "iss"), rules.named(jws.payload, "sub")
+        issuer, subject = rules.named(jws.unverified_claims, "iss"), rules.named(jws.unverified_claims, "sub")
     except (InvalidJwt, rules.InvalidAssertion) as failure:
         raise InvalidClient(internal=str(failure)) from None
     return ClientAssertion(jws, issuer, subject, form.get("client_id"))
@@ -71,18 +72,18 @@ async def client_of(
     Raises: InvalidClient; TooManyRequests; Unavailable when the shared state cannot tell whether it was used
         before, or when a provider's keys cannot be had for now.
     """
-    if assertion.issuer != assertion.subject:
+    if assertion.unverified_issuer != assertion.unverified_subject:
         return await workload_identity.workload_of(
             services,
             zone,
             assertion.jws,
-            issuer=assertion.issuer,
-            subject=assertion.subject,
+            issuer=assertion.unverified_issuer,
+            subject=assertion.unverified_subject,
             client_id=assertion.client_id,
             now=now,
         )
-    known = await zone.clients.get(assertion.issuer)
-    client = await still_admitted(zone, known) if known is not None else None
+    known = await zone.clients.get(assertion.unverified_issuer)
+    client = await revalidated_client(zone, known) if known is not None else None
     if client is None or assertion.client_id not in (None, client.client_id):
         raise InvalidClient(internal="unknown client, or another than the form names")
     try:
@@ -94,7 +95,7 @@ async def client_of(
         wait := services.rate_limiter.hit_local(rate_limits.CLIENT_ASSERTIONS, zone.id, sender)
     ):
         raise TooManyRequests("too many client assertions; try again in a minute", retry_after_seconds=wait)
-    claims = assertion.jws.payload
+    claims = assertion.jws.unverified_claims  # verified by now
     if not await is_first_use(
         services,
         f"assertion:{zone.id}",
@@ -110,6 +111,6 @@ async def client_of(
 def _check(zone: CachedZone, jws: CompactJws, now: datetime) -> float:
     """Check all that the assertion says but who it is; its end. Raises InvalidAssertion; InvalidToken."""
     check_class(jws, _TYPES)
-    rules.check_audience(jws.payload, accepted_audiences(zone))
-    rules.token_id(jws.payload)
-    return rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)
+    rules.check_audience(jws.unverified_claims, accepted_audiences(zone))
+    rules.token_id(jws.unverified_claims)
+    return rules.check_times(jws.unverified_claims, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.services.client_types import Client
 from runtime.services.clients import assertions
+from runtime.services.clients.authentication_throttling import FailedAuthenticationThrottle
 from runtime.services.clients.client_secrets import basic_credentials, client_with_secret
-from runtime.services.clients.guessing import SecretGuessing
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
 from runtime.services.refused_requests import count_refusal
@@ -20,7 +20,7 @@ async def authenticate_client(
     *,
     authorization: str | None,
     address: str,
-    guessing: SecretGuessing,
+    throttle: FailedAuthenticationThrottle,
 ) -> Client:
     """The client that a request proves to come from. Who proves nothing is counted.
 
@@ -33,7 +33,7 @@ async def authenticate_client(
         Unavailable: whether an assertion was used before cannot be told now.
     """
     try:
-        return await _proved(services, zone, form, authorization, address, guessing)
+        return await _proved(services, zone, form, authorization, address, throttle)
     except (InvalidClient, InvalidRequest) as refusal:
         raise await count_refusal(services.rate_limiter, zone.id, refusal, whose=place_of(address)) from None
 
@@ -44,11 +44,11 @@ async def _proved(
     form: Mapping[str, str],
     authorization: str | None,
     address: str,
-    guessing: SecretGuessing,
+    throttle: FailedAuthenticationThrottle,
 ) -> Client:
     """Raises as above, without a count."""
     if "client_assertion" in form or "client_assertion_type" in form:
-        return await _asserted(services, zone, form, authorization, address, guessing)
+        return await _asserted(services, zone, form, authorization, address, throttle)
     basic = basic_credentials(authorization)
     if basic and "client_secret" in form:
         raise InvalidRequest("use one client authentication method per request")
@@ -61,12 +61,12 @@ async def _proved(
     if not claimed:
         raise InvalidClient(internal="no client id", basic=bool(basic))
     now = services.clock().timestamp()
-    guessing.check(zone.id, claimed, address, now=now)
+    throttle.require_not_blocked(zone.id, claimed, address, now=now)
     for client_id, secret in pairs:
         client = await client_with_secret(services, zone, client_id, secret)
         if client is not None:
             return client
-    await guessing.failed(services.rate_limiter, zone.id, claimed, address, now=now)
+    await throttle.record_failure(services.rate_limiter, zone.id, claimed, address, now=now)
     raise InvalidClient(internal="unknown client, or another secret", basic=bool(basic))
 
 
@@ -76,16 +76,18 @@ async def _asserted(
     form: Mapping[str, str],
     authorization: str | None,
     address: str,
-    guessing: SecretGuessing,
+    throttle: FailedAuthenticationThrottle,
 ) -> Client:
     """The client that a JWT in the request speaks for."""
     if authorization is not None or "client_secret" in form:
         raise InvalidRequest("use one client authentication method per request")
     now = services.clock()
     assertion = assertions.read(form)
-    guessing.check(zone.id, assertion.claimed, address, now=now.timestamp())
+    throttle.require_not_blocked(zone.id, assertion.claimed, address, now=now.timestamp())
     try:
         return await assertions.client_of(services, zone, assertion, now, sender=place_of(address))
     except InvalidClient:
-        await guessing.failed(services.rate_limiter, zone.id, assertion.claimed, address, now=now.timestamp())
+        await throttle.record_failure(
+            services.rate_limiter, zone.id, assertion.claimed, address, now=now.timestamp()
+        )
         raise

@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 from runtime.domain.errors import InvalidClient
 from runtime.domain.kinds.application import PasswordCredential
 from runtime.services.client_types import ApplicationClient, Client
-from runtime.services.clients.admission import still_admitted
+from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
@@ -50,7 +50,7 @@ async def client_with_secret(
     if client is None:
         services.hasher.matches(secret or "", _NOBODY)
         return None
-    if _proves(services, client, secret) and (admitted := await still_admitted(zone, client)) is not None:
+    if _proves(services, client, secret) and (admitted := await revalidated_client(zone, client)) is not None:
         return admitted
     await zone.clients.query_again(client_id)
     return None

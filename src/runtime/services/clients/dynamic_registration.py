@@ -26,10 +26,12 @@ async def register(services: Services, zone: CachedZone, document: Mapping[str, 
     Raises: InvalidRedirectUri, InvalidClientMetadata, InvalidSoftwareStatement.
     """
     metadata = rules.read(document, on_loopback=services.settings.allow_private_addresses)
-    return await keep(services, zone, rules.dynamic_client_id(metadata), metadata, Registration.DYNAMIC)
+    return await store_client(
+        services, zone, rules.dynamic_client_id(metadata), metadata, Registration.DYNAMIC
+    )
 
 
-async def admit(services: Services, zone: CachedZone, address: str) -> None:
+async def check_registration_allowed(services: Services, zone: CachedZone, address: str) -> None:
     """Refuse where the zone takes no registrations, and slow down whoever sends many.
 
     Raises: RegistrationClosed; TooManyRequests; Unavailable, because who cannot be counted is not let in.
@@ -43,7 +45,7 @@ async def admit(services: Services, zone: CachedZone, address: str) -> None:
         raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)
 
 
-async def keep(
+async def store_client(
     services: Services,
     zone: CachedZone,
     client_id: str,

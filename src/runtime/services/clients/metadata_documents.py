@@ -75,7 +75,7 @@ async def _read_again(
     fresh_until = services.clock() + timedelta(seconds=found.lifetime_seconds)
     if known is None:
         try:
-            return await dynamic_registration.keep(
+            return await dynamic_registration.store_client(
                 services, zone, client_id, metadata, Registration.METADATA_DOCUMENT, fresh_until=fresh_until
             )
         except TooManyRequests as refusal:

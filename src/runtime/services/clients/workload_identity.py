@@ -45,8 +45,8 @@ async def workload_of(
     client, settings = await _meant(zone, issuer, subject, client_id)
     try:
         check_class(jws, _TYPES)
-        rules.check_audience(jws.payload, accepted_audiences(zone), listed=True)
-        rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_WORKLOAD_AHEAD_SECONDS)
+        rules.check_audience(jws.unverified_claims, accepted_audiences(zone), listed=True)
+        rules.check_times(jws.unverified_claims, now=now, max_ahead_seconds=rules.MAX_WORKLOAD_AHEAD_SECONDS)
         await services.openid.check_signature(settings, jws)
     except OutboundFailed as failure:
         if failure.temporary:

@@ -9,7 +9,7 @@ Spec: RFC 7523 sections 2.1 and 3; RFC 7521 section 4.1.
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NewType, TypeVar
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
@@ -54,24 +54,27 @@ async def grant(context: TokenContext) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedAssertion:
-    """What a verified assertion says.
+class AssertionClaims:
+    """What an assertion says; `VerifiedAssertion` is one whose signature was verified.
 
     Attributes:
-        way: whom it is about: the subject is by the claim that the provider is configured with.
-        told_subject: `sub`, by which it speaks of the user when it ends a session.
-        at: when the user proved to the provider who they are.
-        ends, made_at: seconds since 1970; it cannot have been used before the latter.
+        identity: whom it is about: the subject is by the claim that the provider is configured with.
+        sub: `sub`, by which it speaks of the user when it ends a session.
+        authenticated_at: when the user proved to the provider who they are.
+        expires_at, made_at: seconds since 1970; it cannot have been used before the latter.
     """
 
-    way: UserAssertion
-    told_subject: str
-    at: datetime
+    identity: UserAssertion
+    sub: str
+    authenticated_at: datetime
     acr: str | None
     amr: list[str]
     token_id: str
-    ends: float
+    expires_at: float
     made_at: float
+
+
+VerifiedAssertion = NewType("VerifiedAssertion", AssertionClaims)
 
 
 async def redeem(
@@ -92,9 +95,9 @@ async def redeem(
     """
     if (assertion := form.get("assertion")) is None:
         raise InvalidRequest("`assertion` is missing")
-    vouched = await _verified(services, zone, client, assertion, now)
+    vouched = await _verify(services, zone, client, assertion, now)
     async with services.database.reading() as conn:
-        user = await _admissible(admission.find_admissible(conn, zone.entity, vouched.way))
+        user = await _admissible(admission.find_admissible(conn, zone.entity, vouched.identity))
     asked, resources = await requests.requested_access(zone, client, list(named), form.get("scope"))
     scopes = asked - {"offline_access"}  # nothing here outlives the session
     session = _session(services, zone, client, user, vouched, now)
@@ -103,14 +106,14 @@ async def redeem(
     await _use_once(services, zone, vouched, now)
     answer = await token_responses.answer(services, zone, authority, target, nonce=None, now=now)
     async with services.database.transaction() as conn:
-        admitted = await _admissible(admission.admit(conn, zone.entity, vouched.way, now=now))
+        admitted = await _admissible(admission.admit(conn, zone.entity, vouched.identity, now=now))
         if admitted.user.id != user.id:
             raise InvalidGrant(REFUSED, internal="the subject now identifies another user")
         await sessions.add(conn, authority.session)
     return answer, authority
 
 
-async def _verified(
+async def _verify(
     services: Services, zone: CachedZone, client: ApplicationClient, assertion: str, now: datetime
 ) -> VerifiedAssertion:
     """What the zone's own identity provider vouches for. Raises InvalidGrant; Unavailable."""
@@ -120,7 +123,7 @@ async def _verified(
     settings = settings_of(provider, client_secret=None)
     try:
         jws = parse(assertion)
-        vouched = _read(zone, client, provider, settings, jws, now)
+        unverified = _read_unverified(zone, client, provider, settings, jws, now)
         await services.openid.check_signature(settings, jws)
     except OutboundFailed as failure:
         if failure.temporary:
@@ -128,23 +131,23 @@ async def _verified(
         raise InvalidGrant(REFUSED, internal=str(failure)) from None
     except (InvalidJwt, rules.InvalidAssertion, ProviderRefused, OutboundRefused) as failure:
         raise InvalidGrant(REFUSED, internal=str(failure)) from None
-    return vouched
+    return VerifiedAssertion(unverified)
 
 
-def _read(
+def _read_unverified(
     zone: CachedZone,
     client: ApplicationClient,
     provider: Provider,
     settings: ProviderSettings,
     jws: CompactJws,
     now: datetime,
-) -> VerifiedAssertion:
+) -> AssertionClaims:
     """What the assertion says, its signature still to be verified. Raises InvalidAssertion; InvalidToken.
 
     An ID token or an access token of the provider is none: neither is meant for this server alone.
     """
     check_class(jws, ("JWT",))
-    claims = jws.payload
+    claims = jws.unverified_claims
     if rules.named(claims, "iss") != settings.issuer:
         raise rules.InvalidAssertion("another issuer than the zone's identity provider")
     rules.check_audience(claims, (zone.issuer,))
@@ -153,14 +156,14 @@ def _read(
         raise rules.InvalidAssertion("meant for another client")
     subject = rules.named(claims, settings.external_id_claim)
     acr, amr = claims.get("acr"), claims.get("amr")
-    return VerifiedAssertion(
-        way=UserAssertion(provider, settings.issuer, subject, claims),
-        told_subject=rules.named(claims, "sub"),
-        at=_authenticated_at(claims, now),
+    return AssertionClaims(
+        identity=UserAssertion(provider, settings.issuer, subject, claims),
+        sub=rules.named(claims, "sub"),
+        authenticated_at=_authenticated_at(claims, now),
         acr=acr if isinstance(acr, str) else None,
         amr=[each for each in amr if isinstance(each, str)][:10] if isinstance(amr, list) else [],
         token_id=rules.token_id(claims),
-        ends=ends,
+        expires_at=ends,
         made_at=rules.made_at(claims, ends=ends, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS),
     )
 
@@ -186,10 +189,10 @@ async def _use_once(services: Services, zone: CachedZone, vouched: VerifiedAsser
     if not await is_first_use(
         services,
         f"vouched:{zone.id}",
-        vouched.way.issuer,
+        vouched.identity.issuer,
         vouched.token_id,
         made_at=vouched.made_at,
-        ttl_seconds=int(vouched.ends - now.timestamp()) + 1,
+        ttl_seconds=int(vouched.expires_at - now.timestamp()) + 1,
     ):
         raise InvalidGrant(REFUSED, internal="the assertion was used before")
 
@@ -211,15 +214,15 @@ def _session(
         application_id=client.application.id,
         client_id=client.client_id,
         session_type="application",
-        authenticated_at=vouched.at,
+        authenticated_at=vouched.authenticated_at,
         expires_at=now + timedelta(seconds=services.settings.session_lifetime_seconds),
         created_at=now,
         updated_at=now,
         acr=vouched.acr,
         amr=vouched.amr,
-        provider_id=vouched.way.provider.id,
-        issuer=vouched.way.issuer,
-        subject=vouched.way.subject,
-        provider_subject=vouched.told_subject,
+        provider_id=vouched.identity.provider.id,
+        issuer=vouched.identity.issuer,
+        subject=vouched.identity.subject,
+        provider_subject=vouched.sub,
         metadata={"name": client.application.name},
     )

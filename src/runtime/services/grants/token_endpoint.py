@@ -12,7 +12,7 @@ from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
 from runtime.domain.oauth.forms import Form
 from runtime.services.authority import revalidation
 from runtime.services.clients import authenticate_client, dpop_verification
-from runtime.services.clients.guessing import GUESSING
+from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
 from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
@@ -106,7 +106,12 @@ async def _granted(
     decision.event = grant_type.event if grant_type else _UNKNOWN
     decision.step = 3
     client = await authenticate_client(
-        services, zone, form.values, authorization=authorization, address=address, guessing=GUESSING
+        services,
+        zone,
+        form.values,
+        authorization=authorization,
+        address=address,
+        throttle=FAILED_AUTHENTICATIONS,
     )
     decision.identify(client)
     if grant_type is None:

@@ -166,7 +166,7 @@ async def exchange(
         decision.step = 13
         token = _mint(zone, client, subject, root, resource, plan, verdict.scopes, under, jkt, now)
         decision.step = 14
-        await token_cache.keep(services.state, token, key=key, sealer=zone.sealer, now=now)
+        await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
     return _answer(token, jkt, now)
 
 

@@ -87,7 +87,7 @@ def open_entry(
     return found if found.scopes == scopes else None
 
 
-async def keep(state: StateStore, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:
+async def store(state: StateStore, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:
     """Keep a token until it is about to end. A state that is away costs only speed."""
     remaining = int(entry.expires_at - now.timestamp()) - MIN_REMAINING_SECONDS
     if remaining <= 0:

@@ -79,7 +79,7 @@ async def register(
         has used meanwhile, or an address that has an account; TooManyTries; SignInUnavailable.
     """
     # Counted by invitation: those who are invited together may well share an address.
-    await throttling.admit(services, zone.id, f"invitation {invited.invitation.id}", address)
+    await throttling.check_password_rate(services, zone.id, f"invitation {invited.invitation.id}", address)
     try:
         if invited.joins:
             return await _join(services, zone, invited, password)

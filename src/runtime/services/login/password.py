@@ -31,7 +31,7 @@ async def authenticate(
     """
     admission.require_local(zone.entity)
     account = email.strip()
-    await throttling.admit(services, zone.id, account, address)
+    await throttling.check_password_rate(services, zone.id, account, address)
     async with services.database.reading() as conn:
         found = await storage.find_by_password(conn, zone_id=zone.id, email=account)
     try:
@@ -40,7 +40,7 @@ async def authenticate(
         raise SignInUnavailable(_BUSY) from None
     if found is None or not matches:
         raise WrongPassword
-    await throttling.forgive(services, zone.id, account, address)
+    await throttling.reset_password_rate(services, zone.id, account, address)
     with suppress(PasswordsBusy):  # then at another sign-in
         await _renew_hash(services, found, password)
     return found.user
@@ -53,8 +53,8 @@ async def register(services: Services, zone: CachedZone, email: str, password: s
         SignInUnavailable.
     """
     admission.require_open_registration(zone.entity)
-    await throttling.admit(services, zone.id, "registration", address)
-    await throttling.admit_new_user(services, zone.id)
+    await throttling.check_password_rate(services, zone.id, "registration", address)
+    await throttling.check_registration_rate(services, zone.id)
     try:
         return await users.create_local_user(
             services, zone.id, email, password, verified=False, registrar=RegisteredBy.THEMSELVES

@@ -12,7 +12,7 @@ from runtime.services.rate_limiter import place_of
 MAX_DELAY_SECONDS = 300
 
 
-async def admit(services: Services, zone_id: str, account: str, address: str) -> None:
+async def check_password_rate(services: Services, zone_id: str, account: str, address: str) -> None:
     """Count a try. Raises TooManyTries when it comes before its time, without a look at the password."""
     wait = await services.rate_limiter.hit(rate_limits.PASSWORDS, zone_id, place_of(address))
     if wait := wait or services.rate_limiter.hit_local(rate_limits.PASSWORDS_IN_ZONE, zone_id):
@@ -29,14 +29,14 @@ async def admit(services: Services, zone_id: str, account: str, address: str) ->
         )
 
 
-async def admit_new_user(services: Services, zone_id: str) -> None:
+async def check_registration_rate(services: Services, zone_id: str) -> None:
     """Count a user who registers without an invitation. Raises TooManyTries: what they leave stays."""
     if wait := await services.rate_limiter.hit(rate_limits.SIGN_UPS, zone_id):
         raise TooManyTries("too many registrations today; try again later", retry_after_seconds=wait)
 
 
-async def forgive(services: Services, zone_id: str, account: str, address: str) -> None:
-    """Forget the tries: the right password came."""
+async def reset_password_rate(services: Services, zone_id: str, account: str, address: str) -> None:
+    """Reset the count of tries after the right password."""
     now, pair = services.clock().timestamp(), _pair(account, address)
     tries = rate_limits.PASSWORD_TRIES.key(zone_id, pair, now=now)
     await services.state.delete(tries, _gate(zone_id, pair, now))

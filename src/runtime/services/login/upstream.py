@@ -104,9 +104,9 @@ async def start_upstream_login(
     """
     state, request = new_secret(), interaction.request
     settings = provider_settings(zone, provider)
-    parameters = _wishes(request, prove=prove)
+    parameters = _authentication_parameters(request, prove=prove)
     prompt = parameters.get("prompt", settings.authorization_parameters.get("prompt", ""))
-    trip = UpstreamLogin(
+    pending = UpstreamLogin(
         handle=handle,
         provider_id=provider.id,
         nonce=new_secret(),
@@ -119,8 +119,8 @@ async def start_upstream_login(
             settings,
             redirect_uri=_redirect_uri(zone),
             state=state,
-            verifier=trip.verifier,
-            nonce=trip.nonce,
+            verifier=pending.verifier,
+            nonce=pending.nonce,
             login_hint=request.login_hint,
             parameters=parameters,
         )
@@ -129,12 +129,12 @@ async def start_upstream_login(
             "the identity provider of this zone cannot be reached", internal=str(failure)
         ) from None
     key = _key(services, zone.id, state)
-    sealed = zone.sealer.seal(trip.model_dump_json().encode(), bound_to=key)
+    sealed = zone.sealer.seal(pending.model_dump_json().encode(), bound_to=key)
     await services.state.put(key, sealed, ttl_seconds=UPSTREAM_LOGIN_SECONDS)
     return address
 
 
-def _wishes(terms: AuthenticationRequirements, *, prove: bool) -> dict[str, str]:
+def _authentication_parameters(terms: AuthenticationRequirements, *, prove: bool) -> dict[str, str]:
     """What the application asks of a sign-in, as the provider is asked for it. Spec: RFC 9470."""
     prompts = (terms.prompts & {"login", "select_account"}) | ({"login"} if prove else set())
     wishes = {
@@ -159,10 +159,10 @@ async def handle_callback(
         code, error = parameters.one("code"), parameters.one("error")
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
-    trip = await _take(services, zone, state)
-    interaction = await interactions.find(services, zone.id, trip.handle, pre_login)
+    pending = await _pop_pending_login(services, zone, state)
+    interaction = await interactions.find(services, zone.id, pending.handle, pre_login)
     provider = await zone.user_provider()
-    if provider is None or provider.id != trip.provider_id:
+    if provider is None or provider.id != pending.provider_id:
         raise BadLink(_LOST, internal="the zone's provider has changed meanwhile")
     settings = provider_settings(zone, provider)
     try:
@@ -174,28 +174,28 @@ async def handle_callback(
     except (OutboundRefused, OutboundFailed) as failure:
         raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
     if error is not None or code is None:
-        raise UpstreamRefused(trip.handle, interaction, _refusal(error))
-    identity, claims, id_token = await _identify(services, zone, settings, trip, code)
-    authenticated_at = _proved_at(trip, identity, services.clock())
-    if "login" in interaction.request.prompts and not _is_new(trip, authenticated_at):
+        raise UpstreamRefused(pending.handle, interaction, _refusal(error))
+    identity, claims, id_token = await _identify(services, zone, settings, pending, code)
+    authenticated_at = _authenticated_at(pending, identity, services.clock())
+    if "login" in interaction.request.prompts and not _is_new(pending, authenticated_at):
         refusal = LoginRequired("the identity provider did not authenticate the user again (`prompt=login`)")
-        raise UpstreamRefused(trip.handle, interaction, refusal)
+        raise UpstreamRefused(pending.handle, interaction, refusal)
     kept = id_token if has_single_logout(provider) else None
     return UpstreamAuthentication(
-        trip.handle, interaction, provider, identity, claims, authenticated_at, kept
+        pending.handle, interaction, provider, identity, claims, authenticated_at, kept
     )
 
 
-def _proved_at(trip: UpstreamLogin, identity: ProviderIdentity, now: datetime) -> datetime | None:
+def _authenticated_at(pending: UpstreamLogin, identity: ProviderIdentity, now: datetime) -> datetime | None:
     """When the user proved who they are. A provider that does not say is believed if it was told to ask."""
     if identity.auth_time is not None:
         return min(identity.auth_time, now)
-    return now if trip.asked_to_prove else None
+    return now if pending.asked_to_prove else None
 
 
-def _is_new(trip: UpstreamLogin, authenticated_at: datetime | None) -> bool:
+def _is_new(pending: UpstreamLogin, authenticated_at: datetime | None) -> bool:
     leeway = timedelta(seconds=LEEWAY_SECONDS)
-    return authenticated_at is not None and authenticated_at >= trip.departed_at - leeway
+    return authenticated_at is not None and authenticated_at >= pending.departed_at - leeway
 
 
 def has_single_logout(provider: Provider) -> bool:
@@ -216,7 +216,7 @@ def provider_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     return settings_of(provider, client_secret=secret)
 
 
-async def _take(services: Services, zone: CachedZone, state: str | None) -> UpstreamLogin:
+async def _pop_pending_login(services: Services, zone: CachedZone, state: str | None) -> UpstreamLogin:
     key = _key(services, zone.id, state) if state else None
     stored = await services.state.take(key) if key else None
     if key is None or stored is None:
@@ -225,13 +225,13 @@ async def _take(services: Services, zone: CachedZone, state: str | None) -> Upst
 
 
 async def _identify(
-    services: Services, zone: CachedZone, settings: ProviderSettings, trip: UpstreamLogin, code: str
+    services: Services, zone: CachedZone, settings: ProviderSettings, pending: UpstreamLogin, code: str
 ) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
     try:
         tokens = await services.openid.redeem(
-            settings, code=code, verifier=trip.verifier, redirect_uri=_redirect_uri(zone)
+            settings, code=code, verifier=pending.verifier, redirect_uri=_redirect_uri(zone)
         )
-        identity = await services.openid.identify(settings, tokens, nonce=trip.nonce, now=services.clock())
+        identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())
         claims = dict(identity.claims)
         if identity.email is None:
             told = await services.openid.userinfo(settings, tokens, subject=str(identity.claims.get("sub")))

@@ -105,7 +105,7 @@ async def _to_provider(
     pre_login = browser.pre_login or new_secret()
     query = {
         "post_logout_redirect_uri": zone.entity.protocols.oauth2.post_logout_redirect_uri,
-        "state": await requests.keep(services, zone.id, request, pre_login),
+        "state": await requests.store_request(services, zone.id, request, pre_login),
     }
     settings = settings_of(provider, client_secret=None)
     # What an issuer said of the user is for that issuer, also when the provider has another one by now.

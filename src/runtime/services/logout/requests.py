@@ -110,7 +110,7 @@ def open_request(zone: CachedZone, handle: str | None, now: datetime) -> LogoutR
     return told.request if now.timestamp() < told.until else LogoutRequest()
 
 
-async def keep(services: Services, zone_id: str, request: LogoutRequest, browser: str) -> str:
+async def store_request(services: Services, zone_id: str, request: LogoutRequest, browser: str) -> str:
     """Keep a request until its browser is back from the provider; what the provider is to bring along.
 
     Args:
@@ -124,7 +124,9 @@ async def keep(services: Services, zone_id: str, request: LogoutRequest, browser
     return state
 
 
-async def take(services: Services, zone_id: str, state: str | None, browser: str | None) -> LogoutRequest:
+async def pop_request(
+    services: Services, zone_id: str, state: str | None, browser: str | None
+) -> LogoutRequest:
     """The request that was kept for that browser, once; to any other it is one that asks for nothing.
 
     A link with the state of somebody's own sign-out leads nobody else to where that was to end.

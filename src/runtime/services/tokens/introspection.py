@@ -36,7 +36,7 @@ from runtime.services.authority.subject_tokens import (
 )
 from runtime.services.client_types import Client
 from runtime.services.clients import authenticate_client
-from runtime.services.clients.guessing import GUESSING
+from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
 from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
 from runtime.services.grants import refresh_token_rotation
@@ -56,7 +56,12 @@ async def respond(
 
     async def attempt(zone: CachedZone) -> bytes:
         client = await authenticate_client(
-            services, zone, form.values, authorization=authorization, address=address, guessing=GUESSING
+            services,
+            zone,
+            form.values,
+            authorization=authorization,
+            address=address,
+            throttle=FAILED_AUTHENTICATIONS,
         )
         token = form.values.get("token")
         if token is None:

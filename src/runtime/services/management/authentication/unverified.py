@@ -11,7 +11,7 @@ _ID = re.compile(r"[!-~]{1,255}")
 def claim(token: str, name: str) -> str | None:
     """An id claim of an unverified token; None when it has none, or is malformed."""
     try:
-        value = parse(token).payload.get(name)
+        value = parse(token).unverified_claims.get(name)
     except MalformedJwt:
         return None
     return _id(value)

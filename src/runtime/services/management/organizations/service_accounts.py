@@ -10,7 +10,7 @@ from runtime.domain.errors import InvalidClient
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entity, Kind, Verb
 from runtime.domain.kinds.organization import ServiceAccountCredential
-from runtime.services.clients import SecretGuessing
+from runtime.services.clients import FailedAuthenticationThrottle
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.management import entities
@@ -25,7 +25,7 @@ from runtime.storage.sql import entities as storage
 TOKEN_LIFETIME = timedelta(hours=1)
 _USE_RECORDED_EVERY = timedelta(minutes=1)
 _GUESSED_AT = "management"
-_guessing = SecretGuessing()
+_throttle = FailedAuthenticationThrottle()
 
 
 async def create_credential(
@@ -68,7 +68,7 @@ async def issue_token(
     Raises: InvalidClient, TooManyRequests.
     """
     now = services.clock()
-    _guessing.check(_GUESSED_AT, client_id, address, now=now.timestamp())
+    _throttle.require_not_blocked(_GUESSED_AT, client_id, address, now=now.timestamp())
     async with services.database.reading() as conn:
         found = await storage.find_by(conn, SERVICE_ACCOUNT_CREDENTIAL, "client_id", client_id, within={})
         # The same work for an unknown client id as for a wrong secret.
@@ -76,7 +76,7 @@ async def issue_token(
         matches = services.hasher.matches(client_secret, stored or bytes(32))
         over = isinstance(found, ServiceAccountCredential) and found.has_expired(now)
         if not isinstance(found, ServiceAccountCredential) or stored is None or not matches or over:
-            await _guessing.failed(
+            await _throttle.record_failure(
                 services.rate_limiter, _GUESSED_AT, client_id, address, now=now.timestamp()
             )
             refusal = InvalidClient(basic=basic)

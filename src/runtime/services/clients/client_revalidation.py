@@ -6,8 +6,8 @@ from runtime.services.clients import metadata_documents
 from runtime.services.zones import CachedZone
 
 
-async def still_admitted(zone: CachedZone, client: Client) -> Client | None:
-    """The client as it stands now; None when the zone lets it in no longer, or it needs a key from now on.
+async def revalidated_client(zone: CachedZone, client: Client) -> Client | None:
+    """The client as it is now; None when the zone no longer allows it, or it needs a key from now on.
 
     Nothing is fetched for a public client: users were asked about what was read at authorization.
     """

@@ -12,10 +12,10 @@ from runtime.services.rate_limits import CLIENT_SECRET_GUESSES, MAX_SECRET_GUESS
 BUCKETS = 256
 
 
-class SecretGuessing:
-    """Which pairs of client and address have shown too many wrong secrets.
+class FailedAuthenticationThrottle:
+    """The pairs of client and address that are blocked after too many failed authentications.
 
-    So nobody can lock an application out from elsewhere. Failures are counted in the shared state; that a
+    Nobody can lock an application out from another address. Failures are counted in the shared state; that a
     pair is over the limit is remembered here, so a request that is in order costs no trip. While the state
     takes no writes, each process counts for itself.
     """
@@ -23,7 +23,7 @@ class SecretGuessing:
     def __init__(self) -> None:
         self._blocked: BoundedCache[float] = BoundedCache(cache_sizes.BLOCKED_CLIENTS)
 
-    def check(self, zone_id: str, client_id: str, address: str, *, now: float) -> None:
+    def require_not_blocked(self, zone_id: str, client_id: str, address: str, *, now: float) -> None:
         """Raises TooManyRequests while the pair has to wait."""
         if not len(self._blocked):
             return
@@ -34,7 +34,7 @@ class SecretGuessing:
                 retry_after_seconds=int(until - now) + 1,
             )
 
-    async def failed(
+    async def record_failure(
         self, limiter: RateLimiter, zone_id: str, client_id: str, address: str, *, now: float
     ) -> None:
         """Count a failure of the pair."""
@@ -57,5 +57,5 @@ def _digest(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-# One for all endpoints: who has guessed too often at one of them waits at every other.
-GUESSING = SecretGuessing()
+# One for all endpoints: who is blocked at one of them is blocked at every other.
+FAILED_AUTHENTICATIONS = FailedAuthenticationThrottle()
