@@ -148,6 +148,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "jobs": frozenset({"container"}),
     "zone_keys": frozenset({"clock"}),
     "stored_secrets": frozenset(),
+    "secret_values": frozenset(),
     "outbox": frozenset({"job_notifier"}),
     "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "zone_keys", "client_types"}),
     "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
@@ -166,7 +167,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients"},
-    "vault": _GROUND | {"authority"},
+    "vault": _GROUND | {"authority", "secret_values"},
     "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing", "vault"},
     "tokens": _GROUND | {"authority", "clients", "decision_log", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization", "vault"},
@@ -180,7 +181,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.people": _ANY_KIND | {"authority", "epochs", "outbox"},
     "management.policies": _ANY_KIND | {"zone_keys"},
     "management.zones": _ANY_KIND
-    | {"zone_keys", "management.people", "management.policies", "stored_secrets"},
+    | {"zone_keys", "management.people", "management.policies", "secret_values", "stored_secrets"},
     "management.members": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},

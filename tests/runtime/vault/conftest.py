@@ -11,7 +11,7 @@ from tests.runtime.grants.conftest import company, own_scene, servers, services,
 from tests.support.factories import App, Person
 from tests.support.scene import Scene
 
-from runtime.domain.kinds import PROVIDER
+from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
@@ -71,6 +71,10 @@ class Desk:
         app = app or self.agent
         token = await self.scene.company.token(self.scene.zone, app, person or self.ann)
         return await self.scene.exchange(app, token, self.resource, scope)
+
+    async def revoke(self, grant_id: str) -> None:
+        """End a delegated grant by the API."""
+        await self.scene.company.update(DELEGATED_GRANT, self.scene.zone.id, grant_id, status="revoked")
 
     async def rows(self, table: str) -> list[dict[str, Any]]:
         """What the zone has in a table."""

@@ -8,8 +8,8 @@ from sqlalchemy import update
 from tests.runtime.vault.conftest import KEY, OTHER_KEY, Desk
 
 from runtime.adapters.keys.sealing import SealBroken
-from runtime.domain.errors import AccessDenied, InvalidRequest, InvalidScope
-from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, RESOURCE, USER
+from runtime.domain.errors import AccessDenied, InvalidClient, InvalidGrant, InvalidRequest, InvalidScope
+from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, PROVIDER, RESOURCE, SESSION, USER
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.services.vault import static_credentials
 from runtime.storage.sql.client_refs import ClientRef
@@ -175,7 +175,7 @@ async def test_a_revoked_grant_hands_out_nothing_and_keeps_no_key(desk: Desk) ->
     await desk.store()
     (grant,) = await desk.rows("delegated_grants")
 
-    await desk.scene.company.update(DELEGATED_GRANT, desk.scene.zone.id, grant["id"], status="revoked")
+    await desk.revoke(grant["id"])
 
     assert await desk.rows("vault_tokens") == []
     assert (await refused(desk)).members["reason"] == REQUIRED
@@ -185,7 +185,7 @@ async def test_storing_a_key_renews_a_revoked_grant(desk: Desk) -> None:
     """It is the user's own word, as consenting is for tokens of the zone."""
     await desk.store()
     (grant,) = await desk.rows("delegated_grants")
-    await desk.scene.company.update(DELEGATED_GRANT, desk.scene.zone.id, grant["id"], status="revoked")
+    await desk.revoke(grant["id"])
 
     await desk.store(OTHER_KEY)
 
@@ -216,6 +216,27 @@ async def test_a_key_goes_with_what_it_belongs_to(desk: Desk, gone: str) -> None
     await desk.scene.company.delete(kind, desk.scene.zone.id, entity_id)
 
     assert await desk.rows("vault_tokens") == []
+
+
+@pytest.mark.parametrize("ended", ["session", "user", "application"])
+async def test_a_key_is_not_handed_out_after_what_the_request_rests_on_has_ended(
+    desk: Desk, ended: str
+) -> None:
+    """A session, a user, or an application: the vault is opened by none of them any more."""
+    await desk.store()
+    company, zone_id = desk.scene.company, desk.scene.zone.id
+    token = await company.token(desk.scene.zone, desk.agent, desk.ann)
+    assert await desk.scene.exchange(desk.agent, token, desk.resource)
+
+    if ended == "session":
+        await company.update(SESSION, zone_id, desk.ann.session_id, status="revoked")
+    elif ended == "user":
+        await company.update(USER, zone_id, desk.ann.user.id, status="disabled")
+    else:
+        await company.delete(APPLICATION, zone_id, desk.agent.id)
+
+    with pytest.raises((InvalidGrant, InvalidClient)):
+        await desk.scene.exchange(desk.agent, token, desk.resource)
 
 
 @pytest.mark.parametrize("source", ["zone", "outside"])

@@ -8,6 +8,8 @@ from pydantic import SecretStr
 from runtime.adapters.keys.sealing import Sealer
 from runtime.storage.sql.vault_tokens import SealedTokens
 
+BEARER = "Bearer"
+
 
 @dataclass(frozen=True, slots=True)
 class VaultTokens:

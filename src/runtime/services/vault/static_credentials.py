@@ -8,7 +8,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.services import epochs
 from runtime.services.container import Services
-from runtime.services.vault.sealing import VaultTokens, seal
+from runtime.services.vault.sealing import BEARER, VaultTokens, seal
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, vault_tokens, zone_data
 from runtime.storage.sql import decisions as token_events
@@ -60,7 +60,7 @@ async def store(
             now=now,
         )
         row_id = new_id()
-        tokens = VaultTokens(credential, None, "Bearer", None)
+        tokens = VaultTokens(credential, None, BEARER, None)
         await vault_tokens.put(
             conn, row_id, seal(zone.sealer, row_id, 1, tokens), zone_id=zone.id, grant_id=grant_id, now=now
         )

@@ -1,9 +1,7 @@
 """Secrets of other entities: encrypted for their row; showing a value is audited."""
 
 from collections.abc import Mapping
-from typing import Any, cast
-
-import orjson
+from typing import Any
 
 from runtime.contract.secrets import SecretWithData
 from runtime.domain.errors import Conflict, ValidationFailed
@@ -11,7 +9,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import SECRET, Entity, Kind, Verb
 from runtime.domain.kinds.secret import Secret
 from runtime.domain.kinds.values import OwnerType
-from runtime.services import zone_keys
+from runtime.services import secret_values, zone_keys
 from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -100,14 +98,9 @@ async def _replaced(unit: UnitOfWork, before: Secret, data: Mapping[str, Any]) -
 
 async def _sealed(unit: UnitOfWork, zone_id: str, secret_id: str, data: Mapping[str, Any]) -> bytes:
     sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
-    return sealer.seal(orjson.dumps(data), bound_to=_place(secret_id))
+    return secret_values.seal(sealer, secret_id, data)
 
 
 async def _opened(unit: UnitOfWork, secret: Secret) -> dict[str, Any]:
     sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, secret.zone_id)
-    return cast(dict[str, Any], orjson.loads(sealer.open(secret.data, bound_to=_place(secret.id))))
-
-
-def _place(secret_id: str) -> str:
-    """The row and the column that a value is sealed for."""
-    return f"{SECRET.table}/{secret_id}/data"
+    return secret_values.unseal(sealer, secret.id, secret.data)

@@ -1,0 +1,131 @@
+"""A key that an administrator has stored as a secret of a resource is handed out to all of its users."""
+
+import pytest
+from tests.runtime.vault.conftest import KEY, Desk
+
+from runtime.domain.errors import AccessDenied, InvalidTarget
+from runtime.domain.kinds import RESOURCE, SECRET
+from runtime.services.authority.consents import USER_AUTHORIZATION_REQUIRED
+from runtime.storage.sql.client_refs import ClientRef
+
+SHARED = "sk-shared-3Wd"
+
+
+async def share(desk: Desk, value: str = SHARED, **more: object) -> str:
+    """A secret of the resource; its id."""
+    body = {"name": "key", "entity_id": desk.resource.id, "data": {"type": "token", "token": value}}
+    made = await desk.scene.company.create(SECRET, desk.scene.zone.id, **body | more)
+    return str(made.id)
+
+
+async def test_a_secret_of_the_resource_is_handed_out(desk: Desk) -> None:
+    """To whoever asks for a user under the same conditions as for any token; no grant is made."""
+    await share(desk)
+
+    answer = await desk.exchange()
+
+    assert answer["access_token"] == SHARED
+    assert answer["scope"] == "read write"
+    assert await desk.rows("delegated_grants") == []
+
+
+async def test_a_users_own_key_comes_first(desk: Desk) -> None:
+    """The shared key is for those who have none."""
+    await share(desk)
+    await desk.store()
+    eve = await desk.scene.company.person(desk.scene.zone, "eve@acme.test")
+
+    assert (await desk.exchange())["access_token"] == KEY
+    assert (await desk.exchange(person=eve))["access_token"] == SHARED
+
+
+async def test_consent_is_asked_for_as_always(desk: Desk) -> None:
+    """An application that asks for consent gets the shared key when the user has agreed."""
+    await share(desk)
+    with pytest.raises(AccessDenied) as refusal:
+        await desk.exchange(desk.shy)
+    assert refusal.value.members["reason"] == USER_AUTHORIZATION_REQUIRED
+
+    await desk.agree(ClientRef(application_id=desk.shy.id))
+
+    assert (await desk.exchange(desk.shy))["access_token"] == SHARED
+
+
+async def test_an_undeclared_dependency_is_refused(desk: Desk) -> None:
+    """The shared key does not widen what an application may ask for."""
+    await share(desk)
+    stranger = await desk.scene.company.app(desk.scene.zone, "stranger")
+
+    with pytest.raises(InvalidTarget):
+        await desk.exchange(stranger)
+
+
+async def test_a_deleted_secret_is_handed_out_to_nobody(desk: Desk) -> None:
+    """From the next exchange on."""
+    secret_id = await share(desk)
+    assert await desk.exchange()
+
+    await desk.scene.company.delete(SECRET, desk.scene.zone.id, secret_id)
+
+    with pytest.raises(AccessDenied):
+        await desk.exchange()
+
+
+async def test_the_newest_secret_counts(desk: Desk) -> None:
+    """So a key is rotated by storing the next one, and deleting the old one afterwards."""
+    await share(desk, "sk-old")
+    await share(desk)
+
+    assert (await desk.exchange())["access_token"] == SHARED
+
+
+async def test_a_changed_value_is_handed_out_at_once(desk: Desk) -> None:
+    """Nothing remembers the value from before."""
+    secret_id = await share(desk, "sk-old")
+    assert (await desk.exchange())["access_token"] == "sk-old"
+
+    await desk.scene.company.update(
+        SECRET, desk.scene.zone.id, secret_id, data={"type": "token", "token": SHARED}
+    )
+
+    assert (await desk.exchange())["access_token"] == SHARED
+
+
+async def test_a_user_name_with_a_password_is_no_token(desk: Desk) -> None:
+    """Only a secret of type `token` is handed out."""
+    await share(desk, data={"type": "password", "username": "u", "password": "p"})
+
+    with pytest.raises(AccessDenied):
+        await desk.exchange()
+
+
+async def test_a_secret_of_a_resource_outside_the_vault_is_not_handed_out(desk: Desk) -> None:
+    """A resource whose tokens the zone makes gets a token of the zone, whatever secrets it has."""
+    await share(desk)
+    await desk.scene.company.update(
+        RESOURCE, desk.scene.zone.id, desk.resource.id, credential_provider_id=None
+    )
+
+    assert (await desk.exchange())["access_token"].count(".") == 2
+
+
+async def test_a_user_who_took_the_resource_back_gets_no_shared_key(desk: Desk) -> None:
+    """A revoked grant refuses, whatever an administrator has stored."""
+    await share(desk)
+    await desk.store()
+    (grant,) = await desk.rows("delegated_grants")
+    await desk.revoke(grant["id"])
+
+    with pytest.raises(AccessDenied):
+        await desk.exchange()
+
+
+async def test_an_application_without_a_user_gets_the_shared_key_by_exchange(desk: Desk) -> None:
+    """Its own token, and not a user's key: there is no user."""
+    await share(desk)
+    await desk.store()
+    own = await desk.scene.post([("grant_type", "client_credentials"), *desk.agent.form.items()])
+
+    answer = await desk.scene.exchange(desk.agent, own["access_token"], desk.resource)
+
+    assert answer["access_token"] == SHARED
