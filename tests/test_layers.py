@@ -72,26 +72,29 @@ MAY_IMPORT["reconciler.user_settings"] = frozenset(
     {"reconciler.apply", "reconciler.client", "reconciler.files", "reconciler.manifests"}
 )
 MAY_IMPORT["reconciler.exit_codes"] = frozenset({"reconciler.output_documents", "reconciler.terminal"})
-MAY_IMPORT["reconciler.command_context"] = frozenset(
+MAY_IMPORT["reconciler.planning"] = frozenset(
+    f"reconciler.{other}" for other in ("apply", "client", "kinds", "manifests", "plan")
+)
+MAY_IMPORT["reconciler.commands"] = frozenset(
     f"reconciler.{other}"
     for other in (
         "apply",
         "client",
         "configuration_settings",
+        "environment_variables",
         "exit_codes",
         "files",
         "kinds",
         "manifests",
+        "output_documents",
         "plan",
+        "planning",
         "report",
+        "server_problems",
+        "terminal",
+        "user_settings",
     )
-) | {"reconciler.output_documents", "reconciler.server_problems"}
-MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.command_context"] | {
-    "reconciler.command_context",
-    "reconciler.terminal",
-    "reconciler.user_settings",
-    "reconciler.environment_variables",
-}
+)
 MAY_IMPORT["reconciler.cli"] = MAY_IMPORT["reconciler.commands"] | {"reconciler.commands"}
 
 # The library for resource servers is for others to install: it imports nothing of the service or of zonectl.

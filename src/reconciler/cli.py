@@ -9,20 +9,20 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 import reconciler
 from reconciler import terminal
-from reconciler.exit_codes import CHANGES, DRIFT, FAILED, INTERRUPTED, USAGE, CommandFailed
+from reconciler.exit_codes import FAILED, INTERRUPTED, USAGE, CommandFailed
 
 if TYPE_CHECKING:
-    from reconciler.command_context import CommandContext
-    from reconciler.manifests import Configuration
+    from typing import Unpack
+
+    from reconciler.commands.options import Options
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -124,24 +124,9 @@ def cli() -> None:
 @click.option("--no-cache", is_flag=True, help="Parse every file again.")
 def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> int:
     """Check files, or all that is in directories, without a server."""
-    from reconciler.report.diagnostics import diagnostic_lines, validation_json
-    from reconciler.report.value_diff import counted
+    from reconciler.commands.validate import validate_command
 
-    configuration = _load(paths, use_cache=not no_cache)
-    if output == "json":
-        terminal.say_json(validation_json(configuration))
-    elif configuration.diagnostics:
-        problems, files = len(configuration.diagnostics), configuration.files
-        terminal.say(
-            *diagnostic_lines(configuration), f"{counted(problems, 'problem')} in {counted(files, 'file')}"
-        )
-    else:
-        manifests, files = len(configuration.manifests), configuration.files
-        terminal.say(
-            f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid",
-            *(f"{each} is another configuration: validate it by itself" for each in _nested(configuration)),
-        )
-    return FAILED if configuration.diagnostics else 0
+    return validate_command(paths, as_json=output == "json", use_cache=not no_cache)
 
 
 @cli.command(epilog=_exits(0, 1, 2, 64, 130))
@@ -156,23 +141,9 @@ def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
     and line ends are made the same. Comments, empty lines and block scalars are kept. A file that is not
     valid, or whose meaning would change, is left as it is.
     """
-    from reconciler.kinds import load_kinds
-    from reconciler.manifests import find_source_files
-    from reconciler.manifests.format_files import format_files
-    from reconciler.manifests.source_files import SourceError
-    from reconciler.report.formatting import formatting_json, formatting_lines
+    from reconciler.commands.fmt import fmt_command
 
-    kinds = load_kinds()
-    try:
-        found = format_files(find_source_files(paths or [Path()]), kinds, write=not check)
-    except SourceError as error:
-        raise CommandFailed(USAGE, str(error)) from error
-    shown = kinds if diff else None
-    if output == "json":
-        terminal.say_json(formatting_json(found, written=not check, diff=shown))
-    else:
-        terminal.say(*formatting_lines(found, written=not check, diff=shown))
-    return FAILED if found.diagnostics else CHANGES if check and found.changed else 0
+    return fmt_command(paths, as_json=output == "json", check=check, diff=diff)
 
 
 @cli.command(epilog=_EXITS)
@@ -181,11 +152,11 @@ def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
 @_output
 @_connection
 @_guards
-def plan(path: Path, **options: Any) -> int:
+def plan(path: Path, **options: "Unpack[Options]") -> int:
     """Show what applying PATH would change. Read-only: it cannot send a write."""
-    from reconciler import commands
+    from reconciler.commands.plan import plan_command
 
-    return commands.plan_command(path, options)
+    return plan_command(path, options)
 
 
 @cli.command(epilog=_exits(0, 1, 3, 5, 64, 130))
@@ -202,32 +173,15 @@ def plan(path: Path, **options: Any) -> int:
 )
 @_output
 @_connection
-def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **options: Any) -> int:
+def drift(path: Path, unmanaged: bool, ignored: tuple[str, ...], **options: "Unpack[Options]") -> int:
     """Show drift: changes made on the server to what PATH describes. Exits with 3 when there are any.
 
     Exits with 1 when a part of PATH is not compared: it was never applied for this owner, another owner
     manages it, or the credential may not read it.
     """
-    from reconciler.command_context import CommandContext
-    from reconciler.report.drift import drift_lines, drift_of
-    from reconciler.report.plans import similar_owner_lines
+    from reconciler.commands.drift import drift_command
 
-    with CommandContext.open(path, options, writes=False) as session:
-        _check_kinds(ignored, session)
-        made = session.plan()
-        found = drift_of(made, ignored)
-    if output == "json":
-        terminal.say_json(found.as_json(unmanaged=unmanaged))
-    else:
-        terminal.say(*drift_lines(found, unmanaged=unmanaged), *similar_owner_lines(made))
-    return DRIFT if found else FAILED if found.incomplete else 0
-
-
-def _check_kinds(names: Sequence[str], session: "CommandContext") -> None:
-    for name in names:
-        if name not in session.kinds.by_name:
-            known = ", ".join(session.kinds.by_name)
-            raise CommandFailed(USAGE, f"`--ignore {name}`: unknown kind; the kinds are {known}")
+    return drift_command(path, options, ignored=ignored, unmanaged=unmanaged)
 
 
 @cli.command(epilog=_exits(0, 1, 4, 5, 64, 130))
@@ -241,11 +195,11 @@ def _check_kinds(names: Sequence[str], session: "CommandContext") -> None:
 @_output
 @_connection
 @_guards
-def apply(path: Path, **options: Any) -> None:
+def apply(path: Path, **options: "Unpack[Options]") -> None:
     """Apply PATH, or a saved plan: all of it or nothing."""
-    from reconciler import commands
+    from reconciler.commands.apply import apply_command
 
-    commands.apply_command(path, options, ask=_ask)
+    apply_command(path, options, ask=_ask)
 
 
 @cli.command(epilog=_exits(1, 5, 64, 130))
@@ -253,11 +207,11 @@ def apply(path: Path, **options: Any) -> None:
 @click.option("--apply", "applies", is_flag=True, help="Also apply, within the same guards.")
 @_connection
 @_guards
-def watch(path: Path, applies: bool, **options: Any) -> None:
+def watch(path: Path, applies: bool, **options: "Unpack[Options]") -> None:
     """Validate and plan each time files under PATH are saved. Ends with Ctrl-C."""
-    from reconciler import commands
+    from reconciler.commands.watch import watch_command
 
-    commands.watch_command(path, options, applies=applies)
+    watch_command(path, options, applies=applies)
 
 
 @cli.command(epilog=_exits(0, 1, 64, 130))
@@ -269,51 +223,16 @@ def watch(path: Path, applies: bool, **options: Any) -> None:
 )
 def schema(directory: Path, globs: tuple[str, ...]) -> None:
     """Write settings for YAML editors to complete and check manifests."""
-    from reconciler.kinds import load_kinds
-    from reconciler.manifests.source_files import SourceError
-    from reconciler.report import editors
+    from reconciler.commands.schema import schema_command
 
-    if not directory.is_dir():
-        raise CommandFailed(USAGE, f"there is no directory `{directory}`")
-    directory = directory.resolve()
-    try:
-        written = editors.write_settings(directory, load_kinds(), globs or editors.find_globs(directory))
-    except (editors.SettingsUnreadable, OSError) as error:
-        raise CommandFailed(FAILED, str(error)) from error
-    except SourceError as error:
-        raise CommandFailed(USAGE, str(error)) from error
-    terminal.say(
-        *(f"wrote {file.relative_to(directory)}" for file in written),
-        "for other editors, begin a manifest with a line like this (relative to the file):",
-        editors.modeline(directory, directory / "config"),
-    )
+    schema_command(directory, globs)
 
 
-def _nested(configuration: "Configuration") -> list[str]:
-    source = configuration.source
-    return [source.relative(str(each)) for each in source.nested]
-
-
-def _load(paths: Sequence[Path], *, use_cache: bool = True) -> "Configuration":
-    from reconciler.configuration_settings import InvalidSettingsFile, read_settings, require_other_owners
-    from reconciler.kinds import load_kinds
-    from reconciler.manifests import find_source_files, load_configuration
-    from reconciler.manifests.source_files import SourceError
-
-    try:
-        source = find_source_files(paths)
-        settings = read_settings(source)
-        require_other_owners(source, settings.owner or "")
-        return load_configuration(source, load_kinds(), zones=settings.zones, use_cache=use_cache)
-    except (SourceError, InvalidSettingsFile) as error:
-        raise CommandFailed(USAGE, str(error)) from error
-
-
-def _ask(session: "CommandContext") -> bool:
-    """Ask before applying; without a terminal, `--yes` or `--expect` is required."""
-    if not terminal.can_ask():
+def _ask(server: str) -> bool:
+    """Ask before applying; without a terminal, `--yes` or `--expect` is required. Raises CommandFailed."""
+    if not terminal.is_interactive():
         raise CommandFailed(USAGE, "standard input is not a terminal: pass `--yes`, or `--expect DIGEST`")
-    return terminal.ask(f"Apply this to {session.server}?")
+    return terminal.ask_yes_or_no(f"Apply this to {server}?")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -324,7 +243,7 @@ def run(arguments: Sequence[str]) -> int:
         return _end(failure, arguments)
     except click.UsageError as error:
         if error.ctx is not None:
-            terminal.say(*error.ctx.get_usage().splitlines(), err=True)
+            terminal.print_lines(*error.ctx.get_usage().splitlines(), err=True)
         return _end(CommandFailed(USAGE, error.format_message()), arguments)
     except click.ClickException as error:
         return _end(CommandFailed(FAILED, error.format_message()), arguments)
@@ -337,19 +256,20 @@ def run(arguments: Sequence[str]) -> int:
         _end(
             CommandFailed(FAILED, "internal error of zonectl; the traceback is on standard error"),
             arguments,
-            told=True,
+            printed=True,
         )
         raise
     return done if isinstance(done, int) else 0
 
 
-def _end(failure: CommandFailed, arguments: Sequence[str], *, told: bool = False) -> int:
-    if failure.lines and not told:
-        # An interruption is no error: somebody wanted it.
-        show = partial(terminal.say, err=True) if failure.exit_code == INTERRUPTED else terminal.say_error
-        show(*failure.lines)
+def _end(failure: CommandFailed, arguments: Sequence[str], *, printed: bool = False) -> int:
+    if failure.lines and not printed:
+        if failure.exit_code == INTERRUPTED:  # an interruption is no error: the user asked for it
+            terminal.print_lines(*failure.lines, err=True)
+        else:
+            terminal.print_error(*failure.lines)
     if _wants_json(arguments):
-        terminal.say_json(failure.document)
+        terminal.print_json(failure.document)
     return failure.exit_code
 
 

@@ -97,15 +97,15 @@ def plain(line: Line) -> str:
     return "".join(part.text if isinstance(part, Styled) else part for part in _parts(line))
 
 
-def say(*lines: Line, err: bool = False) -> None:
+def print_lines(*lines: Line, err: bool = False) -> None:
     """Print lines, on standard error with *err*."""
     for start in range(0, len(lines), _TOGETHER):
         click.echo("\n".join(map(rendered, lines[start : start + _TOGETHER])), err=err)
 
 
-def say_error(*lines: Line) -> None:
+def print_error(*lines: Line) -> None:
     """Print what went wrong on standard error; the first line says that it did."""
-    say(*tagged(Styled("error", "red", bold=True), *lines), err=True)
+    print_lines(*tagged(Styled("error", "red", bold=True), *lines), err=True)
 
 
 def tagged(tag: Styled, first: Line, *rest: Line, between: str = ": ") -> Sequence[Line]:
@@ -117,7 +117,7 @@ def _parts(line: Line) -> Sequence[str | Styled]:
     return [line] if isinstance(line, str | Styled) else line
 
 
-def say_json(content: Any, *, indent: bool = True) -> None:
+def print_json(content: Any, *, indent: bool = True) -> None:
     """Print a value as JSON that no terminal and no CI system acts upon."""
     text = orjson.dumps(content, option=orjson.OPT_INDENT_2 if indent else 0).decode()
     text = re.sub(r"[^\n -~]", _json_escape, text)
@@ -132,7 +132,7 @@ def _json_escape(found: "re.Match[str]") -> str:
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
-def ask(question: str) -> bool:
+def ask_yes_or_no(question: str) -> bool:
     """Ask on standard error; no is the default. Raises click.Abort."""
     return click.confirm(rendered(question), default=False, err=True)
 
@@ -148,9 +148,9 @@ def prepare() -> None:
 def _say_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     for block in traceback.format_exception(kind, error, trace):
         first, *rest = block.rstrip("\n").split("\n")
-        say(first, *(f"  {line}" for line in rest), err=True)
+        print_lines(first, *(f"  {line}" for line in rest), err=True)
 
 
-def can_ask() -> bool:
+def is_interactive() -> bool:
     """Tell whether somebody sits at the terminal."""
     return sys.stdin.isatty()

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from reconciler.apply.planning import changeset, replace_secrets
+from reconciler.apply.changeset_body import changeset_body, replace_secrets
 from reconciler.kinds import Kinds, Manifest, Origin, Snapshot, load_kinds
 from reconciler.plan import Plan, build_plan, misidentified_objects, read_plan, saved_plan_discrepancies
 
@@ -21,7 +21,7 @@ class AnyWorld(Protocol):
 
     def snapshot(self) -> Snapshot: ...
 
-    def changeset(self, body: Mapping[str, Any]) -> dict[str, Any]: ...
+    def changeset_body(self, body: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
 def manifest(
@@ -77,7 +77,7 @@ def carry_out(world: AnyWorld, plan: Plan) -> None:
         {**each, "spec": replace_secrets(each["spec"], lambda _: "secret")} if "spec" in each else dict(each)
         for each in plan.operations
     ]
-    world.changeset(changeset(plan, operations))
+    world.changeset(changeset_body(plan, operations))
 
 
 def settle(

@@ -182,7 +182,9 @@ def _main(program: str, descriptor: int) -> None:
         import rfc8785  # noqa: F401
 
         import reconciler.apply
-        import reconciler.commands
+        import reconciler.commands.apply
+        import reconciler.commands.drift
+        import reconciler.commands.watch
         import reconciler.report.diagnostics  # noqa: F401
         from reconciler.cli import main
 

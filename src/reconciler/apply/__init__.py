@@ -2,8 +2,9 @@
 
 from .allowed_env import AllowedNames, PatternWrong
 from .apply_plan import ApplyResult, apply_plan, confirm_delivered_files, empty_receipt
-from .one_time_secrets import DeliveryImpossible, delivery_refusals, unconfirmed_files
-from .planning import DryRunResult, dry_run_plan, make_plan, server_problems, server_rejection
+from .dry_run import DryRunResult, dry_run_plan
+from .one_time_secrets import DeliveryImpossible, delivery_refusals, file_with_secret, unconfirmed_files
+from .rejections import server_problems, server_rejection
 from .secrets import SecretMissing, SecretSources, secret_refusals, unset_variables
 from .signals import deferred_interrupts
 
@@ -21,7 +22,7 @@ __all__ = [
     "delivery_refusals",
     "dry_run_plan",
     "empty_receipt",
-    "make_plan",
+    "file_with_secret",
     "secret_refusals",
     "server_problems",
     "server_rejection",

@@ -11,8 +11,8 @@ from reconciler.client.api import Progress
 from reconciler.output_documents import RECEIPT, ReceiptDocument, ResultDocument
 from reconciler.plan import Plan
 
+from .changeset_body import changeset_body, replace_secrets
 from .one_time_secrets import DeliveryResult, check_delivery, deliver, unconfirmed_files
-from .planning import changeset, replace_secrets
 from .secrets import SecretMissing, SecretSources, read_secret, reveal
 
 
@@ -21,9 +21,9 @@ class ApplyResult:
     """The result of an apply.
 
     Attributes:
-        lost: a secret was shown in an answer that never arrived, or could not be written.
-        unwritten: which could not be written, and why.
-        unconfirmed: why the server does not know that secrets have arrived; empty when it does.
+        lost: a one-time secret was in an answer that never arrived, or could not be written.
+        unwritten: why secrets could not be written; one message each.
+        unconfirmed: why the delivery could not be confirmed to the server; empty when it was.
     """
 
     receipt: ReceiptDocument
@@ -42,11 +42,11 @@ def apply_plan(
     secrets_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> ApplyResult:
-    """Carry the plan out, wholly or not at all.
+    """Apply all operations of the plan as one changeset, or none.
 
     Args:
-        sources: where the secrets that are written may come from.
-        secrets_directory: where what is shown once goes.
+        sources: what `from_env` and `from_file` may read.
+        secrets_directory: where secrets that the server shows once are written.
 
     Raises:
         SecretMissing, DeliveryImpossible: nothing was sent.
@@ -54,7 +54,7 @@ def apply_plan(
     """
     check_delivery(plan, secrets_directory)
     operations = _with_secrets(plan, sources)
-    outcome = api.apply(changeset(plan, operations), plan.idempotency_key, progress, default=reveal)
+    outcome = api.apply(changeset_body(plan, operations), plan.idempotency_key, progress, default=reveal)
     results = outcome.body.get("operations", [])
     done = deliver(plan, results, secrets_directory) if secrets_directory is not None else DeliveryResult()
     expected = sum(action.shown_once for action in plan.actions)
@@ -70,30 +70,30 @@ def apply_plan(
 
 
 def _confirm(api: Api, plan: Plan, done: DeliveryResult) -> str:
-    """Tell the server which secrets have arrived; why that could not be, or nothing."""
+    """Confirm the delivery of secrets to the server: the error message, or an empty string."""
     arrived = [(each["kind"], each["id"]) for each in done.arrived]
-    return _tell_arrived(api, plan, arrived, f"{plan.idempotency_key}+delivered")
+    return _send_confirmation(api, plan, arrived, f"{plan.idempotency_key}+delivered")
 
 
 def confirm_delivered_files(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[str, Path]]:
-    """Tell the server of secrets that are in files though it was never told: each title, with the file.
+    """Confirm secrets that are in their files, but were never confirmed: (title, file) of each.
 
-    What cannot be told now stays for another time.
+    When the server does not accept the confirmation, the next apply tries again.
     """
     found = unconfirmed_files(plan, secrets_directory)
     arrived = [(each.kind, str(each.id)) for each, _ in found]
-    if not found or _tell_arrived(api, plan, arrived, f"{plan.idempotency_key}+found"):
+    if not found or _send_confirmation(api, plan, arrived, f"{plan.idempotency_key}+found"):
         return []
     return [(each.title, file) for each, file in found]
 
 
-def _tell_arrived(api: Api, plan: Plan, arrived: Sequence[tuple[str, str]], digest: str) -> str:
+def _send_confirmation(api: Api, plan: Plan, arrived: Sequence[tuple[str, str]], digest: str) -> str:
     if not arrived:
         return ""
     operations = [{"op": "delivered", "kind": kind, "id": entity_id} for kind, entity_id in arrived]
-    told = {**changeset(plan, operations), "plan_digest": digest}
+    body = {**changeset_body(plan, operations), "plan_digest": digest}
     try:
-        api.confirm(told, digest)
+        api.confirm(body, digest)
     except ApiError as error:
         return str(error)
     return ""
@@ -102,7 +102,7 @@ def _tell_arrived(api: Api, plan: Plan, arrived: Sequence[tuple[str, str]], dige
 def _with_secrets(plan: Plan, sources: SecretSources) -> list[dict[str, Any]]:
     missing: list[str] = []
 
-    def put(reference: Mapping[str, Any]) -> Any:
+    def resolve(reference: Mapping[str, Any]) -> Any:
         try:
             return read_secret(reference, sources)
         except SecretMissing as error:
@@ -112,7 +112,7 @@ def _with_secrets(plan: Plan, sources: SecretSources) -> list[dict[str, Any]]:
     filled = []
     for operation in plan.operations:
         spec = operation.get("spec")
-        filled.append({**operation, "spec": replace_secrets(spec, put)} if spec else dict(operation))
+        filled.append({**operation, "spec": replace_secrets(spec, resolve)} if spec else dict(operation))
     if missing:
         raise SecretMissing(*missing)
     return filled

@@ -2,6 +2,7 @@
 
 from .builder import PlanImpossible, build_plan
 from .cascade import Cascade, Cascades
+from .drift import Drift, detect_drift
 from .guards import Refusal, check_guards
 from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged
 from .plan_consistency import misidentified_objects, zone_ids_of
@@ -13,6 +14,7 @@ __all__ = [
     "Action",
     "Cascade",
     "Cascades",
+    "Drift",
     "FieldChange",
     "MissingPolicyName",
     "Plan",
@@ -25,6 +27,7 @@ __all__ = [
     "WidenedAccess",
     "build_plan",
     "check_guards",
+    "detect_drift",
     "misidentified_objects",
     "read_plan",
     "saved_plan_discrepancies",

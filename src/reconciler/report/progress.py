@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from reconciler.client.api import Progress
-from reconciler.terminal import has_styles, say
+from reconciler.terminal import has_styles, print_lines
 
 SECONDS_BEFORE_BAR = 0.5
 SECONDS_BETWEEN_LINES = 2.0
@@ -62,6 +62,6 @@ def _lines(doing: str) -> Progress:
         now = time.monotonic()
         if now - last >= SECONDS_BETWEEN_LINES:
             last = now
-            say(f"{doing}: {done:,} of {of:,}", err=True)
+            print_lines(f"{doing}: {done:,} of {of:,}", err=True)
 
     return report

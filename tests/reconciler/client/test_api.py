@@ -21,7 +21,8 @@ from reconciler.client.transport import ReadingTransport, WriteRefused, WritingT
 from reconciler.files import Root
 from reconciler.kinds import Undescribable
 from reconciler.plan import Plan, Unmanaged
-from reconciler.report.drift import drift_lines, drift_of
+from reconciler.plan.drift import detect_drift
+from reconciler.report.drift import drift_lines
 
 
 @pytest.fixture
@@ -39,9 +40,9 @@ def api(connection: Connection) -> Iterator[Api]:
 
 def body(plan: Plan) -> dict[str, object]:
     """A changeset's body."""
-    from reconciler.apply.planning import changeset
+    from reconciler.apply.changeset_body import changeset_body
 
-    return changeset(plan, [dict(each) for each in plan.operations])
+    return changeset_body(plan, [dict(each) for each in plan.operations])
 
 
 class TestTransports:
@@ -202,10 +203,10 @@ class TestSnapshots:
         plan = plan_for(world, [zone()])
         secret = Unmanaged("Secret", "acme", "upstream", "s", describable=False)
         more = "and more of Secret than the server lists"
-        whole = drift_of(replace(plan, unmanaged=(secret,)))
+        whole = detect_drift(replace(plan, unmanaged=(secret,)))
         assert more not in "".join(map(str, drift_lines(whole)))
         assert "unmanaged_truncated" not in whole.as_json(unmanaged=False)
-        cut = drift_of(replace(plan, unmanaged=(secret,), unmanaged_truncated=("Secret",)))
+        cut = detect_drift(replace(plan, unmanaged=(secret,), unmanaged_truncated=("Secret",)))
         assert more in "".join(map(str, drift_lines(cut)))
         assert "there is more of Secret than" in "".join(map(str, drift_lines(cut, unmanaged=True)))
         assert cut.as_json(unmanaged=False)["unmanaged_truncated"] == ["Secret"]

@@ -7,7 +7,7 @@ from tests.reconciler.factories import OWNER, manifest, plan_for, settle, withou
 from tests.reconciler.fake_server import Refused, World
 from tests.reconciler.real_server import RealWorld
 
-from reconciler.apply.planning import changeset
+from reconciler.apply.changeset_body import changeset_body
 from reconciler.kinds import Manifest
 
 Anywhere = World | RealWorld
@@ -25,7 +25,7 @@ def send(world: Anywhere, manifests: list[Manifest], owner: str = OWNER) -> tupl
     """How a plan is refused, tried out and applied; None where it is applied."""
     zones = ZONES if owner != OWNER else None
     plan = plan_for(world, manifests, owner, zones=zones)
-    body = changeset(plan, plan.operations)
+    body = changeset_body(plan, plan.operations)
     found = []
     for answer in (world.tried, world.changeset):
         try:
@@ -121,7 +121,7 @@ def test_what_goes_along(any_world: Anywhere, gone: str) -> None:
     )
     operation = {"op": "delete", "kind": entity.kind, "id": entity.id, "zone": {"id": entity.zone_id}}
     plan = plan_for(any_world, without(company, gone) if gone == "agent-key" else company)
-    body = {**changeset(plan, []), "plan_digest": gone, "operations": [operation]}
+    body = {**changeset_body(plan, []), "plan_digest": gone, "operations": [operation]}
     (done,) = any_world.tried(body)["operations"]
     assert (done["takes_along"], done["in_use"]) == (COUNTED[gone], False)
     any_world.changeset(body)

@@ -16,7 +16,7 @@ import pytest
 from tests.reconciler.fake_server import API_KEY, FakeServer
 from tests.support.prepared import prepared
 
-from reconciler.commands import WATCHING
+from reconciler.commands.watch import WATCHING
 
 CANARY = "canary-7f3a9c51"
 MEMORY_BYTES = 2 * 1024**3

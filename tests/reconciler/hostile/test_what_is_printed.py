@@ -351,7 +351,7 @@ def test_a_line_is_one_line_of_text(line: Any, expected: str) -> None:
 @pytest.mark.parametrize("text", [HOSTILE, "harmless é", "##[a]", "\U000e0001", "a\\u0023#["])
 def test_json_says_the_same(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Escaped in another way, and the same value for who reads it."""
-    terminal.say_json({text: [text]})
+    terminal.print_json({text: [text]})
     told = harmless(capsys.readouterr().out)
 
     assert json.loads(told) == {text: [text]}

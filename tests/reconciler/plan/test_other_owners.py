@@ -10,8 +10,8 @@ from tests.reconciler.fake_server import World
 from reconciler.kinds import Manifest
 from reconciler.manifests.diagnostics import suggest
 from reconciler.plan import Plan, PlanImpossible, build_plan, check_guards
+from reconciler.plan.drift import detect_drift
 from reconciler.report.change_notes import unmanaged_line
-from reconciler.report.drift import drift_of
 
 PLATFORM, PAYMENTS = "platform", "payments"
 RECORD = {"fields": [], "applied": {}, "secret_versions": {}, "source": {}, "protect": False}
@@ -290,7 +290,7 @@ class TestUnmanaged:
         spec = {"identifier": "second", "type": "public", "application_id": ours["id"]}
         shared.add("ApplicationCredential", spec, ours["zone_id"])
 
-        drift = drift_of(planned(shared, agent))
+        drift = detect_drift(planned(shared, agent))
 
         assert [(each.title, each.attached_to) for each in drift.attached] == [
             ("ApplicationCredential workforce/second", ("Application/agent",))

@@ -22,7 +22,7 @@ from tests.reconciler.conftest import Folder, Result
 from tests.reconciler.factories import manifest, zone
 from tests.support.server import Server
 
-from reconciler.apply.planning import changeset
+from reconciler.apply.changeset_body import changeset_body
 from reconciler.client import Api, Connection, Rejected
 from reconciler.kinds import Entity, Manifest, load_kinds
 from reconciler.plan import Plan, build_plan, check_guards
@@ -87,7 +87,9 @@ class Team:
         """Plan, apply, and plan again, which finds nothing to do."""
         made = self.plan()
         if not made.empty:
-            self.api.apply(changeset(made, [dict(each) for each in made.operations]), made.idempotency_key)
+            self.api.apply(
+                changeset_body(made, [dict(each) for each in made.operations]), made.idempotency_key
+            )
         again = self.plan()
         assert again.empty, again.operations
         return made

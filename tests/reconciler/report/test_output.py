@@ -184,7 +184,7 @@ class TestEveryExit:
         """Somebody who reads JSON is told even then; the exception goes on."""
         scene.config.write("zonectl.yaml", "owner: acme\n")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("reconciler.commands.guard", lambda *_, **__: 1 / 0)
+            patch.setattr("reconciler.commands.plan.find_refusals", lambda *_, **__: 1 / 0)
             capsys.readouterr()
             with pytest.raises(ZeroDivisionError):
                 run(["plan", str(scene.config), "--output", "json"])

@@ -1,4 +1,4 @@
-"""Opens what a command works with: the validated configuration and the management API."""
+"""The context of a command: the validated configuration, its settings, and the management API."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.apply import DryRunResult, dry_run_plan, make_plan, server_rejection
+from reconciler.apply import DryRunResult, dry_run_plan, server_rejection
 from reconciler.client import (
     Api,
     ApiError,
@@ -35,18 +35,24 @@ from reconciler.manifests import Configuration, find_source_files, load_configur
 from reconciler.manifests.source_files import SETTINGS_FILE, SourceError
 from reconciler.manifests.validation_cache import cache_directory
 from reconciler.plan import Plan, PlanImpossible
+from reconciler.planning import make_plan
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
 from reconciler.report.plans import rejection_lines
 from reconciler.report.progress import show_progress
 from reconciler.report.value_diff import counted
 from reconciler.server_problems import ServerRejection
 
-Options = Mapping[str, Any]
+from .options import Options
 
 
 @dataclass
 class CommandContext:
-    """What a command works with: a validated configuration, its settings, and the management API."""
+    """A validated configuration, its settings, and the management API.
+
+    Attributes:
+        budgets: kind -> how many objects an apply may delete, as a number or `N%`.
+        renew: replace objects whose one-time secret never arrived.
+    """
 
     configuration: Configuration
     kinds: Kinds
@@ -60,7 +66,7 @@ class CommandContext:
     @classmethod
     @contextmanager
     def open(cls, path: Path, options: Options, *, writes: bool) -> Iterator["CommandContext"]:
-        """Read PATH, and connect. Raises CommandFailed."""
+        """Validate the configuration at *path*, and connect to its server. Raises CommandFailed."""
         configuration, kinds, settings = load(path)
         root = configuration.source.opener
         with _settings_failures():
@@ -79,7 +85,7 @@ class CommandContext:
         return self.connection.server
 
     def plan(self) -> Plan:
-        """The plan. Raises CommandFailed."""
+        """Plan against a snapshot of the server. Raises CommandFailed."""
         try:
             return make_plan(
                 self.api,
@@ -94,8 +100,8 @@ class CommandContext:
         except PlanImpossible as error:
             raise CommandFailed(FAILED, *error.problems) from error
 
-    def try_out(self, plan: Plan) -> DryRunResult:
-        """The server's dry run of a plan; empty and incomplete plans are not sent."""
+    def dry_run(self, plan: Plan) -> DryRunResult:
+        """Send the plan as a dry run, unless it is empty or incomplete."""
         if plan.empty or plan.refused or not plan.wanted:
             return DryRunResult()
         with show_progress(len(plan.operations), "checking") as progress:
@@ -103,7 +109,7 @@ class CommandContext:
 
 
 def load(path: Path) -> tuple[Configuration, Kinds, ConfigurationSettings]:
-    """A valid configuration, and its settings. Raises CommandFailed with what is wrong with it."""
+    """Load and validate a configuration and its settings. Raises CommandFailed with the diagnostics."""
     kinds = load_kinds()
     try:
         source = find_source_files([path])
@@ -125,7 +131,7 @@ def load(path: Path) -> tuple[Configuration, Kinds, ConfigurationSettings]:
 
 
 def connect(options: Options, root: Root, claim: ServerClaim | None, organization: str | None) -> Connection:
-    """The connection; what the repository says of its server may only confirm it. Raises CommandFailed."""
+    """Find server and credential; `server:` in the repository can only confirm them. Raises CommandFailed."""
     try:
         return find_connection(
             server=options.get("server"),
@@ -146,7 +152,7 @@ def _known_servers(root: Root) -> KnownServers:
 
 @contextmanager
 def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Api]:
-    """The API; what goes wrong with it becomes a CommandFailed. What it caches is kept outside *root*."""
+    """Open the API; its errors become a CommandFailed. Its cache is outside the repository at *root*."""
     directory = cache_directory()
     cache = None if directory in root else SnapshotCache(directory)
 
@@ -169,17 +175,17 @@ def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Ap
 
 
 @contextmanager
-def rejections(plan: Plan, configuration: Configuration | None = None) -> Iterator[None]:
-    """Report the server's objections to a plan with the manifests they concern."""
+def report_rejections(plan: Plan, configuration: Configuration | None = None) -> Iterator[None]:
+    """Report a rejection of the plan with the manifests it concerns. Raises CommandFailed."""
     try:
         yield
     except Rejected as error:
         if not error.about_body:
             raise
-        raise objection_failure(server_rejection(error, plan, configuration)) from error
+        raise rejection_failure(server_rejection(error, plan, configuration)) from error
 
 
-def objection_failure(found: ServerRejection, document: Mapping[str, Any] | None = None) -> CommandFailed:
+def rejection_failure(found: ServerRejection, document: Mapping[str, Any] | None = None) -> CommandFailed:
     """The failure of a command whose plan the server rejects."""
     code = STALE if found.stale else FAILED
     lines = rejection_lines(found)
@@ -193,7 +199,7 @@ def objection_failure(found: ServerRejection, document: Mapping[str, Any] | None
 
 @contextmanager
 def _settings_failures() -> Iterator[None]:
-    """Settings that are not valid are wrong usage; another owner than the one named is refused."""
+    """Turn invalid settings into wrong usage, and another owner into a refusal."""
     try:
         yield
     except InvalidSettingsFile as error:

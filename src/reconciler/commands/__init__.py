@@ -1,0 +1,1 @@
+"""The commands of `zonectl`, one module each; `cli.py` declares their options."""

@@ -1,0 +1,43 @@
+"""`zonectl apply`: applies a configuration, or a saved plan."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from reconciler.apply import DryRunResult
+from reconciler.exit_codes import FAILED, CommandFailed
+from reconciler.manifests.source_files import ENDINGS
+from reconciler.report.plans import plan_json, plan_lines
+from reconciler.terminal import print_lines
+
+from .apply_saved import apply_saved_plan
+from .changeset import check_expected_digest, raise_if_refused, send_plan
+from .context import CommandContext
+from .options import Options, check_output_paths, find_refusals, secret_sources
+from .plan import note_lines
+
+
+def apply_command(path: Path, options: Options, *, ask: Callable[[str], bool]) -> None:
+    """`zonectl apply`. Raises CommandFailed.
+
+    Args:
+        ask: asks the user whether to apply to the server with this base URL.
+    """
+    if path.is_file() and path.suffix not in ENDINGS:
+        apply_saved_plan(path, options)
+        return
+    with CommandContext.open(path, options, writes=True) as context:
+        root = context.configuration.source.opener
+        check_output_paths(options, root)
+        sources = secret_sources(root, options, context.connection)
+        asks = not options["yes"] and not options["expect"]
+        plan = context.plan()
+        dry_run = context.dry_run(plan) if asks or plan.destroying else DryRunResult()
+        refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=True)
+        if options["output"] == "text":
+            lines = plan_lines(plan, refusals, dry_run.cascades, refused=dry_run.rejection is not None)
+            print_lines(*lines, *note_lines(plan, options, sources))
+        check_expected_digest(plan, options, plan_json(plan, refusals, dry_run.rejection, dry_run.cascades))
+        raise_if_refused(plan, refusals, dry_run)
+        if not plan.empty and asks and not ask(context.server):
+            raise CommandFailed(FAILED, "nothing was changed")
+        send_plan(context.api, plan, options, sources, context.configuration)
