@@ -88,12 +88,12 @@ def check_mail(settings: Settings) -> None:
     except ValueError:
         raise UnsafeSettings(f"ZONED_MAIL_FROM `{settings.mail_from}` is not one e-mail address") from None
     if settings.mail_transport == "smtp" and not settings.mail_smtp_host:
-        raise UnsafeSettings("mail through a server needs its name: set ZONED_MAIL_SMTP_HOST")
+        raise UnsafeSettings("ZONED_MAIL_TRANSPORT=smtp requires ZONED_MAIL_SMTP_HOST")
     if settings.mail_transport == "smtp" and settings.mail_from == Settings.model_fields["mail_from"].default:
-        raise UnsafeSettings("mail through a server needs a sender that can be answered: set ZONED_MAIL_FROM")
+        raise UnsafeSettings("ZONED_MAIL_TRANSPORT=smtp requires a sender address: set ZONED_MAIL_FROM")
     if settings.mail_smtp_security == "none" and settings.mail_smtp_password is not None:
         raise UnsafeSettings(
-            "ZONED_MAIL_SMTP_PASSWORD would be sent in clear text: set ZONED_MAIL_SMTP_SECURITY"
+            "ZONED_MAIL_SMTP_PASSWORD requires ZONED_MAIL_SMTP_SECURITY=starttls or =tls, not clear text"
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 from cachetools import TTLCache
+from structlog.typing import EventDict
 
 from runtime.settings import Settings
 
@@ -27,6 +28,7 @@ def configure_logs(settings: Settings) -> None:
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
+            add_former_event,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             renderer,
@@ -38,6 +40,38 @@ def configure_logs(settings: Settings) -> None:
     logging.basicConfig(
         level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(message)s"
     )
+
+
+# Events that were renamed -> the names that they had before. Their lines carry both for one release.
+RENAMED_EVENTS = {
+    "a worker exited unexpectedly": "a worker ended without being asked",
+    "a replacement worker was started": "a worker takes its place",
+    "the supervisor process has exited: this worker stops": (
+        "the process that started this worker is gone: it stops, too"
+    ),
+    "request aborted: not answered within the shutdown timeout": (
+        "a request was not answered in time and is cut off"
+    ),
+    "the system clock differs from the database's clock, which the service uses": (
+        "this machine's clock differs from the database's, by which the service goes"
+    ),
+    "the database was restored to an earlier state: the cached data of this process is reloaded": (
+        "the database was set back: whatever this process knows of it is read again"
+    ),
+    "due jobs not read": "jobs not looked at",
+    "job not started": "job not begun",
+    "job lease not released": "lease not given back",
+    "token events not written yet": "decisions not written yet",
+    "message delivery abandoned": "given up",
+    "message not delivered yet": "not delivered yet",
+}
+
+
+def add_former_event(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Add the deprecated name of a renamed event as the field `renamed_from`."""
+    if (former := RENAMED_EVENTS.get(event["event"])) is not None:
+        event["renamed_from"] = former
+    return event
 
 
 class ThrottledWarnings:

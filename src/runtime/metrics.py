@@ -5,9 +5,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Summary, g
 TOKENS = Counter(
     "zoned_token_requests_total", "Token requests by grant type and outcome", ["grant", "outcome"]
 )
-JOB_RUNS = Counter("zoned_job_runs_total", "Runs of jobs by outcome", ["job", "outcome"])
-JOB_WORK = Counter("zoned_job_work_total", "What jobs have done, in pieces of each job's own kind", ["job"])
-JOB_SECONDS = Summary("zoned_job_seconds", "How long runs of jobs took", ["job"])
+JOB_RUNS = Counter("zoned_job_runs_total", "Job runs by outcome", ["job", "outcome"])
+JOB_WORK = Counter("zoned_job_work_total", "Items processed by jobs", ["job"])
+JOB_SECONDS = Summary("zoned_job_seconds", "Duration of job runs in seconds", ["job"])
 
 
 def exposition() -> tuple[bytes, str]:

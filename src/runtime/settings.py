@@ -100,7 +100,7 @@ class Settings(BaseSettings):
         43_200, ge=300, description="lifetime of a session; no token of the session outlives it"
     )
     refresh_lifetime_seconds: int = Field(
-        2_592_000, ge=300, description="how long a refresh token family lasts unused"
+        2_592_000, ge=300, description="seconds after which an unused refresh token family expires"
     )
     mail_transport: Literal["file", "smtp"] = Field(
         "file",

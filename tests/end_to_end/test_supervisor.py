@@ -69,7 +69,7 @@ def test_a_dead_worker_is_replaced(server: Server, how: signal.Signals):
     wait_until(lambda: not is_there(first), server, seconds=5)
 
     wait_until(lambda: f"pid={first}" in server.log.read_text(), server, seconds=1)
-    [line] = [each for each in server.log.read_text().splitlines() if "ended without being asked" in each]
+    [line] = [each for each in server.log.read_text().splitlines() if "exited unexpectedly" in each]
     assert re.search(r"worker=[12]\b", line)
     assert ("signal SIGKILL" if how is signal.SIGKILL else "exit code 0") in line
     wait_until(lambda: ready(server) == 3, server)
@@ -133,7 +133,7 @@ def test_interrupted_while_workers_start(
     assert made.process is not None
     wait_until(lambda: ready(made) >= 2, made)
     os.kill(workers(made)[0], signal.SIGKILL)
-    wait_until(lambda: "takes its place" in made.log.read_text(), made, seconds=2)
+    wait_until(lambda: "replacement worker was started" in made.log.read_text(), made, seconds=2)
     time.sleep(seconds)
 
     os.killpg(made.process.pid, signal.SIGINT)

@@ -223,7 +223,9 @@ def _rules_of(
     version_id: str, statements: Sequence[PolicyStatement], parsed: cedarpy.PolicySet
 ) -> list[_Rule]:
     if len(statements) != len(parsed):
-        raise InvalidPolicy([PolicyProblem("the text holds a template, or could not be taken apart", 1, 1)])
+        raise InvalidPolicy(
+            [PolicyProblem("the text has a template, or could not be split into policies", 1, 1)]
+        )
     rules: list[_Rule] = []
     used: set[str] = set()
     for position, statement in enumerate(statements):

@@ -37,7 +37,7 @@ def _after_has(statement: PolicyStatement, version: str) -> Iterator[PolicyProbl
     known = known_attributes(version)
     for before, token in zip(statement.tokens, statement.tokens[1:], strict=False):
         if before.text == "has" and (name := _name(token)) not in known:
-            yield _problem(statement, name, f"nothing has an attribute `{name}`")
+            yield _problem(statement, name, f"no entity type has an attribute `{name}`")
 
 
 def _problem(statement: PolicyStatement, name: str, message: str) -> PolicyProblem:

@@ -170,7 +170,7 @@ def _measure_statement(statement: PolicyStatement) -> PolicyProblem | None:
         path = path + 1 if token.text == "." else path if previous == "." else 0
         previous = token.text
         for reached, limit, what in (
-            (depth, MAX_NESTING, "brackets inside one another"),
+            (depth, MAX_NESTING, "levels of nested brackets"),
             (operators, MAX_OPERATORS, "operators in one rule"),
             (conditionals, MAX_CONDITIONALS, "`if` in one rule"),
             (path, MAX_PATH, "names in one path"),

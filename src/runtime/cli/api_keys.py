@@ -38,23 +38,26 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str | Non
 
 
 def _check_owner(owner: str) -> None:
-    """Raise BadParameter for what is no name of an owner."""
+    """Raise BadParameter for an invalid owner name."""
     try:
         TypeAdapter(OwnerName).validate_python(owner)
     except ValidationError:
         raise click.BadParameter(
-            f"`{owner}` is no name of an owner: letters, digits and `. _ / @ : -`, beginning with one of the"
-            " first two"
+            f"`{owner}` is not an owner name: use letters, digits and `. _ / @ : -`, and begin with a letter"
+            " or digit"
         ) from None
 
 
 def _expiry(name: str, about: str) -> Callable[[_Command], _Command]:
     return click.option(
-        name, metavar="DURATION", callback=_seconds, help=f"{about}, as in `12h` or `90d`; never when absent."
+        name,
+        metavar="DURATION",
+        callback=_seconds,
+        help=f"{about}, such as `12h` or `90d`. Default: no expiry.",
     )
 
 
-key_expires_in = _expiry("--key-expires-in", "When the API key ends by itself")
+key_expires_in = _expiry("--key-expires-in", "Lifetime of the API key")
 _of_organization = click.option(
     "--organization", required=True, metavar="ID", help="The organization's id or label."
 )
@@ -67,17 +70,25 @@ def api_key() -> None:
 
 @api_key.command("create")
 @_of_organization
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="Name of the key, shown in lists.")
 @click.option(
-    "--role", type=click.Choice([role.value for role in OrganizationRole]), help="`org_admin` when absent."
+    "--role",
+    type=click.Choice([role.value for role in OrganizationRole]),
+    help="Default: `org_admin`, or `org_member` for a bound key.",
 )
 @click.option(
-    "--owner", metavar="NAME", help="Bind it to one configuration owner: it applies no other's configuration."
+    "--owner",
+    metavar="NAME",
+    help="Bind the key to one configuration owner: it cannot apply another owner's configuration.",
 )
 @click.option(
-    "--zone", "zones", multiple=True, metavar="ID", help="Bind it to a zone, by id or slug; repeatable."
+    "--zone",
+    "zones",
+    multiple=True,
+    metavar="ID",
+    help="Bind the key to a zone, by id or slug. May be repeated.",
 )
-@_expiry("--expires-in", "When it ends by itself")
+@_expiry("--expires-in", "Lifetime of the key")
 @click.pass_obj
 def create_api_key(
     settings: Settings,
@@ -88,9 +99,9 @@ def create_api_key(
     zones: tuple[str, ...],
     expires_in: int | None,
 ) -> None:
-    """Create an API key and print it; it is shown once.
+    """Create an API key and print it. It is shown once.
 
-    A key bound to an owner or to zones has the role `org_member` at most, which is then the default.
+    A key that is bound to an owner or to zones cannot have a role above `org_member`.
     """
     if owner is not None:
         _check_owner(owner)
@@ -111,7 +122,7 @@ def create_api_key(
     click.echo(with_services(settings, create))
 
 
-api_key.add_command(create_api_key, "add")  # what it was called first
+api_key.add_command(create_api_key, "add")  # its first name
 
 
 @api_key.command("list", cls=ReadOnlyCommand)
@@ -151,9 +162,9 @@ def _life(key: ApiKey) -> tuple[str, str]:
 @click.argument("key")
 @click.pass_obj
 def revoke_api_key(settings: Settings, key: str) -> None:
-    """Revoke an API key at once, and the keys that were created with it.
+    """Revoke an API key, and the keys that were created with it, with immediate effect.
 
-    KEY is its id, as `list` prints it, or the whole key, for one that has leaked.
+    KEY is its id, as `list` prints it, or the whole key, for example one that has leaked.
     """
     ended = with_services(settings, lambda services: api_keys.revoke(services, key, by=current_operator()))
     click.echo("revoked" if ended == 1 else f"revoked, with {ended - 1} created with it")

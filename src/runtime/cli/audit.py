@@ -17,12 +17,14 @@ def audit() -> None:
 
 
 @audit.command("verify", cls=ReadOnlyCommand)
-@click.option("--organization", metavar="ID", help="The organization's id or label; all when absent.")
+@click.option(
+    "--organization", metavar="ID", help="The organization's id or label. Default: all organizations."
+)
 @click.pass_obj
 def verify_audit(settings: Settings, organization: str | None) -> None:
-    """Prove every record, every link and the head of the audit chain; exit 1 when one does not hold.
+    """Verify every record, every link and the head of the audit chain. Exits with 1 when one is not valid.
 
-    Keep the hashes that it prints elsewhere: nobody can then rewrite the past without showing it.
+    Store the printed hashes elsewhere: with them, a later change of these records can be detected.
     """
 
     async def verify(services: Services) -> bool:

@@ -8,7 +8,7 @@ from runtime.domain.errors import Unavailable
 # The state that PostgreSQL gives -> what to do.
 _REFUSALS: dict[str, str] = {
     "28P01": "correct the user or the password in ZONED_DATABASE_URL",
-    "28000": "correct the user in ZONED_DATABASE_URL, or let it in: `pg_hba.conf`, and LOGIN of the role",
+    "28000": "correct the user in ZONED_DATABASE_URL, or allow it: `pg_hba.conf`, and LOGIN of the role",
     "3D000": "create the database, then run `zoned init`; or correct its name in ZONED_DATABASE_URL",
     "53300": "raise `max_connections` of PostgreSQL, or run fewer workers",
     "57P03": "PostgreSQL is starting, stopping or recovering: try again shortly",
@@ -34,9 +34,9 @@ def _advice(cause: BaseException) -> str:
     if isinstance(cause, gaierror):
         return "the host is not known: correct the address in the settings"
     if isinstance(cause, TimeoutError):
-        return "no answer came: is the address right, and does a firewall let this machine through?"
+        return "no answer: check the address, and that no firewall blocks this machine"
     if "unable to open database file" in str(cause):
-        return "is its directory there, and may this account write in it?"
+        return "check that its directory exists and that this account may write to it"
     return ""
 
 

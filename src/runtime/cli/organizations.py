@@ -24,7 +24,7 @@ def organization() -> None:
 
 
 @organization.command("add")
-@click.option("--name", required=True, help="Its display name.")
+@click.option("--name", required=True, help="Display name of the organization.")
 @key_expires_in
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -43,7 +43,7 @@ def add_organization(settings: Settings, name: str, key_expires_in: int | None, 
         click.echo(json.dumps({**answer, "label": label}))
         return
     click.echo(f"organization  {organization_id}\nlabel         {label}")
-    click.echo(f"api key       {api_key}   (shown once: keep it now)")
+    click.echo(f"api key       {api_key}   (shown once: store it now)")
 
 
 @organization.command("list", cls=ReadOnlyCommand)
@@ -56,13 +56,19 @@ def list_organizations(settings: Settings) -> None:
 
 @click.group("organization-user")
 def organization_user() -> None:
-    """Users of organizations: they sign in to the management API."""
+    """Users who sign in to the management API of an organization."""
 
 
 @organization_user.command("add")
 @click.option("--organization", required=True, metavar="ID", help="The organization's id or label.")
-@click.option("--email", required=True)
-@click.option("--role", type=_ROLES, default=OrganizationRole.MEMBER.value, show_default=True)
+@click.option("--email", required=True, help="E-mail address of the user.")
+@click.option(
+    "--role",
+    type=_ROLES,
+    default=OrganizationRole.MEMBER.value,
+    show_default=True,
+    help="Role in the organization.",
+)
 @click.option("--password-stdin", is_flag=True, help="Read a password for a new user from standard input.")
 @click.pass_obj
 def add_organization_user(
@@ -71,7 +77,7 @@ def add_organization_user(
     """Add a user to an organization, and print their id.
 
     With a password, a user is created in the organization's own zone, and the e-mail address counts as
-    verified. Without one, the user must exist there: by having signed in through its provider.
+    verified. Without one, the user must exist there already: having signed in through its identity provider.
     """
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
 

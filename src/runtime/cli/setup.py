@@ -24,14 +24,19 @@ from runtime.storage.sql import names, resources
 
 
 @click.command()
-@click.option("--organization", default="Default organization", show_default=True, help="Its display name.")
+@click.option(
+    "--organization",
+    default="Default organization",
+    show_default=True,
+    help="Display name of the organization.",
+)
 @key_expires_in
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def init(settings: Settings, organization: str, key_expires_in: int | None, as_json: bool) -> None:
     """Create storage, keys and an organization.
 
-    The organization comes with an API key, which is shown once.
+    Prints the organization's API key, which is shown once.
     """
     with errors_in_one_line():
         files.make_directory(settings.data_dir)
@@ -54,14 +59,14 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
         answer = {"organization_id": organization_id, "api_key": api_key, "base_url": settings.public_url}
         click.echo(json.dumps(answer))
         return
-    click.echo(f"organization  {organization_id}\napi key       {api_key}   (shown once: keep it now)")
+    click.echo(f"organization  {organization_id}\napi key       {api_key}   (shown once: store it now)")
     click.echo(f"base url      {settings.public_url}\n\nStart the service with `zoned serve`.")
 
 
 @click.command()
 @click.pass_obj
 def migrate(settings: Settings) -> None:
-    """Migrate the database to the newest version. `zoned serve` never does this by itself."""
+    """Migrate the database to the newest version. `zoned serve` does not migrate."""
     with errors_in_one_line():
         files.make_directory(settings.data_dir)
         _migrate(settings)
@@ -102,7 +107,7 @@ async def _resources(conn: AsyncConnection) -> str:
 @click.command(cls=ReadOnlyCommand)
 @click.pass_obj
 def doctor(settings: Settings) -> None:
-    """Check settings, files, keys and storage, and change nothing.
+    """Check settings, files, keys and storage, without changing anything.
 
     Exits with 1 when a check fails. The database is tried with a write that changes nothing.
     """

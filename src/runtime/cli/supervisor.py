@@ -61,9 +61,7 @@ class Supervisor:
         for number, worker in self._workers.items():
             if worker.is_alive():
                 continue
-            log.error(
-                "a worker ended without being asked", worker=number, pid=worker.pid, how=_how_ended(worker)
-            )
+            log.error("a worker exited unexpectedly", worker=number, pid=worker.pid, how=_how_ended(worker))
             self._ends.append(monotonic())
             if len(self._ends) == self._ends.maxlen and self._ends[-1] - self._ends[0] < _WITHIN_SECONDS:
                 raise SupervisorError(
@@ -71,7 +69,7 @@ class Supervisor:
                     f"the last with {_how_ended(worker)}: see the log lines before this one"
                 )
             self._start(number)
-            log.warning("a worker takes its place", worker=number, pid=self._workers[number].pid)
+            log.warning("a replacement worker was started", worker=number, pid=self._workers[number].pid)
 
     def _stop(self) -> list[str]:
         """End all workers, those that hang by force; tell which did not end as they should."""

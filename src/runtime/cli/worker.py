@@ -35,7 +35,7 @@ def _follow_parent() -> None:
     if parent is None:
         return
     parent.join()
-    log.error("the process that started this worker is gone: it stops, too", pid=os.getpid())
+    log.error("the supervisor process has exited: this worker stops", pid=os.getpid())
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(STOP_SECONDS)
     os._exit(1)
@@ -101,7 +101,7 @@ async def _drain(app: Sanic[Any, Any], server: Any) -> None:
             connection.finish()
         await asyncio.sleep(_LOOK_SECONDS)
     for connection in list(server.connections):
-        log.warning("a request was not answered in time and is cut off")
+        log.warning("request aborted: not answered within the shutdown timeout")
         connection.abort()
     with suppress(TimeoutError):
         async with asyncio.timeout(1):

@@ -23,11 +23,11 @@ def user() -> None:
 
 @user.command("add")
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
-@click.option("--email", required=True)
+@click.option("--email", required=True, help="E-mail address of the user.")
 @click.option("--password-stdin", is_flag=True, required=True, help="Read the password from standard input.")
 @click.pass_obj
 def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) -> None:
-    """Add a user with a password. The e-mail address counts as verified."""
+    """Add a user with a password. The e-mail address is stored as verified."""
     password = sys.stdin.readline().rstrip("\r\n")
 
     async def create(services: Services) -> tuple[str, bool]:
@@ -57,7 +57,11 @@ _ALGORITHM = click.Choice(["RS256", "ES256"])
 @keys.command("rotate")
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
 @click.option(
-    "--algorithm", type=_ALGORITHM, default="RS256", show_default=True, help="Which of its keys to replace."
+    "--algorithm",
+    type=_ALGORITHM,
+    default="RS256",
+    show_default=True,
+    help="Algorithm of the key to replace.",
 )
 @click.option(
     "--at-once",
@@ -66,7 +70,10 @@ _ALGORITHM = click.Choice(["RS256", "ES256"])
 )
 @click.pass_obj
 def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) -> None:
-    """Publish a zone's next signing key, and print its kid. It signs after verifiers had time to fetch it."""
+    """Publish a zone's next signing key and print its `kid`.
+
+    The key signs once verifiers have had time to fetch it.
+    """
 
     async def rotate(services: Services) -> str:
         zone_id = await services.zones.find_id(zone)
@@ -79,7 +86,7 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
 @click.pass_obj
 def list_keys(settings: Settings, zone: str) -> None:
-    """Print a zone's signing keys, oldest first: the state of each, and when that changes."""
+    """Print a zone's signing keys, oldest first, with their states and the times of the next change."""
 
     async def read(services: Services) -> list[tuple[str, ...]]:
         now = services.clock()
@@ -95,7 +102,7 @@ def list_keys(settings: Settings, zone: str) -> None:
 @click.option("--algorithm", type=_ALGORITHM, required=True, help="Signing algorithm of access tokens.")
 @click.pass_obj
 def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
-    """Sign a zone's access tokens with this algorithm from now on. A zone has a key for each."""
+    """Choose the signing algorithm of a zone's access tokens. A zone has a key for each algorithm."""
 
     async def use(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)
@@ -116,7 +123,7 @@ def zone() -> None:
 @click.argument("value")
 @click.pass_obj
 def set_zone(settings: Settings, zone: str, setting: str, value: str) -> None:
-    """Set `strict-assertion-audience`, `require-dpop-nonce` or `grant-missing-error` of a zone."""
+    """Set a zone setting: strict-assertion-audience, require-dpop-nonce or grant-missing-error."""
 
     async def change(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)

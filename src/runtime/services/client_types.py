@@ -187,7 +187,8 @@ def require_application(client: Client) -> ApplicationClient:
     if isinstance(client, ApplicationClient):
         return client
     raise UnauthorizedClient(
-        "a client that registered itself may only use the grants `authorization_code` and `refresh_token`"
+        "a client that registered itself may only use the grant types `authorization_code` and"
+        " `refresh_token`"
     )
 
 
@@ -200,6 +201,6 @@ def require_confidential(client: Client) -> ApplicationClient:
     application = require_application(client)
     if application.is_public:
         raise UnauthorizedClient(
-            "a public client may only use the grants `authorization_code` and `refresh_token`"
+            "a public client may only use the grant types `authorization_code` and `refresh_token`"
         )
     return application

@@ -49,6 +49,6 @@ class Clock:
         is_right = least <= timedelta(0) <= most
         self._correction = timedelta(0) if is_right else told - asked_at - (answered_at - asked_at) / 2
         log.warning(
-            "this machine's clock differs from the database's, by which the service goes",
+            "the system clock differs from the database's clock, which the service uses",
             behind_by_seconds=round(self._correction.total_seconds(), 1),
         )

@@ -252,7 +252,7 @@ class DecisionLog:
 
     def _told_of(self, failure: BaseException) -> None:
         reason = failure.internal or failure.detail if isinstance(failure, Unavailable) else repr(failure)
-        log.error("decisions not written yet", queued=len(self._queued), reason=reason)
+        log.error("token events not written yet", queued=len(self._queued), reason=reason)
 
     async def _write_queued(self) -> None:
         while self._queued:

@@ -191,7 +191,9 @@ class Epochs:
         self._moved.learn(noted.epochs)
         is_late = self._seen is not None and noted.at - self._seen_at > KEPT_SECONDS / 2
         if not noted.is_complete:
-            log.warning("the database was set back: whatever this process knows of it is read again")
+            log.warning(
+                "the database was restored to an earlier state: the cached data of this process is reloaded"
+            )
         if is_late or not noted.is_complete or self._moved.is_full:
             self._moved = _Moved()
             self.era += 1

@@ -71,18 +71,18 @@ _HALF, _FOURFOLD, _TENFOLD = Fraction(1, 2), Fraction(4), Fraction(10)
 # Requests that prove nothing. Only their refusals are counted.
 REFUSED_REQUESTS = RateLimit(
     "refusals",
-    "refused requests of clients that prove nothing, or that registered themselves",
+    "refused requests of public or self-registered clients",
     "an address, or the user meant, at a zone",
     "refusals_a_minute",
-    beyond="429 in place of the refusal; requests in order are answered",
+    beyond="429 instead of the error; valid requests are answered",
 )
 RECORDED_REFUSALS = RateLimit(
     "recorded-refusals",
-    "rows for refused requests of clients that prove nothing",
+    "rows for refused requests of public clients",
     _ZONE,
     60,
     per_process=True,
-    beyond="counted; one row a minute has the sum for each sort",
+    beyond="only counted; one row a minute has the sum for each code",
 )
 
 # Client authentication (RFC 6749 section 2.3), assertions (RFC 7523) and DPoP proofs (RFC 9449).
@@ -98,7 +98,7 @@ CLIENT_ASSERTIONS = RateLimit(  # each is remembered until it expires
 )
 DPOP_PROOFS = RateLimit(
     "proofs",
-    "DPoP proofs that an application did not prove itself beside",
+    "DPoP proofs in requests without client authentication",
     "an address, or a bound key",
     6000,
     per_process=True,
@@ -128,7 +128,7 @@ PUSHED_REQUESTS_OF_CONFIDENTIAL_CLIENT = RateLimit(  # one address pushes for al
     "push-back-end", _PUSHED, "an application with a secret", _SIGN_INS, _TENFOLD
 )
 PUSHED_REQUESTS_IN_ZONE = RateLimit(
-    "push-zone", f"{_PUSHED}, by whom nobody knows", _ZONE, _SIGN_INS, _TENFOLD, per_process=True
+    "push-zone", f"{_PUSHED}, of public clients", _ZONE, _SIGN_INS, _TENFOLD, per_process=True
 )
 # Counted in this order: for the client at the address, for the address, for the zone.
 AUTHORIZATION_REQUEST_LIMITS = (

@@ -44,8 +44,8 @@ def refuse_new_addresses(kind: Kind, before: Entity, after: Entity) -> None:
                 named = "` or `".join(paths)
                 raise ValidationFailed.of(
                     name,
-                    f"is kept for another address, and `{named}` changes: "
-                    "give it again for the new one, or null to clear it",
+                    f"is stored for the previous value of `{named}`: "
+                    "send it again for the new value, or null to clear it",
                 )
 
 

@@ -29,7 +29,7 @@ async def set_zone_setting(
     member = name.replace("-", "_")
     if member not in ZoneSettings.model_fields:
         known = ", ".join(sorted(each.replace("_", "-") for each in ZoneSettings.model_fields))
-        raise ValidationFailed.of(name, f"is no zone setting; the settings are {known}")
+        raise ValidationFailed.of(name, f"is not a zone setting; the settings are {known}")
     async with services.database.querying() as conn:
         organization_id = await storage.organization_of_zone(conn, zone_id)
     async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
@@ -41,7 +41,7 @@ async def set_zone_setting(
         try:
             after = ZoneSettings.model_validate({**before.model_dump(), member: _WORDS.get(value, value)})
         except ValidationError:
-            raise ValidationFailed.of(name, f"does not take `{value}`; it takes {_values(member)}") from None
+            raise ValidationFailed.of(name, f"cannot be `{value}`; allowed: {_values(member)}") from None
         if after != before:
             await storage.set_zone_settings(unit.conn, zone_id, after)
             old, new = ({member: each.model_dump(mode="json")[member]} for each in (before, after))

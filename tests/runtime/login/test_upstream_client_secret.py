@@ -38,7 +38,7 @@ def test_a_sign_in_takes_no_secret_elsewhere(site: Site, foreign: Foreign, evil:
     assert isinstance(sign_in(Browser(), client), Answer)
     moved = {"oauth2": {"issuer": foreign.issuer, "token_endpoint": f"{evil.issuer}/oauth2/token"}}
 
-    with pytest.raises(ValidationFailed, match="give it again"):
+    with pytest.raises(ValidationFailed, match="send it again"):
         site.run(site.company.update(PROVIDER, zone.id, provider_id, protocols=moved))
     assert isinstance(sign_in(Browser(), client), Answer)
 

@@ -116,9 +116,9 @@ class TestForEver:
         await entities.remove(conn, USER, ann.id, within=within(zone))
 
         for other in ({}, known | {"subject": "2"}, known | {"issuer": "https://other.example"}):
-            with pytest.raises(Conflict, match="another User was called, who is gone"):
+            with pytest.raises(Conflict, match="was the name of another User, which was deleted"):
                 await stored(conn, USER, make.user(zone, identifier="ann", **other))
-        with pytest.raises(Conflict, match="another User was called"):
+        with pytest.raises(Conflict, match="the name of another User"):
             await stored(conn, APPLICATION, make.application(zone, identifier="Ann"))
         await stored(conn, USER, make.user(zone, identifier="ann", **known))
 
@@ -129,7 +129,7 @@ class TestForEver:
             conn, USER, ann.model_copy(update={"identifier": "ann.lee"}), within=within(zone)
         )
 
-        with pytest.raises(Conflict, match="gone or renamed"):
+        with pytest.raises(Conflict, match="deleted or renamed"):
             await stored(conn, USER, make.user(zone, identifier="ann"))
         await entities.replace(conn, USER, ann, within=within(zone))
 
@@ -149,7 +149,7 @@ class TestForEver:
         gone = await stored(conn, APPLICATION, make.application(zone, identifier="billing"))
         await entities.remove(conn, APPLICATION, gone.id, within=within(zone))
 
-        with pytest.raises(Conflict, match="another Application was called"):
+        with pytest.raises(Conflict, match="the name of another Application"):
             await stored(conn, USER, make.user(zone, identifier="billing"))
         await stored(conn, APPLICATION, make.application(zone, identifier="billing"))
 
@@ -186,7 +186,7 @@ class TestInTheService:
         for _ in range(2):
             for organization in (owner, other):
                 for again in (zone.protocols, protocols):
-                    with pytest.raises(Conflict, match="never given again"):
+                    with pytest.raises(Conflict, match="cannot be used again"):
                         await stored(conn, ZONE, make.zone(organization, protocols=again))
             await entities.remove(conn, ZONE, zone.id, within={"organization_id": owner.id})
             zone = await stored(conn, ZONE, make.zone(owner))

@@ -31,7 +31,7 @@ def verify_dpop_proof(text: str) -> DpopProof:
     """The proof in a `DPoP` header. Raises InvalidJwt."""
     jws = parse(text)
     if not same_type(jws.header.get("typ"), dpop_claims.TYPE):
-        raise InvalidJwt("another class of token")
+        raise InvalidJwt("wrong `typ`")
     if not _REFUSED_HEADERS.isdisjoint(jws.header):
         raise InvalidJwt("a header member that is not allowed")
     algorithm, jwk = jws.header.get("alg"), jws.header.get("jwk")

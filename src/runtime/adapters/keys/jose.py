@@ -63,7 +63,7 @@ def check_class(jws: CompactJws, accepted: Collection[str]) -> None:
     Spec: RFC 8725 sections 3.11 and 3.12; RFC 9068 section 2.1.
     """
     if "typ" in jws.header and not any(same_type(jws.header["typ"], each) for each in accepted):
-        raise InvalidJwt("another class of token")
+        raise InvalidJwt("wrong `typ`")
 
 
 def _decode(part: str) -> bytes:
@@ -72,7 +72,8 @@ def _decode(part: str) -> bytes:
     except (binascii.Error, ValueError):
         raise MalformedJwt("a part is not base64url") from None
     if urlsafe_b64encode(decoded).rstrip(b"=") != part.encode("ascii"):
-        raise MalformedJwt("a part has stray bits")  # or one signature could be written in several ways
+        # Or one signature could be written in several ways.
+        raise MalformedJwt("a part is not canonical base64url")
     return decoded
 
 

@@ -83,7 +83,7 @@ class RemoteKeys:
         jws = parse(token)
         await self.check_signature(jws, jwks_uri, partition=partition)
         if typ is not None and not same_type(jws.header.get("typ"), typ):
-            raise InvalidJwt("another class of token")
+            raise InvalidJwt("wrong `typ`")
         claims = jws.unverified_claims
         if claims.get("iss") != issuer:
             raise InvalidJwt("another issuer")
@@ -157,7 +157,7 @@ def audiences(claims: Mapping[str, Any]) -> Sequence[str]:
         return (given,)
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given
-    raise InvalidJwt("`aud` is missing or neither text nor texts")
+    raise InvalidJwt("`aud` is missing, or not a string or list of strings")
 
 
 def parse_jwks(document: object) -> tuple[PublishedKey, ...]:

@@ -159,7 +159,7 @@ def verify(
     jws = parse(token)
     _verify_signature(jws, keys)
     if not same_type(jws.header.get("typ"), typ):
-        raise InvalidJwt("another class of token")
+        raise InvalidJwt("wrong `typ`")
     claims = jws.unverified_claims
     if claims.get("iss") != issuer:
         raise InvalidJwt("another issuer")
@@ -189,13 +189,13 @@ def check_times(
     """
     at = now.timestamp()
     if not is_time(claims.get("exp")) or not is_time(claims.get("iat")):
-        raise InvalidJwt("`exp` or `iat` is missing or no time")
+        raise InvalidJwt("`exp` or `iat` is missing or not a NumericDate")
     if not allow_expired and claims["exp"] <= at - leeway_seconds:
         raise InvalidJwt("expired")
     if not allow_early and claims["iat"] > at + LEEWAY_SECONDS:
         raise InvalidJwt("issued in the future")
     if "nbf" in claims and not is_time(claims["nbf"]):
-        raise InvalidJwt("`nbf` is no time")
+        raise InvalidJwt("`nbf` is not a NumericDate")
     if "nbf" in claims and not allow_early and claims["nbf"] > at + LEEWAY_SECONDS:
         raise InvalidJwt("not valid yet")
 

@@ -123,7 +123,7 @@ class JobRunner:
             try:
                 pause = await self.round()
             except _AWAY as failure:
-                log.warning("jobs not looked at", reason=repr(failure))
+                log.warning("due jobs not read", reason=repr(failure))
                 pause = _LONGEST_PAUSE
             await self._notifier.wait(pause)
 
@@ -142,7 +142,7 @@ class JobRunner:
                 )
                 failures = (await storage.leases(conn))[job.name].failures
         except _AWAY as failure:
-            log.warning("job not begun", job=job.name, reason=repr(failure))
+            log.warning("job not started", job=job.name, reason=repr(failure))
             if raising:
                 raise
             return None
@@ -174,4 +174,4 @@ class JobRunner:
                 else:
                     await storage.failed(conn, job.name, holder, retry_at=retry_at)
         except _AWAY as failure:
-            log.warning("lease not given back", job=job.name, reason=repr(failure))
+            log.warning("job lease not released", job=job.name, reason=repr(failure))

@@ -123,7 +123,7 @@ class Outbox:
         async with self._database.transaction() as conn:
             given_up = await storage.dead_letter_late(conn, before=now - LATE, now=now)
         if given_up:
-            log.error("given up", letters=given_up, reason="not taken in a day")
+            log.error("message delivery abandoned", messages=given_up, reason="not delivered within a day")
         return given_up
 
     async def delete_dead_letters(self) -> int:
@@ -146,7 +146,11 @@ class Outbox:
                 await self._give_up(row, attempts, reason)
             else:
                 log.warning(
-                    "not delivered yet", topic=row.topic, letter=row.id, attempts=attempts, reason=reason
+                    "message not delivered yet",
+                    topic=row.topic,
+                    message_id=row.id,
+                    attempts=attempts,
+                    reason=reason,
                 )
             return False
         async with self._database.transaction() as conn:
@@ -157,11 +161,13 @@ class Outbox:
         try:
             payload = orjson.loads(self._sealer.open(row.payload_sealed, bound_to=_place(row.id)))
         except SealBroken:
-            raise Undeliverable("it cannot be opened") from None
+            raise Undeliverable("the stored message cannot be decrypted") from None
         return Message(row.id, row.topic, row.organization_id, row.zone_id, attempts, payload)
 
     async def _give_up(self, row: OutboxMessage, attempts: int, reason: str) -> None:
-        log.error("given up", topic=row.topic, letter=row.id, attempts=attempts, reason=reason)
+        log.error(
+            "message delivery abandoned", topic=row.topic, message_id=row.id, attempts=attempts, reason=reason
+        )
         async with self._database.transaction() as conn:
             await storage.dead_letter(conn, row.id, now=self._clock())
 

@@ -29,8 +29,8 @@ async def refuse_issuer(conn: AsyncConnection, kind: Kind, rows: Sequence[Mappin
         if "://" in row["identifier"] and is_issuer(row["identifier"], await _issuer(conn, row["zone_id"])):
             raise ValidationFailed.of(
                 "identifier",
-                f"must not be `{row['identifier']}`, the issuer of the zone: tokens for the zone itself have "
-                "that as `aud`; give the resource the address at which it is called",
+                f"must not be `{row['identifier']}`, the issuer of the zone, which is the `aud` "
+                "of tokens for the zone itself; use the URL of the resource",
             )
 
 

@@ -66,9 +66,9 @@ def _told(cause: BaseException, *, for_reading: bool) -> str | None:
     if state in _NO_TABLE:
         return LACKS_TABLES
     if state == _NO_PRIVILEGE:
-        return "the database lets this account do less than it needs"
+        return "the database account lacks privileges"
     if any(words in str(cause) for words in _OUTDATED):
-        return "the database's tables were made anew"
+        return "the database's tables were recreated"
     return "the database cannot be reached" if str(state).startswith(_AWAY_STATES) else None
 
 

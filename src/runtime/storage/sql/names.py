@@ -164,7 +164,7 @@ def _taken(kind: Kind, member: str, row: Row) -> Row:
     name = row[member]
     if kind is APPLICATION and rules.is_reserved(name):
         raise ValidationFailed.of(
-            member, f"must not begin with `{rules.RESERVED_PREFIX}`: clients that registered themselves do"
+            member, f"must not begin with `{rules.RESERVED_PREFIX}`: it is reserved for registered clients"
         )
     return {
         "zone_id": row["zone_id"],
@@ -194,7 +194,7 @@ async def _refuse_address(conn: AsyncConnection, kind: Kind, member: str, row: R
         .limit(1)
     )
     if found.first() is not None:
-        message = f"`{name}` is the address of a user; tokens would call the application so"
+        message = f"`{name}` is the e-mail address of a user and cannot identify an application"
         raise Conflict(message, problems=[Problem("conflict", message, member)])
 
 
@@ -251,8 +251,8 @@ async def _refusal(conn: AsyncConnection, member: str, name: str, taken: Row) ->
     ).one()
     if not holder.is_held:
         message = (
-            f"`{name}` is what another {holder.kind} was called, who is gone or renamed; "
-            "tokens may still speak of them, so choose another"
+            f"`{name}` was the name of another {holder.kind}, which was deleted or renamed; "
+            "tokens may still refer to it: choose another name"
         )
         return NameRetired(message, problems=[Problem("conflict", message, member)])
     table = TABLES[holder.kind]
@@ -284,5 +284,5 @@ async def _assign(conn: AsyncConnection, kind: Kind, row: Row) -> None:
         where=assigned_names.c.holder_id == made.excluded.holder_id,
     )
     if (await conn.execute(stated)).rowcount == 0:
-        message = f"`{name}` is, or was, the {member} of another {kind.name}; it is never given again"
+        message = f"`{name}` is, or was, the {member} of another {kind.name}; it cannot be used again"
         raise Conflict(message, problems=[Problem("conflict", message, member)])

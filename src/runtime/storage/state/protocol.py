@@ -6,7 +6,7 @@ The database stays the only truth: whatever is lost here costs speed or a second
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-FORGOTTEN = "the replay cache was lost; retry with a newly issued one"
+FORGOTTEN = "the replay cache was lost; retry with a new assertion, proof or token"
 
 
 class StateStore(Protocol):

@@ -17,7 +17,7 @@ async def test_an_update_that_moves_a_secret_gives_it_again(git: Git, zone: str)
     await git.apply(update("Provider", made, "idp", zone, name="Another name"))
 
     for spec in ({"identifier": NEW}, {"protocols": {"oauth2": {"token_endpoint": f"{NEW}/token"}}}):
-        with pytest.raises(ValidationFailed, match="give it again"):
+        with pytest.raises(ValidationFailed, match="send it again"):
             await git.apply(update("Provider", made, "idp", zone, **spec))
     await git.apply(update("Provider", made, "idp", zone, identifier=NEW, client_secret=SECRET))
 
@@ -27,6 +27,6 @@ async def test_an_adoption_moves_no_secret(git: Git, zone: str) -> None:
     body = {"identifier": OLD, "name": "Sign-in", "client_id": "zone", "client_secret": SECRET}
     made = await git.company.create(PROVIDER, zone, **body)
 
-    with pytest.raises(ValidationFailed, match="give it again"):
+    with pytest.raises(ValidationFailed, match="send it again"):
         await git.apply(adopt("Provider", made.id, "idp", zone, identifier=NEW, name="Sign-in"))
     await git.apply(adopt("Provider", made.id, "idp", zone, identifier=OLD, name="Sign-in"))

@@ -43,7 +43,7 @@ class TestApplications:
 
         refused = people.api.refused(409, "POST", people.path("/applications"), body)
 
-        assert "is the address of a user" in refused["message"]
+        assert "is the e-mail address of a user" in refused["message"]
 
     @pytest.mark.threat("40e")
     def test_cannot_be_given_the_name_of_a_user(self, people: Zone) -> None:

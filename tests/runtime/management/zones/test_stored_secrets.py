@@ -62,7 +62,7 @@ def test_another_address_takes_the_secret_again(zone: Zone, good: Told, evil: To
     path, patch = made(zone, good), moves(evil)[move]
 
     refused = zone.api.refused(400, "PATCH", path, patch)
-    assert "give it again" in refused["message"]
+    assert "send it again" in refused["message"]
     assert refused["message"].startswith("`client_secret`")
 
     assert zone.api.ok("POST", f"{path}/validate")["status"] == "pass"
@@ -156,7 +156,7 @@ def test_the_connection_of_an_organization_has_the_same_rule(api: Api, good: Tol
             {"protocols": {"oauth2": {"token_endpoint": f"{evil.issuer}/token"}}},
             {"protocols": {"oauth2": {"jwks_uri": f"{evil.issuer}/keys"}}},
         ):
-            assert "give it again" in api.refused(400, "PATCH", path, patch)["message"]
+            assert "send it again" in api.refused(400, "PATCH", path, patch)["message"]
         api.ok("PATCH", path, {"identifier": evil.issuer, "client_secret": SECRET})
     finally:
         api.ok("DELETE", path)
