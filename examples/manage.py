@@ -15,7 +15,7 @@ import sys
 import httpx
 from acme import Application, Browser, Page, Unexpected
 
-CLIENT = "zonectl"  # the public client that every organization's own zone has
+CLIENT = "zonectl"  # the public client that every organization's home zone has
 CALLBACK = "http://127.0.0.1:8600/callback"  # on this machine, whatever the port
 
 

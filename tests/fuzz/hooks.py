@@ -49,7 +49,7 @@ _BEYOND_SCHEMAS = (
     # what only this caller, or this address, can say
     r"must be the organization of the caller",
     r"must be the zone in the path",
-    r"only platform roles on the organization's own zone can have a scope",
+    r"only platform roles on the organization's home zone can have a scope",
     # what this installation, or no mail server, can reach
     r"is not an address that mail can be sent to",
     r"is not supported: this service has no key-management service",

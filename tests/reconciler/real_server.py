@@ -136,7 +136,7 @@ def told(snapshot: Snapshot, kinds: Kinds) -> dict[str, Any]:
     """What a snapshot says of customers' entities, by their names in git in place of ids.
 
     What is the server's to make (slugs, addresses, revisions) is left out, or told by a name: it is another
-    each time. So is the organization's own zone.
+    each time. So is the organization's home zone.
     """
     names = {entity.id: _name(entity) for entity in snapshot.entities}
     for entity in snapshot.entities:

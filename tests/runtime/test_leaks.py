@@ -15,7 +15,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 from tests.runtime.authorization.pushed_requests import bring, push
-from tests.runtime.login.invitations import address, call, invite, ok, own_zone, token_to, zonectl
+from tests.runtime.login.invitations import address, call, home_zone, invite, ok, token_to, zonectl
 from tests.support.canaries import Canaries, short_lived, tables
 from tests.support.factories import company_of
 from tests.support.oauth_site import Answer, Browser, Client, Page, Site
@@ -422,7 +422,7 @@ def invited(search: Search) -> None:
     _, token = invite(site, email)
     canaries.keep("invitation token", token)
     assert httpx.get(f"{site.server.url}/invitations/{token}").status_code == 200
-    issuer, browser = own_zone(site).protocols.oauth2.issuer, Browser()
+    issuer, browser = home_zone(site).protocols.oauth2.issuer, Browser()
     page = browser.open(f"{issuer}/oauth/sign-up?invitation={token}")
     assert isinstance(page, Page)
     search.look()

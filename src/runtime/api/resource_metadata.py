@@ -1,6 +1,6 @@
 """Protected resource metadata (RFC 9728) of the service's own APIs.
 
-The management API is one resource for every organization, and each organization signs in at its own zone. So
+The management API is one resource for every organization, and each organization signs in at its home zone. So
 the document at the well-known address names no server, which would list the tenants; the one of an
 organization has the organization's path inserted, and challenges on that path name it. The userinfo endpoint
 and the policy bundle are the zone's: its document is found by appending and by insertion. Spec: RFC 9728.

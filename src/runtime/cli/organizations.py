@@ -49,7 +49,7 @@ def add_organization(settings: Settings, name: str, key_expires_in: int | None, 
 @organization.command("list", cls=ReadOnlyCommand)
 @click.pass_obj
 def list_organizations(settings: Settings) -> None:
-    """Print every organization: id, label, issuer of its own zone, and name."""
+    """Print every organization: id, label, issuer of its home zone, and name."""
     for found, issuer in with_services(settings, organizations.every):
         click.echo(f"{found.id}  {found.label}  {issuer}  {found.name}")
 
@@ -76,7 +76,7 @@ def add_organization_user(
 ) -> None:
     """Add a user to an organization, and print their id.
 
-    With a password, a user is created in the organization's own zone, and the e-mail address counts as
+    With a password, a user is created in the organization's home zone, and the e-mail address counts as
     verified. Without one, the user must exist there already: having signed in through its identity provider.
     """
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None

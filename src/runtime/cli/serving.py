@@ -20,7 +20,7 @@ from runtime.settings import Settings
 def serve(settings: Settings) -> None:
     """Serve the management API and every zone."""
     # A worker that cannot connect would only say so in its log: that is tried here.
-    with_services(settings, partial(organizations.complete_own_zones, by=current_operator()))
+    with_services(settings, partial(organizations.complete_home_zones, by=current_operator()))
     for left in close_private_files(settings):
         click.echo(f"Warning: {left}", err=True)
     try:

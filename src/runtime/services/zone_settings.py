@@ -33,7 +33,7 @@ async def set_zone_setting(
     async with services.database.querying() as conn:
         organization_id = await storage.organization_of_zone(conn, zone_id)
     async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
-        await unit.hold()
+        await unit.lock_organization()
         found = await storage.zone(unit.conn, zone_id)
         if found is None:
             raise NotFound(f"there is no zone `{zone_id}`")

@@ -33,7 +33,7 @@ def makes_a_member(company: Company) -> str:
         organization = await acme.run(ORGANIZATION, Verb.RETRIEVE, {}, organization_id)
         user = await acme.user(await acme.run(ZONE, Verb.RETRIEVE, {}, organization.zone_id), email)
         async with unit_of_work(parts, operator(organization_id), new_id()) as unit:
-            return (await organization_users.join(unit, user, OrganizationRole.MEMBER)).id
+            return (await organization_users.add_home_user(unit, user, OrganizationRole.MEMBER)).id
 
     person_id = company.server.call(join)
     company.send("POST", company.collection("members"), organization_user_id=person_id, role="zone_manager")

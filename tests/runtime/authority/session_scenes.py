@@ -199,7 +199,7 @@ def make_sign_in(site: Site, *, upstream: bool = False) -> SignIn:
 
 @dataclass
 class Manager:
-    """Somebody who manages their organization with a token of its own zone, one swapped for it, and keys."""
+    """Somebody who manages their organization with a token of its home zone, one swapped for it, and keys."""
 
     api: Api
     ada: Someone

@@ -292,7 +292,7 @@ def _(scene: Scene) -> None:
 @cell("invitation", "pending, and not expired")
 def _(scene: Scene) -> None:
     home = company(scene.api, "home")
-    zone_id = home.own_zone().id
+    zone_id = home.home_zone().id
     links = {}
     for name in ("good", "used", "revoked", "expired"):
         made = home.invite(f"{name}-{new_id()[:8]}@acme.example")
@@ -352,7 +352,7 @@ def _(scene: Scene) -> None:
     home = company(scene.api, "home")
     fresh = home.invite(f"new-{new_id()[:8]}@acme.example")
     assert accept(home, token_of(home, fresh["email"])).status_code == 200
-    known = home.own_zone().user(f"known-{new_id()[:8]}@acme.example")
+    known = home.home_zone().user(f"known-{new_id()[:8]}@acme.example")
     home.invite(known.email.upper())
     assert accept(home, token_of(home, known.email.upper())).status_code == 409
 
@@ -363,7 +363,7 @@ def _(scene: Scene) -> None:
     made = home.invite(f"new-{new_id()[:8]}@acme.example")
     token = token_of(home, made["email"])
     assert accept(home, token).status_code == 200
-    link = f"{home.own_zone().body['protocols']['oauth2']['issuer']}/oauth/sign-up?invitation={token}"
+    link = f"{home.home_zone().body['protocols']['oauth2']['issuer']}/oauth/sign-up?invitation={token}"
     first, second = Browser(), Browser()
     pages = [browser.open(link) for browser in (first, second)]
     assert isinstance(pages[0], Page)
@@ -610,7 +610,7 @@ def _(scene: Scene) -> None:
     ada = someone(home)
     mine = ada.calling()
     wanted = f"chief-{new_id()[:8]}@acme.example"
-    home.ok("PATCH", home.own_zone().path(f"/users/{ada.user.zone_user_id}"), {"email": wanted})
+    home.ok("PATCH", home.home_zone().path(f"/users/{ada.user.zone_user_id}"), {"email": wanted})
     assert join(away, wanted, mine).status_code == 403
     bob = someone(home)
     assert join(away, bob.email, bob.calling()).status_code == 200

@@ -67,10 +67,10 @@ def callers(site: Site, api: Api) -> Mapping[str, Api]:
         return caller(site.server, token, api.organization_id)
 
     ada, signed_out = person()
-    api.ok("PATCH", api.own_zone().path(f"/sessions/{claims(signed_out)['sid']}"), {"status": "revoked"})
+    api.ok("PATCH", api.home_zone().path(f"/sessions/{claims(signed_out)['sid']}"), {"status": "revoked"})
     bea, disabled = person()
     _, key_of_disabled = at(disabled).key()
-    api.ok("PATCH", api.own_zone().path(f"/users/{bea.user.zone_user_id}"), {"status": "disabled"})
+    api.ok("PATCH", api.home_zone().path(f"/users/{bea.user.zone_user_id}"), {"status": "disabled"})
     cy, left = person()
     _, key_of_left = at(left).key()
     api.ok("DELETE", cy.path)

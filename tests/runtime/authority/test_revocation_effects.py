@@ -224,12 +224,12 @@ MANAGING: Mapping[str, Callable[[Manager], object]] = {
     "nothing": lambda manager: None,
     "session revoked by API": lambda manager: manager.api.ok(
         "PATCH",
-        manager.api.own_zone().path(f"/sessions/{claims_sid(manager.token)}"),
+        manager.api.home_zone().path(f"/sessions/{claims_sid(manager.token)}"),
         {"status": "revoked"},
     ),
     "user of the zone disabled": lambda manager: manager.api.ok(
         "PATCH",
-        manager.api.own_zone().path(f"/users/{manager.ada.user.zone_user_id}"),
+        manager.api.home_zone().path(f"/users/{manager.ada.user.zone_user_id}"),
         {"status": "disabled"},
     ),
     "membership disabled": lambda manager: person(manager, "PATCH", {"status": "disabled"}),

@@ -134,7 +134,7 @@ _OF_ORGANIZATION = ("--organization", "{organization}")
 RECIPES: dict[str, Recipe] = {
     "init": Recipe((), "organizations.create", begin=_migrated),
     "migrate": Recipe((), "database.migrate", begin=_older),
-    # Under another address own zones want another resource; then it ends, as it cannot listen.
+    # Under another address home zones want another resource; then it ends, as it cannot listen.
     "serve": Recipe(
         (),
         "zones.equip",

@@ -150,7 +150,7 @@ def test_a_zone_can_be_closed(site: Site, zone: Zone) -> None:
     assert client.sign_in()["access_token"]
 
 
-def test_an_organizations_own_zone_is_closed(site: Site) -> None:
+def test_an_organizations_home_zone_is_closed(site: Site) -> None:
     """What people sign in to for the management API takes nobody who introduces themselves."""
     headers = site.server.headers
     (own,) = [

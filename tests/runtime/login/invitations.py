@@ -52,7 +52,7 @@ def people(site: Site) -> dict[str, dict[str, Any]]:
     return {one["email"]: one for one in ok(site, "GET", "/users?limit=100")["items"]}
 
 
-def own_zone(site: Site) -> Zone:
+def home_zone(site: Site) -> Zone:
     """The zone in which the organization's users sign in."""
     zone_id = ok(site, "GET")["zone_id"]
     zone: Zone = site.server.call(lambda services: services.zones.get(zone_id)).entity
@@ -61,7 +61,7 @@ def own_zone(site: Site) -> Zone:
 
 def zonectl(site: Site) -> Client:
     """The platform's client in that zone, which gets people to the management API."""
-    zone = own_zone(site)
+    zone = home_zone(site)
 
     async def find(services: Services) -> Application:
         async with services.database.reading() as conn:

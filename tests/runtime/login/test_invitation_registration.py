@@ -1,10 +1,10 @@
-"""Registration with an invitation: in the organization's own zone it makes a user of the organization."""
+"""Registration with an invitation: in the organization's home zone it makes a user of the organization."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from tests.runtime.login.invitations import address, call, invite, ok, own_zone, people
+from tests.runtime.login.invitations import address, call, home_zone, invite, ok, people
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Client, Page, Site, assert_page, claims
 
 from runtime.domain.identifiers import new_id
@@ -16,8 +16,8 @@ STORAGE = ("embedded", "servers")
 
 @pytest.fixture
 def zone(site: Site) -> Zone:
-    """The organization's own zone."""
-    return own_zone(site)
+    """The organization's home zone."""
+    return home_zone(site)
 
 
 @pytest.fixture

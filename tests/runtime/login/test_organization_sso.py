@@ -8,7 +8,7 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 from tests.runtime.login.federation import Foreign, as_person, at_provider, running, sign_in, users_of
-from tests.runtime.login.invitations import address, call, invite, ok, own_zone, people, zonectl
+from tests.runtime.login.invitations import address, call, home_zone, invite, ok, people, zonectl
 from tests.support.oauth_site import Answer, Browser, Client, Page, Site, assert_page, claims
 
 from runtime.domain.identifiers import new_id
@@ -32,12 +32,12 @@ def another() -> Iterator[Foreign]:
 
 @pytest.fixture
 def zone(site: Site) -> Zone:
-    return own_zone(site)
+    return home_zone(site)
 
 
 @pytest.fixture
 def app(site: Site, zone: Zone) -> Client:
-    """An application of the organization's own zone."""
+    """An application of the organization's home zone."""
     return site.app(zone, f"notes-{new_id()[:8]}")
 
 

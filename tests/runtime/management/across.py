@@ -98,8 +98,8 @@ def acts_for(mine: Api, organization: Api) -> bool:
 
 
 def application(home: Api, *, public: bool = True, consent: str = "implicit") -> dict[str, Any]:
-    """A credential of an application of the own zone that may call the management API."""
-    zone, redirects = home.own_zone(), {"oauth2": {"redirect_uris": [REDIRECT_URI]}}
+    """A credential of an application of the home zone that may call the management API."""
+    zone, redirects = home.home_zone(), {"oauth2": {"redirect_uris": [REDIRECT_URI]}}
     app = zone.make("applications", protocols=redirects, consent=consent)
     (resource,) = home.ok("GET", zone.path(f"/resources?identifier={home.server.url}"))["items"]
     home.ok("PUT", zone.path(f"/applications/{app['id']}/dependencies/{resource['id']}"))

@@ -79,19 +79,19 @@ class Api:
         """A new zone of this organization."""
         return Zone(self, self.ok("POST", "/zones", {"name": self.named("zone"), **members}))
 
-    def own_zone(self) -> "Zone":
+    def home_zone(self) -> "Zone":
         """The zone in which the organization's users sign in."""
         organization = self.ok("GET", f"/organizations/{self.organization_id}")
         return Zone(self, self.ok("GET", f"/zones/{organization['zone_id']}"))
 
     def person(self, role: str = "org_member") -> OrganizationUser:
         """Somebody new who acts for this organization."""
-        user = self.own_zone().user()
+        user = self.home_zone().user()
 
         async def join(services: Services) -> OrganizationUser:
             acting = operator(self.organization_id)
             async with unit_of_work(services, acting, new_id()) as unit:
-                return await organization_users.join(unit, user, OrganizationRole(role))
+                return await organization_users.add_home_user(unit, user, OrganizationRole(role))
 
         return self.server.call(join)
 

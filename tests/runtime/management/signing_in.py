@@ -1,4 +1,4 @@
-"""People who sign in at their organization's own zone, as far as the management API."""
+"""People who sign in at their organization's home zone, as far as the management API."""
 
 from dataclasses import dataclass, field
 from typing import cast
@@ -65,13 +65,13 @@ class Someone:
 def someone(api: Api, role: str = "org_member") -> Someone:
     """Somebody new who acts for the organization and can sign in."""
     email = f"{new_id()}@example.com"
-    zone_id = api.own_zone().id
+    zone_id = api.home_zone().id
 
     async def make(services: Services) -> tuple[OrganizationUser, Zone, Application]:
         user = await users.create_local_user(services, zone_id, email, PASSWORD, verified=True)
         acting = operator(api.organization_id)
         async with unit_of_work(services, acting, new_id()) as unit:
-            made = await organization_users.join(unit, user, OrganizationRole(role))
+            made = await organization_users.add_home_user(unit, user, OrganizationRole(role))
             zone = await entities.get(unit.conn, ZONE, zone_id, within={})
             app = await entities.find_by(
                 unit.conn, APPLICATION, "identifier", "zonectl", within={"zone_id": zone_id}

@@ -101,7 +101,7 @@ def by_a_person(api: Api, zone: Zone, person: OrganizationUser) -> dict[str, str
 def test_expand_user_names_the_person_behind_a_change(api: Api) -> None:
     """As the user of the organization's zone, on every policy path; keys are nobody, and nobody unasked."""
     zone, person = api.zone(), api.person()
-    told = {"id": person.zone_user_id, "email": person.email, "zone_id": api.own_zone().id}
+    told = {"id": person.zone_user_id, "email": person.email, "zone_id": api.home_zone().id}
     for path, changes in by_a_person(api, zone, person).items():
         members = {f"{change}_by_user" for change in changes.split()}
         shown = api.ok("GET", f"{path}?expand=user")

@@ -25,7 +25,7 @@ from runtime.storage.sql import consents, entities, zone_data
 
 
 class Shop:
-    """A zone with an API that asks a store behind it, and the organization's own zone."""
+    """A zone with an API that asks a store behind it, and the organization's home zone."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes, self.company = nodes, company_of(nodes.first)
@@ -39,11 +39,11 @@ class Shop:
         self.api = await company.resource(self.zone, "https://api.example", application_id=self.provider.id)
         async with company.services.database.reading() as conn:
             found = await entities.get(conn, ORGANIZATION, company.organization_id, within={})
-            own_zone = await entities.get(conn, ZONE, str(cast(Organization, found).zone_id), within={})
-            (self.management,) = await zone_data.resources_named(conn, own_zone.id, exact={url}, prefixes=())
+            home_zone = await entities.get(conn, ZONE, str(cast(Organization, found).zone_id), within={})
+            (self.management,) = await zone_data.resources_named(conn, home_zone.id, exact={url}, prefixes=())
             within = {"zone_id": self.zone.id}
             token_service = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
-        self.own_zone = cast(Zone, own_zone)
+        self.home_zone = cast(Zone, home_zone)
         self.token_service_id = cast(Provider, token_service).id
 
 
@@ -78,12 +78,12 @@ class Life:
                 now=company.services.clock(),
             )
         self.token = await company.token(shop.zone, self.app, self.customer)
-        self.member = await company.person(shop.own_zone, f"{self.name}@member.example")
-        self.console = await company.app(shop.own_zone, self.name, dependencies=[shop.management])
+        self.member = await company.person(shop.home_zone, f"{self.name}@member.example")
+        self.console = await company.app(shop.home_zone, self.name, dependencies=[shop.management])
         async with unit_of_work(company.services, operator(company.organization_id), new_id()) as unit:
-            await organization_users.join(unit, self.member.user, OrganizationRole("org_member"))
+            await organization_users.add_home_user(unit, self.member.user, OrganizationRole("org_member"))
         self.member_token = await company.token(
-            shop.own_zone, self.console, self.member, audience=shop.management.identifier, scopes=()
+            shop.home_zone, self.console, self.member, audience=shop.management.identifier, scopes=()
         )
 
     def asked(self, node: Server) -> dict[str, Callable[[], bool]]:
@@ -162,7 +162,7 @@ class Life:
         shop = self.shop
         for zone, app, resource in (
             (shop.zone, self.app, shop.api),
-            (shop.own_zone, self.console, shop.management),
+            (shop.home_zone, self.console, shop.management),
         ):
             path = f"/zones/{zone.id}/applications/{app.id}/dependencies/{resource.id}"
             self._manage("DELETE", path)

@@ -18,7 +18,7 @@ def told(answer: httpx.Response) -> str:
 
 @pytest.mark.standard("RFC 9728")
 def test_from_a_challenge_to_the_authorization_server(site: Site) -> None:
-    """The management API: without a token 401, then the document, then the organization's own zone."""
+    """The management API: without a token 401, then the document, then the organization's home zone."""
     url = site.server.url
     own = site.http.get(told(site.http.get(f"{url}/organizations/{site.server.organization_id}/users")))
 

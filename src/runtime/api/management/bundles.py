@@ -55,7 +55,7 @@ async def retrieve(request: Request) -> HTTPResponse:
 async def update(request: Request) -> HTTPResponse:
     """Replace the bundle by the one that is sent; answers what is stored."""
     services, holder = await _holder(request)
-    user = await operations.admit(services, holder)
+    user = await operations.admit_write(services, holder)
     _require_acceptable(request.headers.get("accept"))
     _require_readable(request.headers.get("content-type"))
     data = await _body(request)
@@ -75,7 +75,7 @@ async def update(request: Request) -> HTTPResponse:
 async def reset(request: Request) -> HTTPResponse:
     """Go back to the default policies; the same when nothing was ever changed."""
     services, holder = await _holder(request)
-    await operations.admit(services, holder)
+    await operations.admit_write(services, holder)
     await operations.reset(services, holder, request_id_of(request))
     return HTTPResponse(status=204)
 

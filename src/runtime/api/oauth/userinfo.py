@@ -27,7 +27,7 @@ async def userinfo(request: Request, zone_id: str) -> HTTPResponse:
     zone = await services.zones.get(zone_id)
     address = str(zone.entity.protocols.openid.userinfo_endpoint)
     bearer = await require_bearer(services, zone, request, audience=zone.issuer, scope="openid", uri=address)
-    user, profile = bearer.root.user.user, bearer.root.session.session_data
+    user, profile = bearer.root.principal.user, bearer.root.session.session_data
     claims = {"sub": user.identifier, **person_claims(user, profile, bearer.subject.scopes)}
     headers = {**NO_STORE, **offered_nonce(request, zone)}
     return HTTPResponse(orjson.dumps(claims), headers=headers, content_type="application/json")

@@ -48,7 +48,7 @@ class OrganizationUser(OrganizationEntity):
 
     Attributes:
         source: issuer of the provider that signs the person in.
-        zone_user_id: the user who stands for the person in the organization's own zone: groups and roles.
+        zone_user_id: the user who stands for the person in the organization's home zone: groups and roles.
         account_issuer: issuer of the organization zone whose tokens the person presents, here or at home.
         account_subject: the `sub` in those tokens.
     """

@@ -1,6 +1,6 @@
 """SSO connections: at which provider an organization's people sign in.
 
-Kept as a provider of the organization's own zone, so it is in no table and in no list of kinds:
+Kept as a provider of the organization's home zone, so it is in no table and in no list of kinds:
 `provider_of` and `connection_of` are the way there and back.
 """
 

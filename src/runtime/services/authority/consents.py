@@ -126,7 +126,7 @@ async def find_allowance(
     grants = [grant for grant in root.delegated if grant.resource_id == resource.id]
     if not all(is_active(grant, now) for grant in grants):
         async with services.database.querying() as conn:
-            again = await session_roots.delegated(conn, zone.id, root.user.user.id)
+            again = await session_roots.delegated(conn, zone.id, root.principal.user.id)
         grants = [grant for grant in again if grant.resource_id == resource.id]
     implied = asker.consent is Consent.IMPLICIT
     given = None if implied else await _consent(services, zone, asker, root, resource, wanted)
@@ -154,7 +154,7 @@ async def _consent(
     resource: Resource,
     wanted: frozenset[str] | None,
 ) -> frozenset[str] | None:
-    user = root.user.user
+    user = root.principal.user
     key = f"{user.id}\0{asker.client_ref.id}\0{resource.id}"
     cache = zone.cache_of(ConsentCache).scopes
     held = cache.get(key)

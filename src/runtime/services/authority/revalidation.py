@@ -64,7 +64,7 @@ async def revalidate(
     root = cached.root
     names = [epochs.zone_key(zone.id), epochs.denials_key(zone.id)]
     if root is not None:
-        names += [epochs.session_key(root.session.id), epochs.user_key(root.user.user.id)]
+        names += [epochs.session_key(root.session.id), epochs.user_key(root.principal.user.id)]
     published, kept = await services.epochs.published(names, also=key)
     if zone.is_apart:
         return root, kept
@@ -88,9 +88,11 @@ async def _standing(
     if session_epoch is None or user_epoch is None:
         if not is_fresh:
             async with services.database.querying() as conn:
-                stored = await session_roots.root_epochs(conn, zone.id, root.session.id, root.user.user.id)
+                stored = await session_roots.root_epochs(
+                    conn, zone.id, root.session.id, root.principal.user.id
+                )
             is_fresh = stored == root.epochs
-    elif session_epoch <= root.session.epoch and user_epoch <= root.user.user.epoch:
+    elif session_epoch <= root.session.epoch and user_epoch <= root.principal.user.epoch:
         return root
     else:
         is_fresh = False
@@ -101,7 +103,7 @@ async def _standing(
         current = found
     read = {
         epochs.session_key(current.session.id): current.session.epoch,
-        epochs.user_key(current.user.user.id): current.user.user.epoch,
+        epochs.user_key(current.principal.user.id): current.principal.user.epoch,
     }
     await services.epochs.remember(read)
     return current

@@ -153,10 +153,10 @@ def require_root(root: SessionRoot | None, subject: SubjectToken, now: datetime)
     if root is None:
         raise refused("the session no longer exists")
     try:
-        active.require_active(root.session, root.user.user, now)
+        active.require_active(root.session, root.principal.user, now)
     except NotActive as failure:
         raise refused(str(failure)) from None
-    if root.user.user.identifier != subject.sub:
+    if root.principal.user.identifier != subject.sub:
         raise refused("the session is another user's")
     return root
 
@@ -217,7 +217,7 @@ async def require_sign_in_consent(
 ) -> None:
     """Check that the user lets a client know what its sign-in scopes tell, still. Raises InvalidGrant."""
     told = subject.scopes & SIGN_IN_SCOPES
-    if not await consents.covers_sign_in(services, zone, issued_to, root.user.user, told):
+    if not await consents.covers_sign_in(services, zone, issued_to, root.principal.user, told):
         raise refused("the user has withdrawn consent to the sign-in scopes")
 
 

@@ -39,7 +39,7 @@ async def require_owner(services: Services, holder: BundleCaller) -> User:
             f"the access token lacks the scope `{POLICY_BUNDLE}`: ask the user for it when they sign in",
             scope=POLICY_BUNDLE,
         )
-    user, asked = holder.root.user.user, frozenset({POLICY_BUNDLE})
+    user, asked = holder.root.principal.user, frozenset({POLICY_BUNDLE})
     if not await consents.covers_sign_in(services, holder.zone, holder.client, user, asked):
         raise Forbidden("the user has not allowed the application to change their policies")
     return user

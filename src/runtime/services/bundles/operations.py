@@ -74,7 +74,7 @@ async def fetch(services: Services, holder: BundleCaller, request_id: str) -> Bu
     return found.bundle
 
 
-async def admit(services: Services, holder: BundleCaller) -> User:
+async def admit_write(services: Services, holder: BundleCaller) -> User:
     """Count a write of the user whose set it is.
 
     Raises: Forbidden for an application that has no say in it; RateLimited: each write reads policies, and
@@ -142,7 +142,7 @@ async def _writing(services: Services, user: User, request_id: str) -> AsyncIter
     caller = Caller(user.id, "user", user.organization_id, "", user.identifier)
     async with unit_of_work(services, caller, request_id) as unit:
         unit.keeps_zones = True
-        await unit.revision()
+        await unit.next_revision()
         yield unit
         for key, epoch in (await epochs.bump_user(unit.conn, user.zone_id, user.id)).items():
             unit.publish(key, epoch)
@@ -248,7 +248,7 @@ async def _compose(
     after = {"policy_set_version_id": made.id}
     action = "policy_set_versions.activate"
     await unit.record(action, POLICY_SET_VERSION.name, made.id, user.zone_id, before=None, after=after)
-    await activation.touch(unit, user.zone_id, policy_set.id)
+    await activation.renew_etag(unit, user.zone_id, policy_set.id)
     return _InForce(policy_set, made, tuple(written))
 
 

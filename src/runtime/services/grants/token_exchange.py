@@ -102,7 +102,7 @@ async def exchange(
     standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
     require_not_denied(zone, subject.token_id)
     root, authority = await _authority(zone, subject, standing, now)
-    decision.user_id = root.user.user.id if root else None
+    decision.user_id = root.principal.user.id if root else None
 
     decision.step = 6
     await target_checks.require_principal(zone, client)
@@ -197,7 +197,7 @@ def _cache_key(
 ) -> str:
     return token_cache.entry_key(
         zone_id=zone.id,
-        principal=root.user.user.id if root else f"application:{subject.sub}",
+        principal=root.principal.user.id if root else f"application:{subject.sub}",
         resource=resource.id if resource else "",
         scopes=request.scopes,
         client_id=client.client_id,
@@ -220,11 +220,11 @@ async def _authority(
     standing = require_root(root, subject, now)
     session = standing.session
     return standing, policy_decision.PolicyPrincipal(
-        standing.user.principal,
-        f"{standing.user.user.id}\0{standing.user.user.epoch}",
+        standing.principal.policy_user,
+        f"{standing.principal.user.id}\0{standing.principal.user.epoch}",
         session.authenticated_at,
         session.acr,
-        standing.user.own_policies,
+        standing.principal.own_policies,
     )
 
 

@@ -218,7 +218,7 @@ async def _permitted(
         zone,
         authority.client,
         policy_decision.PolicyPrincipal(
-            person.principal,
+            person.policy_user,
             key=f"user {person.user.id} {person.user.epoch}",
             authenticated_at=session.authenticated_at,
             acr=session.acr,

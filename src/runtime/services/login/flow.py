@@ -162,7 +162,7 @@ async def _after_sign_in(
 ) -> NextStep:
     """The interaction ends here; a question that is left to ask makes one of its own.
 
-    Somebody who is invited to the organization, and has signed in to its own zone, has accepted by that.
+    Somebody who is invited to the organization, and has signed in to its home zone, has accepted by that.
     """
     if zone.entity.owner_type is OwnerType.PLATFORM:
         await acceptance.accept_by_address(services, zone, signed_in.user, new_id())

@@ -1,6 +1,6 @@
 """Registration with an invitation: the address is the one it was sent to, and counts as verified.
 
-In the organization's own zone that accepts the invitation; in its other zones it only lets the person in.
+In the organization's home zone that accepts the invitation; in its other zones it only lets the person in.
 Once it has been accepted it does neither.
 Between the pages an invitation is known by the hash of its token: the token is kept nowhere.
 """
@@ -113,10 +113,10 @@ async def _join(services: Services, zone: CachedZone, invited: Invitee, password
 
 
 async def _accept(unit: UnitOfWork, invitation: Invitation, user_id: str) -> str:
-    zone = await organization_users.own_zone(unit)
+    zone = await organization_users.home_zone(unit)
     await acceptance.claim(unit, invitation)
     user = await acceptance.new_user(unit, zone, invitation, user_id)
-    await organization_users.join(unit, user, invitation.role)
+    await organization_users.add_home_user(unit, user, invitation.role)
     return user.id
 
 

@@ -207,7 +207,7 @@ async def new_entity(
         decided: members that the operation decides, the class to choose among variants included (`type`).
     """
     # First of all, so that nobody else of the organization writes between the checks and the insert.
-    revision = await unit.revision()
+    revision = await unit.next_revision()
     entity_id = decided.pop("id", None) or new_id()
     members = kind.members()
     zone_id = scope.get("zone_id")
@@ -245,10 +245,10 @@ async def add(unit: UnitOfWork, kind: Kind, entity: E_) -> E_:
     """
     await credential_scope.refuse_part(unit, kind, entity)
     await storage.insert(unit.conn, kind, entity)
-    return await added(unit, kind, entity)
+    return await record_created(unit, kind, entity)
 
 
-async def added(unit: UnitOfWork, kind: Kind, entity: E_) -> E_:
+async def record_created(unit: UnitOfWork, kind: Kind, entity: E_) -> E_:
     """Record an entity that something else has stored in the unit."""
     if (zone_id := getattr(entity, "zone_id", None)) is not None:
         unit.known.add((zone_id, kind.name, entity.id))
@@ -276,22 +276,22 @@ async def store(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after:
     Raises: Conflict; ValidationFailed, also where a secret would follow an address that it was not given for.
     """
     stored_secrets.refuse_new_addresses(kind, before, after)
-    after = after.model_copy(update={"updated_at": unit.now, "revision": await unit.revision()})
+    after = after.model_copy(update={"updated_at": unit.now, "revision": await unit.next_revision()})
     await storage.replace(unit.conn, kind, after, within=scope)
     await token_revocation.rename(unit, before, after)
     return after
 
 
-async def take_away(unit: UnitOfWork, kind: Kind, scope: Parents, before: Entity) -> None:
+async def remove(unit: UnitOfWork, kind: Kind, scope: Parents, before: Entity) -> None:
     """Remove an entity and record it; what was issued to it is told to be revoked."""
-    await unit.revision()
+    await unit.next_revision()
     await token_revocation.revoke(unit, kind, before)
     await unit.add_tombstones(await storage.remove(unit.conn, kind, before.id, within=scope))
     unit.known.discard((scope.get("zone_id", ""), kind.name, before.id))
     await unit.write(kind, f"{kind.operations}.delete", before, None)
 
 
-async def archived(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
+async def store_archived(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
     """Store what is archived by now and record it: no configuration manages it any more."""
     done = await change(unit, kind, scope, before, after, action="archive")
     await unit.add_tombstones(await ownership.give_up(unit.conn, unit.organization_id, kind, before.id))
@@ -400,4 +400,4 @@ async def patched(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, patc
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove an entity and what the database keeps below it. Raises NotFound, Forbidden."""
     scope, before = await for_change(unit, kind, parents, entity_id, Verb.DELETE)
-    await take_away(unit, kind, scope, before)
+    await remove(unit, kind, scope, before)

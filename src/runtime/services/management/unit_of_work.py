@@ -103,22 +103,22 @@ class UnitOfWork:
         """The sequence numbers of its first and its last audit record; None of a unit without any."""
         return (self._audit_begin + 1, self._audit_begin + self.records) if self.records else None
 
-    async def revision(self) -> int:
+    async def next_revision(self) -> int:
         """The revision that this unit writes: the same however often it is asked.
 
         From here to the commit no other unit of the organization writes, so what is checked stays true.
         """
         if self.head is None or not self._advanced:
-            await self._take_turn(by=1)
+            await self._lock_head(by=1)
             self._advanced = True
         return cast(organization_head.Head, self.head).revision
 
-    async def hold(self) -> None:
+    async def lock_organization(self) -> None:
         """Let no other unit of the organization write from here to the commit; the revision stays."""
         if self.head is None:
-            await self._take_turn(by=0)
+            await self._lock_head(by=0)
 
-    async def _take_turn(self, *, by: int) -> None:
+    async def _lock_head(self, *, by: int) -> None:
         """Begin to write, once those who came first have ended. Raises as `Caller.require_unchanged`.
 
         What ends a caller is written in turn, too: nothing is begun after it that was let in before.
@@ -133,7 +133,7 @@ class UnitOfWork:
     async def write(self, kind: Kind, action: str, before: Entity | None, after: Entity | None) -> None:
         """Record a change of one entity: audit without secrets, and its zone's caches out of date."""
         if self.dry_run:  # nobody will read what it was like
-            await self.revision()
+            await self.next_revision()
             return
         entity = cast(Entity, after or before)
         zone_id = entity.id if kind is ZONE else getattr(entity, "zone_id", None)
@@ -157,7 +157,7 @@ class UnitOfWork:
         after: Mapping[str, Any] | None,
     ) -> None:
         """Record a change of something that is no entity of its own: a member, a dependency, a binding."""
-        await self.revision()
+        await self.next_revision()
         if self.dry_run:
             return  # nobody will read it
         await self._append(action, kind, entity_id, zone_id, before, after)
@@ -168,7 +168,7 @@ class UnitOfWork:
         self, action: str, kind: str, entity_id: str, zone_id: str | None, *, values: Mapping[str, Any]
     ) -> None:
         """Record that something was shown: nothing has changed, so no revision and no cache goes by."""
-        await self.hold()
+        await self.lock_organization()
         await self._append(action, kind, entity_id, zone_id, None, values)
 
     async def _append(
@@ -210,7 +210,7 @@ class UnitOfWork:
         Raises:
             Forbidden: the caller acts for one configuration alone, and something of another would go, too.
         """
-        revision, own = await self.revision(), self.caller.scope.owner
+        revision, own = await self.next_revision(), self.caller.scope.owner
         for record in gone:
             if own not in (None, record.owner):
                 raise Forbidden(

@@ -61,7 +61,7 @@ async def require(
         allowance: what the user lets this application do; the credential counts only within it.
     Raises: AccessDenied, which asks for the user.
     """
-    found = await find(services, zone, root.user.user.id, resource, vault, now) if root else None
+    found = await find(services, zone, root.principal.user.id, resource, vault, now) if root else None
     if found is None:
         found = await find_shared(services, zone, resource)
     if found is None or not found.is_usable(now):

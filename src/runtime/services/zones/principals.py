@@ -17,18 +17,18 @@ class Principal:
     """
 
     user: User
-    principal: requests.PolicyUser
+    policy_user: requests.PolicyUser
     own_policies: str | None = None
 
     @property
     def groups(self) -> tuple[requests.PolicyGroup, ...]:
         """The groups, each with the roles it hands down."""
-        return self.principal.groups
+        return self.policy_user.groups
 
     @property
     def roles(self) -> tuple[str, ...]:
         """Identifiers of the roles assigned directly."""
-        return self.principal.roles
+        return self.policy_user.roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class SessionRoot:
     """A session that chains start from, and the user whose authority it carries."""
 
     session: SessionRecord
-    user: Principal
+    principal: Principal
     delegated: tuple[DelegatedGrantRecord, ...]
 
     @property
     def epochs(self) -> tuple[int, int]:
         """The epochs of the session and of the user that this was read under."""
-        return self.session.epoch, self.user.user.epoch
+        return self.session.epoch, self.principal.user.epoch
 
 
 def principal_of(user: User, memberships: Memberships, own_policies: str | None) -> Principal:

@@ -51,14 +51,14 @@ class SessionRootCache:
         """The root of that session, from the cache when its epochs say that it is valid."""
         cached = self._roots.get(session_id)
         if cached is not None:
-            names = [epochs.session_key(session_id), epochs.user_key(cached.user.user.id)]
+            names = [epochs.session_key(session_id), epochs.user_key(cached.principal.user.id)]
             (session_epoch, user_epoch), _ = await self._epochs.published(names)
             if (
                 self._zone_read.is_followed()
                 and session_epoch is not None
                 and user_epoch is not None
                 and session_epoch <= cached.session.epoch
-                and user_epoch <= cached.user.user.epoch
+                and user_epoch <= cached.principal.user.epoch
             ):
                 return cached
         return await self.read(session_id)

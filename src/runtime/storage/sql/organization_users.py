@@ -29,7 +29,7 @@ async def of_account(
 async def of_zone_user(
     conn: AsyncConnection, organization_id: str, zone_user_id: str
 ) -> OrganizationUser | None:
-    """The organization's user whom that user of the organization's own zone stands for."""
+    """The organization's user whom that user of the organization's home zone stands for."""
     return await _one(conn, organization_id, _people.c.zone_user_id == zone_user_id)
 
 
@@ -42,7 +42,7 @@ async def _one(
 
 
 async def actors(conn: AsyncConnection, organization_id: str, ids: Collection[str]) -> dict[str, ActorUser]:
-    """Those of these ids that are users of the organization, each as the user of its own zone."""
+    """Those of these ids that are users of the organization, each as the user of its home zone."""
     found = await conn.execute(
         select(_people.c.id, _people.c.zone_user_id, _people.c.email, _organizations.c.zone_id)
         .join(_organizations, _organizations.c.id == _people.c.organization_id)
@@ -90,12 +90,12 @@ async def roles_of_account(
 
 
 async def zone_roles(conn: AsyncConnection, zone_user_id: str, *, zone_id: str) -> dict[str, tuple[str, ...]]:
-    """Zone id -> the platform's roles that a user of an organization's own zone has there.
+    """Zone id -> the platform's roles that a user of an organization's home zone has there.
 
     They are assignments with that zone as their scope, to the user or to a group of theirs.
 
     Args:
-        zone_id: the organization's own zone.
+        zone_id: the organization's home zone.
     """
     groups = select(_members.c.group_id).where(
         _members.c.zone_id == zone_id, _members.c.user_id == zone_user_id
@@ -119,14 +119,14 @@ async def zone_roles(conn: AsyncConnection, zone_user_id: str, *, zone_id: str) 
     return roles
 
 
-def is_membership(organization_id: str, own_zone_id: str, zone_ids: Collection[str]) -> ColumnElement[bool]:
+def is_membership(organization_id: str, home_zone_id: str, zone_ids: Collection[str]) -> ColumnElement[bool]:
     """The condition that a role assignment makes somebody a member of one of these zones, once in each.
 
     Who has both zone roles there is a member by the one that allows more.
     """
     better = _assignments.alias()
     both = exists().where(
-        better.c.zone_id == own_zone_id,
+        better.c.zone_id == home_zone_id,
         better.c.principal_type == "user",
         better.c.principal_id == _assignments.c.principal_id,
         better.c.role_owner_type == OwnerType.PLATFORM,
@@ -148,7 +148,7 @@ def is_membership(organization_id: str, own_zone_id: str, zone_ids: Collection[s
 async def by_zone_user(
     conn: AsyncConnection, organization_id: str, zone_user_ids: Collection[str]
 ) -> dict[str, str]:
-    """User of the organization's own zone -> organization user, both by id."""
+    """User of the organization's home zone -> organization user, both by id."""
     found = await conn.execute(
         select(_people.c.zone_user_id, _people.c.id).where(
             _people.c.organization_id == organization_id, _people.c.zone_user_id.in_(zone_user_ids)
@@ -174,7 +174,7 @@ async def count_other_admins(conn: AsyncConnection, organization_id: str, user_i
 
 
 async def change_email(conn: AsyncConnection, organization_id: str, zone_user_id: str, email: str) -> None:
-    """Take over the address that the user of the organization's own zone has now."""
+    """Take over the address that the user of the organization's home zone has now."""
     await conn.execute(
         update(_people)
         .where(_people.c.organization_id == organization_id, _people.c.zone_user_id == zone_user_id)
@@ -202,7 +202,7 @@ async def acts_elsewhere(
 
 
 async def change_source(conn: AsyncConnection, organization_id: str, zone_user_id: str, source: str) -> None:
-    """Note which provider signs in whoever that user of the organization's own zone stands for."""
+    """Note which provider signs in whoever that user of the organization's home zone stands for."""
     await conn.execute(
         update(_people)
         .where(_people.c.organization_id == organization_id, _people.c.zone_user_id == zone_user_id)

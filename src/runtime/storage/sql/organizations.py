@@ -23,7 +23,7 @@ async def named(conn: AsyncConnection, id_or_label: str) -> Organization | None:
 
 
 async def without_resource(conn: AsyncConnection, identifier: str) -> list[tuple[str, str]]:
-    """(organization, own zone) of those whose own zone lacks the platform's resource of that identifier."""
+    """(organization, home zone) of those whose home zone lacks the platform's resource of that identifier."""
     there = exists().where(
         _resources.c.zone_id == _organizations.c.zone_id,
         _resources.c.identifier == identifier,

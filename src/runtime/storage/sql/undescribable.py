@@ -52,7 +52,7 @@ async def secrets(
 
 
 async def members(
-    conn: AsyncConnection, organization_id: str, own_zone_id: str, zone_ids: Collection[str], *, limit: int
+    conn: AsyncConnection, organization_id: str, home_zone_id: str, zone_ids: Collection[str], *, limit: int
 ) -> list[UndescribableRecord]:
     """Members of these zones, by address; of too many, the first of each zone."""
     columns = _assignments.c
@@ -67,9 +67,9 @@ async def members(
         )
         .join(_people, _people.c.zone_user_id == columns.principal_id)
         .where(
-            columns.zone_id == own_zone_id,
+            columns.zone_id == home_zone_id,
             _people.c.organization_id == organization_id,
-            is_membership(organization_id, own_zone_id, zone_ids),
+            is_membership(organization_id, home_zone_id, zone_ids),
         )
         .order_by(turn, columns.scope_id)
         .limit(limit)

@@ -215,7 +215,7 @@ def test_a_self_signed_assertion(home: Api, away: Api, issuer: OpenIDServer, imp
 
 
 class TestApplications:
-    """Applications of the own zone, which the home organization's administrators have chosen."""
+    """Applications of the home zone, which the home organization's administrators have chosen."""
 
     @pytest.mark.threat("39d", "39f", "39g")
     @pytest.mark.parametrize("consent", ["implicit", "required"])
@@ -242,7 +242,7 @@ class TestApplications:
     @pytest.mark.threat("39d", "39f", "39g")
     def test_they_accept_no_invitation_of_another_organization(self, home: Api, away: Api) -> None:
         """Of their own they do; another's invitation stays for the person with the service's own client."""
-        email, zone_id = address("eve"), home.own_zone().id
+        email, zone_id = address("eve"), home.home_zone().id
         home.server.call(
             lambda services: users.create_local_user(services, zone_id, email, PASSWORD, verified=True)
         )
@@ -271,7 +271,7 @@ class TestApplications:
         def signed(organization: Api, **changes: str) -> Api:
             """A token of an organization with Ada's sign-in, changed and signed by its own key."""
             said = {**claims(swapped(mine, organization).json()["access_token"]), **changes, "jti": new_id()}
-            zone_id = organization.own_zone().id
+            zone_id = organization.home_zone().id
 
             async def sign(services: Services) -> str:
                 zone = await services.zones.get(zone_id)
@@ -287,7 +287,7 @@ class TestApplications:
     @pytest.mark.threat("39d", "39g", "27l")
     def test_the_services_own_client_stays_its_own(self, home: Api) -> None:
         """No credential, redirect address or dependency is added to it, and nothing else becomes it."""
-        zone, ada = home.own_zone(), someone(home)
+        zone, ada = home.home_zone(), someone(home)
         (app,) = home.ok("GET", zone.path("/applications?identifier=zonectl"))["items"]
         other = zone.make("applications")
         resource = zone.make("resources")
@@ -327,7 +327,7 @@ class TestMembership:
         elif how == "removed":
             away.ok("DELETE", path)
         else:
-            zone = away.own_zone()
+            zone = away.home_zone()
             found = away.ok("GET", zone.path("/users?limit=100"))["items"]
             (stand_in,) = [one for one in found if one["email"] == ada.email]
             away.ok("PATCH", zone.path(f"/users/{stand_in['id']}"), {"status": "disabled"})
@@ -359,7 +359,7 @@ class TestMembership:
         )
         there = caller(home.server, swapped(mine, away).json()["access_token"], away.organization_id)
         for wanted in (ada.email, "chief@away.example"):
-            home.ok("PATCH", home.own_zone().path(f"/users/{ada.user.zone_user_id}"), {"email": wanted})
+            home.ok("PATCH", home.home_zone().path(f"/users/{ada.user.zone_user_id}"), {"email": wanted})
             made = there.invite()
             preview = httpx.get(f"{home.server.url}/invitations/{token_of(away, made['email'])}").json()
             assert preview["created_by_name"] == ada.email

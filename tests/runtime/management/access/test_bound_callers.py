@@ -105,7 +105,7 @@ def test_one_proof_is_enough_for_a_request_that_is_looked_at_twice(api: Api) -> 
 
 @pytest.mark.standard("RFC 9449")
 def test_nonces(api: Api) -> None:
-    """Where the organization's own zone wants them, the challenge tells which to use."""
+    """Where the organization's home zone wants them, the challenge tells which to use."""
     token, path = signed_in(api, api.server.url), "/zones"
     zone_id = str(claims(token)["iss"]).rpartition("/")[2]
     api.server.call(lambda services: set_zone_setting(services, zone_id, "require-dpop-nonce", "on"))

@@ -122,14 +122,14 @@ def test_a_scope_needs_the_organizations_zone(api: Api, zone: Zone) -> None:
     api.refused(400, "POST", zone.path(f"/users/{user.id}/roles"), body)
 
     person = api.person("org_viewer")
-    api.ok("POST", api.own_zone().path(f"/users/{person.zone_user_id}/roles"), body, status=201)
+    api.ok("POST", api.home_zone().path(f"/users/{person.zone_user_id}/roles"), body, status=201)
 
 
 @pytest.mark.threat("27l")
 @pytest.mark.parametrize("own", [False, True], ids=["a new zone", "the organization's zone"])
 def test_what_the_service_manages_stays(api: Api, own: bool) -> None:
     """Whatever is the platform's, of any kind: no change, no end, nothing put into it; one's own, first."""
-    zone = api.own_zone() if own else api.zone()
+    zone = api.home_zone() if own else api.zone()
     for collection in ("applications", "resources", "providers", "roles", "policies", "policy-sets"):
         mine = zone.make(collection)
         for method, body in (("PATCH", CHANGES[collection]), ("DELETE", None)):

@@ -1,4 +1,4 @@
-"""People call the management API: signed in at their organization's own zone, for as long as that stands."""
+"""People call the management API: signed in at their organization's home zone, for as long as that stands."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ def test_a_person_signs_in_and_manages(api: Api) -> None:
     organization = f"/organizations/{api.organization_id}"
     assert mine.ok("GET", organization)["id"] == api.organization_id
     theirs = ada.exchanged(mine)
-    session = api.ok("GET", api.own_zone().path(f"/sessions/{said['sid']}"))
+    session = api.ok("GET", api.home_zone().path(f"/sessions/{said['sid']}"))
     bearer = str(theirs.client.headers["authorization"]).removeprefix("Bearer ")
     swapped = claims(bearer)
     assert (swapped["sub"], swapped["organization_id"]) == (ada.user.id, api.organization_id)
@@ -56,7 +56,7 @@ def test_what_ends_a_person_ends_both_tokens_at_once(api: Api, how: str) -> None
     mine = ada.with_token(tokens["access_token"])
     theirs = ada.exchanged(mine)
     assert (status(mine), status(theirs)) == (200, 200)
-    zone = api.own_zone()
+    zone = api.home_zone()
     session = claims(tokens["access_token"])["sid"]
     if how == "disabled":
         api.ok("PATCH", ada.path, {"status": "disabled"})
@@ -131,9 +131,9 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     refused["code"] = code.code
     for name, token in refused.items():
         assert status(ada.with_token(token)) == 401, name
-    machine = api.own_zone().make("applications")
-    secret = api.own_zone().password(machine["id"])
-    zone = api.own_zone()
+    machine = api.home_zone().make("applications")
+    secret = api.home_zone().password(machine["id"])
+    zone = api.home_zone()
     (resource,) = api.ok("GET", zone.path(f"/resources?identifier={server.url}"))["items"]
     api.ok("PUT", zone.path(f"/applications/{machine['id']}/dependencies/{resource['id']}"))
     own = ada.client.token(
@@ -150,7 +150,7 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
 @pytest.mark.threat("24h")
 def test_only_applications_that_administrators_chose_get_tokens(api: Api) -> None:
     """Nobody registers a client there; what an administrator made loses its tokens with the dependency."""
-    zone, ada = api.own_zone(), someone(api)
+    zone, ada = api.home_zone(), someone(api)
     metadata = {"client_name": "zonectl", "redirect_uris": ["http://localhost/callback"]}
     for where, expected in ((api.zone(), 201), (zone, 403)):
         address = where.body["protocols"]["oauth2"]["registration_endpoint"]
@@ -180,7 +180,7 @@ def test_what_a_person_takes_back_from_an_application_is_over_here_too(api: Api,
     """The application asked for consent and got it; without it neither of its tokens works, while they stay
     signed in, and an application of somebody else goes on.
     """
-    zone, ada, bob = api.own_zone(), someone(api), someone(api)
+    zone, ada, bob = api.home_zone(), someone(api), someone(api)
     redirects = {"oauth2": {"redirect_uris": [REDIRECT_URI]}}
     app = zone.make("applications", protocols=redirects, consent="required")
     credential = zone.make("application-credentials", type="public", application_id=app["id"])
@@ -228,7 +228,7 @@ def test_a_member_makes_nobody_an_administrator(api: Api) -> None:
     """Not by the list of people, not through the organization's zone; an administrator can, ok first."""
     ada, boss = someone(api), someone(api, "org_admin")
     mine, boss_calls = ada.calling(), boss.calling()
-    zone = api.own_zone()
+    zone = api.home_zone()
     group = boss_calls.ok("POST", zone.path("/groups"), {"name": api.named("group")})
     assert mine.ok("GET", zone.path(f"/groups/{group['id']}")) == group
     for method, path, body in (
@@ -254,7 +254,7 @@ def test_a_member_makes_nobody_an_administrator(api: Api) -> None:
 
 def test_what_the_platform_owns_in_the_organizations_zone_stays(api: Api) -> None:
     """Its client, the credential of that and the resource are refused to everybody, with 403."""
-    zone = api.own_zone()
+    zone = api.home_zone()
     (app,) = api.ok("GET", zone.path("/applications?identifier=zonectl"))["items"]
     assert (app["owner_type"], app["consent"]) == ("platform", "implicit")
     assert app["protocols"]["oauth2"]["redirect_uris"] == [

@@ -63,7 +63,7 @@ def of_service_account(api: Api, ada: Someone) -> Scene:
 
 def of_session(api: Api, ada: Someone) -> Scene:
     token = ada.tokens()["access_token"]
-    path = api.own_zone().path(f"/sessions/{claims(token)['sid']}")
+    path = api.home_zone().path(f"/sessions/{claims(token)['sid']}")
     return ada.with_token(token), lambda: api.ok("PATCH", path, {"status": "revoked"})
 
 

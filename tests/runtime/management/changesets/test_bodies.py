@@ -174,7 +174,7 @@ def test_caps_that_every_body_has() -> None:
     many = OPERATION[:-2] + f', "b": [{",".join("1" * MAX_OPERATION_VALUES)}]}}}}'
     with pytest.raises(TooLarge, match="operation 0 has more than"):
         read(body(many))
-    with pytest.raises(TooLarge, match="beside the operations"):
+    with pytest.raises(TooLarge, match="the members other than"):
         read(body(OPERATION, envelope=f'{ENVELOPE}, "source": {{"ref": "{"x" * MAX_BODY_BYTES}"}}'))
     with pytest.raises(TooLarge, match="between two brackets"):
         read(body(OPERATION, envelope=f'{ENVELOPE}, "x": "{"x" * 3 * MAX_BODY_BYTES}"'))

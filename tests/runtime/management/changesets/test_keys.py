@@ -25,7 +25,7 @@ async def test_others_write_while_the_keys_of_new_zones_are_made(
     ) -> dict[Algorithm, SigningKey]:
         if tuple(algorithms) == zone_keys.ALGORITHMS:  # for zones that stay
             async with asyncio.timeout(5), unit_of_work(services, caller, new_id()) as unit:
-                others.append(await unit.revision())
+                others.append(await unit.next_revision())
         return await make(algorithms)
 
     first = create("Zone", "first", name="First")

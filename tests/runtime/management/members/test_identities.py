@@ -33,7 +33,7 @@ def test_users_and_invitations_are_told_alike(mine: Api) -> None:
 
     page = listed(mine)
     told = {one["id"]: one for one in page["items"]}
-    issuer = mine.own_zone().body["protocols"]["oauth2"]["issuer"]
+    issuer = mine.home_zone().body["protocols"]["oauth2"]["issuer"]
     assert {state: told[one["id"]]["status"] for state, one in invited.items()} == {
         state: state for state in invited
     }

@@ -38,7 +38,7 @@ def test_an_invitation_goes_by_mail(api: Api) -> None:
     sent = delivered(api.server, email)
     organization = api.ok("GET", f"/organizations/{api.organization_id}")
     assert organization["name"] in sent["Subject"]
-    issuer = api.own_zone().body["protocols"]["oauth2"]["issuer"]
+    issuer = api.home_zone().body["protocols"]["oauth2"]["issuer"]
     token = token_of(api, email)
     assert f"{issuer}/oauth/sign-up?invitation={token}" in sent.get_content()
 
@@ -230,7 +230,7 @@ def _disable(api: Api, inviter: Someone) -> None:
 
 
 def _disable_at_home(api: Api, inviter: Someone) -> None:
-    api.ok("PATCH", api.own_zone().path(f"/users/{inviter.user.zone_user_id}"), {"status": "disabled"})
+    api.ok("PATCH", api.home_zone().path(f"/users/{inviter.user.zone_user_id}"), {"status": "disabled"})
 
 
 def _remove(api: Api, inviter: Someone) -> None:

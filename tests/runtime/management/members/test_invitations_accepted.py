@@ -32,7 +32,7 @@ def test_an_account_of_another_organization(api: Api, other: Api) -> None:
     assert done.status_code == 200, done.text
     assert done.json()["user_id"] == ada.user.id
     person = api.ok("GET", f"/organizations/{api.organization_id}/users/{ada.user.id}")
-    home = other.own_zone().body["protocols"]["oauth2"]["issuer"]
+    home = other.home_zone().body["protocols"]["oauth2"]["issuer"]
     assert (person["email"], person["role"], person["source"]) == (ada.email, "org_viewer", home)
 
     theirs = ada.exchanged(ada.with_token(access), api.organization_id)
@@ -42,10 +42,10 @@ def test_an_account_of_another_organization(api: Api, other: Api) -> None:
 
 
 def test_an_account_that_was_there_before_the_invitation(api: Api) -> None:
-    """Somebody who can sign in to the organization's own zone, and is no user of the organization yet."""
+    """Somebody who can sign in to the organization's home zone, and is no user of the organization yet."""
     ada = someone(api)
     bob = address("bob")
-    zone_id = api.own_zone().id
+    zone_id = api.home_zone().id
 
     async def make(services: Services) -> str:
         return (await users.create_local_user(services, zone_id, bob, PASSWORD, verified=True)).id

@@ -36,7 +36,7 @@ def test_people_are_listed_and_found_by_role(company: Api) -> None:
     listed = company.ok("GET", people(company))
     assert [one["id"] for one in listed["items"]] == [admin.id, viewer.id]
     assert listed["page_info"]["has_prev_page"] is False
-    zone = company.own_zone()
+    zone = company.home_zone()
     assert listed["items"][0] == {
         "id": admin.id,
         "created_at": listed["items"][0]["created_at"],
@@ -82,7 +82,7 @@ def test_the_last_administrator_stays(company: Api) -> None:
 def test_the_last_administrator_stays_in_the_zone_too(company: Api) -> None:
     """Who is disabled as a user of the zone cannot sign in: they are nobody to count on, and not the last."""
     first, second = company.person("org_admin"), company.person("org_admin")
-    zone, base = company.own_zone(), people(company)
+    zone, base = company.home_zone(), people(company)
     as_user = zone.path(f"/users/{first.zone_user_id}")
     company.ok("PATCH", as_user, {"status": "disabled"})
     company.refused(409, "PATCH", f"{base}/{second.id}", {"role": "org_viewer"})
@@ -115,7 +115,7 @@ def test_of_two_demotions_at_once_one_is_refused(company: Api) -> None:
 
 def test_who_is_disabled_is_signed_out_and_who_is_deleted_is_gone(company: Api) -> None:
     """Sessions of the organization's zone end; deleting takes the user there too, with its roles."""
-    zone, person = company.own_zone(), company.person()
+    zone, person = company.home_zone(), company.person()
     session = zone.session(person.zone_user_id)
     body = {"role_identifier": "zone_viewer", "owner_type": "platform"}
     target = company.zone()
@@ -142,7 +142,7 @@ def test_who_is_disabled_is_signed_out_and_who_is_deleted_is_gone(company: Api) 
 def test_an_account_joins_an_organization_once(company: Api, api: Api) -> None:
     """The account of another organization has its id here too, with a user who stands for it."""
     at_home = api.person()
-    home = api.own_zone()
+    home = api.home_zone()
 
     async def admit(services: Services) -> str:
         zone = await services.zones.get(home.id)
@@ -152,13 +152,13 @@ def test_an_account_joins_an_organization_once(company: Api, api: Api) -> None:
         joining = JoiningAccount(token, zone.entity, user, provider=None)
         acting = operator(company.organization_id)
         async with unit_of_work(services, acting, new_id()) as unit:
-            made = await organization_users.admit(unit, OrganizationRole.MEMBER, joining)
+            made = await organization_users.add_external_account(unit, OrganizationRole.MEMBER, joining)
         return made.zone_user_id
 
     user_id = company.server.call(admit)
     told = company.ok("GET", f"{people(company)}/{at_home.id}")
     assert (told["email"], told["source"]) == (at_home.email, at_home.source)
-    path = company.own_zone().path(f"/users?filter[id]={user_id}&expand[]=credentials")
+    path = company.home_zone().path(f"/users?filter[id]={user_id}&expand[]=credentials")
     (stand_in,) = company.ok("GET", path)["items"]
     assert stand_in["subject"] == at_home.account_subject
     assert stand_in["credentials"] == []

@@ -1,4 +1,4 @@
-"""Members of zones, who are role assignments in the organization's own zone: one store, two views."""
+"""Members of zones, who are role assignments in the organization's home zone: one store, two views."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ def add(zone: Zone, person_id: str, role: str = "zone_viewer") -> dict[str, Any]
 
 
 def assignments(api: Api, user_id: str) -> list[tuple[str, str]]:
-    """(role, zone) of the assignments to a user of the organization's own zone."""
-    listed = api.ok("GET", api.own_zone().path(f"/users/{user_id}/roles"))["items"]
+    """(role, zone) of the assignments to a user of the organization's home zone."""
+    listed = api.ok("GET", api.home_zone().path(f"/users/{user_id}/roles"))["items"]
     return [(one["role_identifier"], one["scope_id"]) for one in listed]
 
 
@@ -66,17 +66,17 @@ def test_a_member_is_added_changed_and_removed(api: Api) -> None:
     api.refused(404, "GET", self_path)
     api.refused(404, "DELETE", self_path)
     assert api.ok("GET", zone.path("/members"))["items"] == [second]
-    own = api.own_zone()
+    own = api.home_zone()
     assert api.ok("GET", own.path("/members"))["items"] == []
     api.refused(400, "POST", own.path("/members"), body)
 
 
 @pytest.mark.threat("26g", "42c")
 def test_who_is_not_of_the_organization_is_unknown(api: Api, other: Api) -> None:
-    """Somebody of another organization, a user of the own zone who is no member, nobody: one answer."""
+    """Somebody of another organization, a user of the home zone who is no member, nobody: one answer."""
     zone, mine, theirs = api.zone(), api.person(), other.person()
     add(zone, mine.id)
-    bystander, credential = api.own_zone().user(), api.key()[0]
+    bystander, credential = api.home_zone().user(), api.key()[0]
 
     told = set()
     for person_id in (theirs.id, theirs.zone_user_id, bystander.id, credential, other.zone().id, new_id()):
@@ -95,7 +95,7 @@ def test_who_is_not_of_the_organization_is_unknown(api: Api, other: Api) -> None
 def test_both_views_agree(api: Api) -> None:
     """What one side does the other shows, in both directions; what goes takes its assignments along."""
     zone, elsewhere, person = api.zone(), api.zone(), api.person()
-    own, user_id = api.own_zone(), person.zone_user_id
+    own, user_id = api.home_zone(), person.zone_user_id
     add(zone, person.id)
     assert assignments(api, user_id) == [("zone_viewer", zone.id)]
     api.ok("PATCH", zone.path(f"/members/{person.id}"), {"role": "zone_manager"})
@@ -154,7 +154,7 @@ def test_a_role_in_a_zone_ends_at_its_border(api: Api) -> None:
     mine.refused(403, "DELETE", zone.path())
     mine.refused(403, "POST", "/zones", {"name": "z"})
     mine.refused(403, "PATCH", ada.path, {"role": "org_admin"})
-    own = api.own_zone()
+    own = api.home_zone()
     body = {"role_identifier": "zone_manager", "owner_type": "platform"}
     body |= {"scope_type": "zone", "scope_id": elsewhere.id}
     mine.refused(403, "POST", own.path(f"/users/{ada.user.zone_user_id}/roles"), body)
@@ -189,7 +189,7 @@ def test_a_role_in_a_zone_ends_at_its_border(api: Api) -> None:
     mine.refused(403, "POST", sets, changeset(elsewhere, **adopt, id=theirs["id"]))
     assert mine.ok("POST", f"{sets}?dry_run=true", changeset(elsewhere, **create))["dry_run"] is True
 
-    # Through a group of the organization's own zone it counts as well, and ends with it.
+    # Through a group of the organization's home zone it counts as well, and ends with it.
     api.ok("DELETE", zone.path(f"/members/{ada.user.id}"))
     mine.refused(403, "POST", zone.path(path), {**app, "identifier": "b"})
     group = own.make("groups")

@@ -1,4 +1,4 @@
-"""What organizations' own zones are given when the service starts, and people by the operator."""
+"""What organizations' home zones are given when the service starts, and people by the operator."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -32,7 +32,7 @@ async def test_another_public_address_gets_a_resource_of_its_own(company: Compan
     settings = company.services.settings.model_copy(update={"public_url": "http://moved.test"})
     moved = replace(company.services, settings=settings)
     for _ in range(2):
-        await organizations.complete_own_zones(moved)
+        await organizations.complete_home_zones(moved)
     ((organization, issuer),) = await organizations.every(company.services)
     assert issuer.startswith("http://zones.test/")
     within = {"zone_id": str(organization.zone_id)}

@@ -48,7 +48,7 @@ def test_a_person_acts_in_another_organization_only_with_its_token(api: Api) -> 
     mine.refused(404, "GET", second)
     mine.refused(404, "GET", zone.path())
     there.refused(404, "GET", f"/organizations/{api.organization_id}")
-    there.refused(404, "GET", api.own_zone().path())
+    there.refused(404, "GET", api.home_zone().path())
     # Only a token of home can be swapped, and only for an organization that one acts for.
     there.refused(403, "POST", f"{second}/token")
     there.refused(404, "POST", f"/organizations/{api.organization_id}/token")
@@ -92,7 +92,7 @@ def test_an_organization_ends_when_it_is_empty(api: Api) -> None:
     """409 while a zone of the customer's remains; then everything is gone but what happened in it."""
     other = company(api)
     zone = other.zone()
-    own = other.own_zone()
+    own = other.home_zone()
     ada = someone(other, "org_admin")
     mine = ada.calling()
     path = f"/organizations/{other.organization_id}"

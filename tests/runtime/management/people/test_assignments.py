@@ -65,7 +65,7 @@ class TestRoleAssignments:
             api.refused(404, "POST", base, body)
 
     def test_scopes(self, api: Api, zone: Zone, principal: str) -> None:
-        """Platform roles of the organization's own zone can be limited to another of its zones."""
+        """Platform roles of the organization's home zone can be limited to another of its zones."""
         own = Zone(api, api.ok("GET", "/zones")["items"][0])
         assert own.body["owner_type"] == "platform"
         base = self._base(own, principal)

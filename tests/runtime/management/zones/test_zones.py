@@ -128,7 +128,7 @@ class TestZones:
         api.refused(404, "GET", zone.path(f"/applications/{application['id']}"))
         assert httpx.get(jwks, trust_env=False).status_code == 404
 
-    def test_the_organizations_own_zone_stays(self, api: Api) -> None:
+    def test_the_organizations_home_zone_stays(self, api: Api) -> None:
         """It is platform-owned: neither changed nor deleted through the API."""
         own = api.ok("GET", f"/organizations/{api.organization_id}")["zone_id"]
         assert api.ok("GET", f"/zones/{own}")["owner_type"] == "platform"

@@ -91,7 +91,7 @@ async def _find_linked(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn | U
 
 
 async def _find_linkable(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn) -> User | None:
-    """The user of an organization's own zone who signed in without a provider so far.
+    """The user of an organization's home zone who signed in without a provider so far.
 
     Only a verified address tells who that is, and only somebody whom no provider has signed in: a connection
     that is changed to another issuer takes over nobody whom the one before has signed in.

@@ -46,7 +46,7 @@ def require_open_invitation(invitation: Invitation, now: datetime, *, joins: boo
     """Refuse an invitation that opens nothing (any more). Raises SignInRefused.
 
     Args:
-        joins: in the organization's own zone, where whom it has made without a credential may choose one.
+        joins: in the organization's home zone, where whom it has made without a credential may choose one.
     """
     if now >= invitation.expires_at or invitation.status is InvitationStatus.REVOKED:
         raise SignInRefused(INVITATION_OVER)

@@ -1,4 +1,4 @@
-"""Accounts of an organization's own zone: for which organizations they act, and which providers those trust.
+"""Accounts of an organization's home zone: for which organizations they act, and which providers those trust.
 
 What the administrators of the home organization can change counts nowhere else: acting for another
 organization takes a membership that this organization granted, the identity provider it was granted for, and
@@ -29,7 +29,7 @@ from runtime.storage.sql import users as storage
 
 
 async def by_management_token(conn: AsyncConnection, zone: Zone, by: ManagementToken) -> AdmittedUser:
-    """What the account is now in the organization whose own zone it is."""
+    """What the account is now in the organization whose home zone it is."""
     elsewhere = zone.id != by.home_id
     if elsewhere:
         _require_trusted_elsewhere(by)

@@ -56,7 +56,7 @@ class InvitedRegistration:
 
 @dataclass(frozen=True, slots=True)
 class InvitedMember:
-    """Somebody accepts an invitation to act for the organization whose own zone it is, and has no account.
+    """Somebody accepts an invitation to act for the organization whose home zone it is, and has no account.
 
     Attributes:
         email: where the invitation was sent.
@@ -110,7 +110,7 @@ class UserAssertion:
 
 @dataclass(frozen=True, slots=True)
 class ManagementToken:
-    """A token of somebody who is signed in at some organization's own zone, to manage what they may.
+    """A token of somebody who is signed in at some organization's home zone, to manage what they may.
 
     Attributes:
         account_id: of the user there, who may act.
@@ -145,7 +145,7 @@ class JoiningAccount:
     """An account of one organization comes to act for another: invited by it, or to be its founder.
 
     Attributes:
-        home: the own zone that the account belongs to.
+        home: the home zone that the account belongs to.
         user: the account there.
         provider: of that zone; None where it signs people in itself.
     """
@@ -174,7 +174,7 @@ class AdmittedUser:
     """Whom somebody is in a zone.
 
     Attributes:
-        member: what they are in the organization whose own zone it is; where the way in is about that.
+        member: what they are in the organization whose home zone it is; where the way in is about that.
         epochs: to publish after the commit.
     """
 

@@ -16,9 +16,9 @@ from runtime.services.management.access.permissions import trying
 TOKEN_TYPE = "m2m+jwt"
 REFUSED = "the bearer credential is not valid"
 
-# The organization's own zone decides who acts for the organization: whoever could write there could make
+# The organization's home zone decides who acts for the organization: whoever could write there could make
 # themselves an administrator. So nobody below one does.
-_IN_OWN_ZONE = {
+_IN_HOME_ZONE = {
     "org_member": "org_viewer",
     "service_account": "org_viewer",
     "zone_manager": "zone_viewer",
@@ -157,7 +157,7 @@ class Caller:
         if not self.scope.reaches(zone.id):
             return ()
         if zone.owner_type is OwnerType.PLATFORM:
-            return self._acting(_IN_OWN_ZONE.get(self.role, self.role))
+            return self._acting(_IN_HOME_ZONE.get(self.role, self.role))
         return self._acting(self.role, *self.zone_roles.get(zone.id, ()))
 
     @property

@@ -1,6 +1,6 @@
 """Authenticates people at the management API, by one of two tokens.
 
-An access token of an organization's own zone acts in that organization, and for the account in the few
+An access token of an organization's home zone acts in that organization, and for the account in the few
 operations that are about all its organizations. It can be swapped for a token of one organization, here or
 elsewhere, which acts in that one alone. Both rest on the session of the sign-in. Whether that still stands,
 and what the person is, is read at each request: whatever ends ends at once.
@@ -52,7 +52,7 @@ _HOME = "home_zone_id"  # the claim that says where the session of an organizati
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedUser:
-    """Who has signed in at an organization's own zone, as an access token of it says, member or not.
+    """Who has signed in at an organization's home zone, as an access token of it says, member or not.
 
     Attributes:
         view: that zone.
@@ -76,7 +76,7 @@ class AuthenticatedUser:
 
 
 async def by_access_token(services: Services, presented: PresentedToken) -> Caller:
-    """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
+    """The user whom an access token of an organization's home zone was issued to. Raises Unauthorized."""
     found = await signed_in(services, presented)
 
     async def look_up(conn: AsyncConnection) -> Caller:
@@ -91,7 +91,7 @@ async def by_access_token(services: Services, presented: PresentedToken) -> Call
 
 
 async def signed_in(services: Services, presented: PresentedToken) -> AuthenticatedUser:
-    """Who has signed in at which organization's own zone, member or not. Raises Unauthorized; Unavailable.
+    """Who has signed in at which organization's home zone, member or not. Raises Unauthorized; Unavailable.
 
     Only by a token that an application got for a user who signed in to it: none that acts through others. The
     application must still be one that depends on the management API, as an administrator has decided, and the
@@ -248,7 +248,7 @@ async def _zone_of_key(services: Services, token: str) -> CachedZone:
 
 
 async def _owner(conn: AsyncConnection, zone: CachedZone) -> Organization:
-    """The organization whose own zone this is. Raises Unauthorized for any other zone."""
+    """The organization whose home zone this is. Raises Unauthorized for any other zone."""
     organization = await entities.get(conn, ORGANIZATION, zone.organization_id, within={})
     if organization.zone_id != zone.id:
         raise Unauthorized(REFUSED, internal="a token of another zone than an organization's own")
@@ -323,7 +323,7 @@ def _sign_in(found: AuthenticatedUser, *, at_home: bool) -> CallerSession:
 async def _caller(
     services: Services, conn: AsyncConnection, zone: CachedZone, sign_in: CallerSession
 ) -> Caller:
-    """Who somebody is in the organization whose own zone it is. Raises Unauthorized."""
+    """Who somebody is in the organization whose home zone it is. Raises Unauthorized."""
     try:
         admitted = await admission.admit(conn, zone.entity, way_of(sign_in), now=services.clock())
     except SignInRefused as refusal:

@@ -89,12 +89,12 @@ class OperationRunner:
         kind = BY_NAME[operation.kind]
         if isinstance(operation, CreateOperation):
             target = await self._create(index, operation, kind)
-            self.policy_references.note(index, operation, kind, target, None)
+            self.policy_references.add_operation(index, operation, kind, target, None)
             self._named.append(DeferredStep(index, operation, kind, target, {}))
             return target
         target = self._target(operation, kind)
         before = self.current.get((kind.name, target.id))
-        self.policy_references.note(index, operation, kind, target, before)
+        self.policy_references.add_operation(index, operation, kind, target, before)
         await self._require_change(operation, kind, target)
         match operation:
             case ChangeOperation():
@@ -285,12 +285,12 @@ class OperationRunner:
         self._created.pop(target.id, None)
         self.relations.forget(target.id)
         self.handle_swaps.settle(kind, target.id)
-        self.owners.drop(kind, target.id)
+        self.owners.remove_record(kind, target.id)
 
     async def _change_record(self, operation: PackedOperation, kind: Kind, target: EntityRef) -> None:
         record = self.owners.require_owned(kind, target.id, before=operation.op)
         if isinstance(operation, ReleaseOperation):
-            self.owners.drop(kind, target.id)
+            self.owners.remove_record(kind, target.id)
         elif isinstance(operation, DeliveredOperation):
             self.owners.delivered(record)
         else:
@@ -306,7 +306,7 @@ class OperationRunner:
 
     # --- deferred
 
-    def named(self) -> list[DeferredStep]:
+    def named_steps(self) -> list[DeferredStep]:
         """The operations that gave an entity its name in git, which is unique once all have run."""
         return self._named
 

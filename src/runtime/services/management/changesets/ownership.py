@@ -133,12 +133,12 @@ class OwnershipRecords:
                 )
             del self._protected[key]
 
-    def put(self, record: OwnershipRecord) -> None:
-        """Leave this record behind, in place of the one the entity has."""
+    def set_record(self, record: OwnershipRecord) -> None:
+        """Replace the ownership record of an entity."""
         self._new[record.kind, record.entity_id] = record
 
-    def drop(self, kind: Kind, entity_id: str) -> None:
-        """Leave no record of an entity behind."""
+    def remove_record(self, kind: Kind, entity_id: str) -> None:
+        """Remove the ownership record of an entity."""
         key = (kind.name, entity_id)
         self._new.pop(key, None)
         self._gone.add(key)
@@ -173,7 +173,7 @@ class OwnershipRecords:
             claimed = set(operation.fields) - self.fields_of(kind, entity_id)
             standing = applied_values(claimed, {}, {}, found)
             applied = applied_values(operation.fields, written, before.applied if before else {}, standing)
-        self.put(
+        self.set_record(
             OwnershipRecord(
                 zone_id=zone_id,
                 kind=key[0],
@@ -192,11 +192,11 @@ class OwnershipRecords:
 
     def rename(self, record: OwnershipRecord, name: str) -> None:
         """Give an entity another name in git."""
-        self.put(replace(record, name=name, source=self.source))
+        self.set_record(replace(record, name=name, source=self.source))
 
     def delivered(self, record: OwnershipRecord) -> None:
         """What was shown of an entity has arrived."""
-        self.put(replace(record, undelivered=False))
+        self.set_record(replace(record, undelivered=False))
 
     async def flush(self, unit: UnitOfWork, *, base: int) -> None:
         """Write what has changed, and forget what the owner has heard of: what was gone when it planned.
@@ -212,7 +212,7 @@ class OwnershipRecords:
         # What was made in a zone that is gone again went with it.
         zones = {entity_id for kind, entity_id in self._gone if kind == ZONE.name}
         records = [record for record in self._new.values() if record.zone_id not in zones]
-        revision = await unit.revision()
+        revision = await unit.next_revision()
         # Everything that goes before anything that comes: names can be exchanged that way.
         for start in range(0, len(gone), _BATCH):
             await storage.drop(unit.conn, unit.organization_id, gone[start : start + _BATCH])

@@ -101,7 +101,7 @@ class _Phases:
 
     async def require_unique_names(self) -> None:
         """Check that names in git and identifiers of resources are unique."""
-        await self._each(self.runner.named(), self.runner.require_unique_name)
+        await self._each(self.runner.named_steps(), self.runner.require_unique_name)
 
     async def require_policy_references(self) -> None:
         """Check that the entities which policies name exist."""

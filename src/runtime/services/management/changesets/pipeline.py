@@ -66,11 +66,11 @@ async def apply_changeset(
             services, acting, request_id, changeset_id=new_id(), new_zones=new_zones
         ) as unit:
             found = await entities.organization_of(unit, organization)
-            await unit.revision()  # from here on nobody else of the organization writes
+            await unit.next_revision()  # from here on nobody else of the organization writes
             await require_not_applied(unit.conn, found.id, changeset)
             results = await execute(unit, changeset, parsed_specs, progress)
             answer = await receipts.changeset_answer(unit, changeset, results)
-            await receipts.keep(unit, changeset, digest, answer, caller)
+            await receipts.record_receipt(unit, changeset, digest, answer, caller)
     except AlreadyApplied as before:
         return replayed(before.applied, digest)
     return AppliedChangeset(receipts.with_secrets(unit, answer))

@@ -55,7 +55,7 @@ class PolicyReferences:
     _written: list[_Written] = field(default_factory=list)
     _touched: list[_Touched] = field(default_factory=list)
 
-    def note(
+    def add_operation(
         self,
         index: int,
         operation: PackedOperation,
@@ -93,7 +93,7 @@ class PolicyReferences:
         if any(each.text is None for each in written):
             latest = await changes.latest_texts(self.unit.conn, [zone_id])
         named = {
-            each.index: entity_references.named(each.text or latest.get(each.target.id) or "")
+            each.index: entity_references.zone_entities_named(each.text or latest.get(each.target.id) or "")
             for each in written
             if each.target.id in policies
         }
@@ -127,7 +127,7 @@ class PolicyReferences:
                 continue
             policy = policies.get(text.policy_id)
             lost = gone - (entity_references.said_absent(policy) if policy is not None else set())
-            for one in entity_references.named(text.cedar or ""):
+            for one in entity_references.zone_entities_named(text.cedar or ""):
                 if (name := (one.type, one.id)) in lost:
                     each = touched[name]
                     place = f"operations[{each.index}]{each.member}"

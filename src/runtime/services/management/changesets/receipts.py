@@ -63,7 +63,7 @@ def with_secrets(unit: UnitOfWork, answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-async def keep(
+async def record_receipt(
     unit: UnitOfWork, changeset: PackedChangeset, digest: str, answer: dict[str, Any], caller: Caller
 ) -> None:
     """Store the changeset in the history, with the answer for a request that sends the same plan again."""

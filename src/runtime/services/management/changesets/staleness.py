@@ -52,7 +52,7 @@ async def require_base_revision(
     configuration that was itself applied meanwhile, by another run. Who did that, when and how is told to
     those who may read the audit log.
     """
-    base, newest = changeset.base_revision, await unit.revision() - 1
+    base, newest = changeset.base_revision, await unit.next_revision() - 1
     if base > newest:
         raise PreconditionFailed(f"the base revision {base} does not exist: the newest is {newest}")
     if base == newest or all(isinstance(each, DeliveredOperation) for each in changeset.operations):

@@ -63,7 +63,7 @@ async def accept(
 ) -> InvitationAcceptance:
     """Make the guest a user of the organization, or without a guest whoever reads the invited address.
 
-    Without one, a user of the organization's own zone is made, who can do nothing before they choose a
+    Without one, a user of the organization's home zone is made, who can do nothing before they choose a
     password or sign in through the organization's provider.
 
     Raises: NotFound; RateLimited; Forbidden for a guest of another address, or whose sign-in counts only at
@@ -99,7 +99,7 @@ async def guest_of(
 
 
 async def accept_by_address(services: Services, home: CachedZone, user: User, request_id: str) -> bool:
-    """Accept what waits for somebody who has just signed in to their organization's own zone.
+    """Accept what waits for somebody who has just signed in to their organization's home zone.
 
     Nothing happens for an address that nobody has verified; tell whether there was an invitation.
     """
@@ -112,11 +112,11 @@ async def accept_by_address(services: Services, home: CachedZone, user: User, re
         return False
     try:
         async with unit_of_work(services, actor(found, user.id), request_id) as unit:
-            zone = await organization_users.own_zone(unit)
+            zone = await organization_users.home_zone(unit)
             if zone.id != home.id:
                 return False
             current = await claim(unit, found)
-            await organization_users.join(unit, user, current.role)
+            await organization_users.add_home_user(unit, user, current.role)
     except Conflict:  # somebody was faster, or they act for the organization already
         return False
     return True
@@ -124,7 +124,7 @@ async def accept_by_address(services: Services, home: CachedZone, user: User, re
 
 async def locked(unit: UnitOfWork, invitation: Invitation) -> Invitation:
     """The invitation as it stands while nobody else of the organization writes. Raises NotFound."""
-    await unit.revision()
+    await unit.next_revision()
     current = await invitations.held(unit.conn, invitation, now=unit.now)
     if current is None:
         raise NotFound(_UNKNOWN)
@@ -146,26 +146,26 @@ async def claim(unit: UnitOfWork, invitation: Invitation, *, zone_user_id: str |
 
 
 async def new_user(unit: UnitOfWork, zone: Zone, invitation: Invitation, user_id: str) -> User:
-    """A user of the organization's own zone with the invited address, which the token proves to be theirs.
+    """A user of the organization's home zone with the invited address, which the token proves to be theirs.
 
     Raises: Conflict when a user has that address: they sign in, so that nobody acts as them by a mail.
     """
     by = InvitedMember(invitation.email, user_id)
     admitted = await admission.admit(unit.conn, zone, by, now=unit.now)
-    return await entities.added(unit, USER, admitted.user)
+    return await entities.record_created(unit, USER, admitted.user)
 
 
 async def _without_account(unit: UnitOfWork, invitation: Invitation, user_id: str) -> OrganizationUser:
-    zone = await organization_users.own_zone(unit)
+    zone = await organization_users.home_zone(unit)
     user = await new_user(unit, zone, invitation, user_id)
-    return await organization_users.join(unit, user, invitation.role)
+    return await organization_users.add_home_user(unit, user, invitation.role)
 
 
 async def _with_account(
     unit: UnitOfWork, invitation: Invitation, guest: AuthenticatedUser
 ) -> OrganizationUser:
     if guest.zone.organization_id == unit.organization_id:
-        return await organization_users.join(unit, guest.user, invitation.role)
+        return await organization_users.add_home_user(unit, guest.user, invitation.role)
     at_home = await people.of_zone_user(unit.conn, guest.zone.organization_id, guest.user.id)
     if at_home is None:
         raise Forbidden(
@@ -173,7 +173,7 @@ async def _with_account(
         )
     joining = JoiningAccount(guest.token, guest.zone.entity, guest.user, await guest.zone.user_provider())
     try:
-        return await organization_users.admit(unit, invitation.role, joining)
+        return await organization_users.add_external_account(unit, invitation.role, joining)
     except SignInRefused as refusal:
         raise Forbidden(refusal.detail, internal=refusal.internal) from None
 

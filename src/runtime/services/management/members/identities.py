@@ -19,7 +19,7 @@ async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed
     found = await entities.organization_of(unit, organization)
     for row in _ROWS.values():
         permissions.require(unit.caller.role, row, Verb.LIST)
-    zone = await organization_users.own_zone(unit)
+    zone = await organization_users.home_zone(unit)
     roles = query.special.get("role")
     wanted = IdentityFilter(
         found.id,

@@ -29,7 +29,9 @@ yourself. If you did not expect this message, you can leave it unanswered.
 """
 
 
-async def put(unit: UnitOfWork, invitation: Invitation, token: str, organization: str, zone: Zone) -> None:
+async def enqueue_mail(
+    unit: UnitOfWork, invitation: Invitation, token: str, organization: str, zone: Zone
+) -> None:
     """Enqueue the mail; it is sent after the commit.
 
     Args:

@@ -35,7 +35,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     organization = await entities.organization_of(unit, parents["organization_id"])
     permissions.require(unit.caller.role, INVITATION.operations, Verb.CREATE)
     _require_reach(unit.caller.role, OrganizationRole(body["role"]))
-    await unit.revision()
+    await unit.next_revision()
     _require_mailable(body["email"])
     address = str(body["email"]).lower()
     await _require_new(unit, address)
@@ -54,8 +54,8 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
         token_hash=unit.services.hasher.hash(token),
     )
     invitation = await entities.add(unit, INVITATION, made)
-    zone = await organization_users.own_zone(unit)
-    await invitation_mail.put(unit, invitation, token, organization.name, zone)
+    zone = await organization_users.home_zone(unit)
+    await invitation_mail.enqueue_mail(unit, invitation, token, organization.name, zone)
     return invitation
 
 
@@ -65,7 +65,7 @@ async def revoke(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     Who has accepted it stays a user of the organization.
     """
     scope, _ = await entities.for_change(unit, INVITATION, parents, entity_id, Verb.DELETE)
-    await unit.revision()
+    await unit.next_revision()
     before = await storage.get(unit.conn, INVITATION, entity_id, within=scope)
     after = before.model_copy(update={"status": InvitationStatus.REVOKED, "zone_user_id": None})
     await entities.change(unit, INVITATION, scope, before, after, action="delete")

@@ -1,7 +1,7 @@
 """Organization users: people who act for the organization.
 
-Each has a user in the organization's own zone, which holds their groups and zone roles. Who signs in there is
-at home; whoever has an account of another organization presents that one's tokens, and is only stood for.
+Each has a user in the organization's home zone, which holds their groups and zone roles. The account is that
+user, or one of another organization's home zone: then the user only stands for it, and never signs in.
 """
 
 from collections.abc import Mapping
@@ -24,44 +24,46 @@ from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users as people
 
 
-async def own_zone(unit: UnitOfWork) -> Zone:
+async def home_zone(unit: UnitOfWork) -> Zone:
     """The zone in which the organization's users sign in."""
     organization = await entities.organization_of(unit, unit.organization_id)
     return await entities.zone_of(unit, cast(str, organization.zone_id))
 
 
 def account_of(zone: Zone, user: User) -> HomeAccount:
-    """The account of a user of an organization's own zone."""
+    """The account of a user of an organization's home zone."""
     return HomeAccount(user.id, str(zone.protocols.oauth2.issuer), user.identifier)
 
 
-async def join(unit: UnitOfWork, user: User, role: OrganizationRole) -> OrganizationUser:
-    """Let a user of the organization's own zone act for the organization. Raises Conflict when they do.
+async def add_home_user(unit: UnitOfWork, user: User, role: OrganizationRole) -> OrganizationUser:
+    """Make a user of the home zone a user of the organization. Raises Conflict when they are one.
 
     The unit is the organization's; whether its caller may do this has been decided.
     """
-    zone = await own_zone(unit)
+    zone = await home_zone(unit)
     account = account_of(zone, user)
     return await _add(unit, user, account, role, source=user.issuer or account.issuer)
 
 
-async def admit(unit: UnitOfWork, role: OrganizationRole, joining: JoiningAccount) -> OrganizationUser:
-    """Let the account of another organization act for this one.
+async def add_external_account(
+    unit: UnitOfWork, role: OrganizationRole, joining: JoiningAccount
+) -> OrganizationUser:
+    """Make the account of another organization a user of this one.
 
     Raises: Conflict when it does; SignInRefused for a sign-in that counts only at home.
     """
-    zone, account = await own_zone(unit), account_of(joining.home, joining.user)
-    await unit.revision()
+    zone, account = await home_zone(unit), account_of(joining.home, joining.user)
+    await unit.next_revision()
     await _require_new(unit, account)
     admitted = await admission.admit(unit.conn, zone, joining, now=unit.now)
-    stand_in = await entities.added(unit, USER, admitted.user)
+    stand_in = await entities.record_created(unit, USER, admitted.user)
     return await _add(unit, stand_in, account, role, source=joining.token.known_by)
 
 
 async def _add(
     unit: UnitOfWork, user: User, account: HomeAccount, role: OrganizationRole, *, source: str
 ) -> OrganizationUser:
-    revision = await unit.revision()
+    revision = await unit.next_revision()
     await _require_new(unit, account)
     made = OrganizationUser(
         id=account.id,
@@ -106,13 +108,13 @@ async def update(
 
 
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
-    """Let somebody act for the organization no more: nothing is left of their user, roles and sessions.
+    """Delete an organization user with their user in the home zone, its roles and its sessions.
 
     Raises: Conflict, when nobody would be left to administrate the organization.
     """
     scope, before = await _for_change(unit, parents, entity_id, Verb.DELETE)
     await _require_another_admin(unit, before)
-    await entities.take_away(unit, ORGANIZATION_USER, scope, before)
+    await entities.remove(unit, ORGANIZATION_USER, scope, before)
     if (user := await _zone_user(unit, before)) is not None:
         await users.remove(unit, user)
 
@@ -122,7 +124,7 @@ async def _for_change(
 ) -> tuple[dict[str, str], OrganizationUser]:
     """The scope and the organization user as they stand while nobody else of the organization writes."""
     scope, _ = await entities.for_change(unit, ORGANIZATION_USER, parents, entity_id, verb)
-    await unit.revision()
+    await unit.next_revision()
     found = await storage.get(unit.conn, ORGANIZATION_USER, entity_id, within=scope)
     return scope, found
 
@@ -143,6 +145,6 @@ async def _set_status(unit: UnitOfWork, person: OrganizationUser, status: UserSt
 
 
 async def _zone_user(unit: UnitOfWork, person: OrganizationUser) -> User | None:
-    zone = await own_zone(unit)
+    zone = await home_zone(unit)
     found = await storage.many(unit.conn, USER, [person.zone_user_id], within={"zone_id": zone.id})
     return found[0] if found else None

@@ -33,7 +33,7 @@ async def add(
     """Let somebody act for an organization, given by id or label.
 
     Args:
-        password: of the new user of the organization's own zone; None for somebody who is one already.
+        password: of the new user of the organization's home zone; None for somebody who is one already.
     Raises: NotFound, also for nobody with that verified address; ValidationFailed for an address or password
         that will not do; Conflict when the address has a password there, or acts for the organization.
     """
@@ -47,12 +47,12 @@ async def add(
         email, chosen = checked_email(email), checked_password(password)
         hashed = await services.passwords.hash(chosen)
     async with unit_of_work(services, by.within(found.id), new_id()) as unit:
-        await unit.revision()
+        await unit.next_revision()
         if hashed is None:
             user = await _known(unit.conn, zone.id, email)
         else:
             user = await _make(unit, zone, email, hashed)
-        return await organization_users.join(unit, user, role)
+        return await organization_users.add_home_user(unit, user, role)
 
 
 async def add_user(
@@ -68,14 +68,14 @@ async def add_user(
     hashed = await services.passwords.hash(chosen)
     async with unit_of_work(services, by.within(zone.organization_id), new_id()) as unit:
         unit.keeps_zones = True
-        await unit.revision()
+        await unit.next_revision()
         return await _make(unit, zone, address, hashed)
 
 
 async def _make(unit: UnitOfWork, zone: CachedZone, email: str, password_hash: str) -> User:
     by = PasswordRegistration(email, password_hash, RegisteredBy.OPERATOR, verified=True)
     admitted = await admission.admit(unit.conn, zone.entity, by, now=unit.now)
-    return await entities.added(unit, USER, admitted.user)
+    return await entities.record_created(unit, USER, admitted.user)
 
 
 async def _known(conn: AsyncConnection, zone_id: str, email: str) -> User:

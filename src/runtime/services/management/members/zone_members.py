@@ -1,6 +1,6 @@
 """Members of a zone: users of the organization with a role in that zone.
 
-A member is a role assignment in the organization's own zone: one of the platform's zone roles, with the zone
+A member is a role assignment in the organization's home zone: one of the platform's zone roles, with the zone
 as its scope, given to the user there. Whoever makes or ends that assignment makes or ends the member. Roles
 that come through a group count for what somebody may do, and make them no member.
 """
@@ -20,7 +20,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.members.organization_users import own_zone
+from runtime.services.management.members.organization_users import home_zone
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users as people
@@ -60,7 +60,7 @@ async def add(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) -> Zo
         raise ValidationFailed(
             "the organization's home zone has no members: roles in the organization apply to it"
         )
-    await unit.revision()
+    await unit.next_revision()
     person_id = body["organization_user_id"]
     person = await _person(unit, person_id)
     if person is None:
@@ -75,7 +75,7 @@ async def add(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) -> Zo
         id=new_id(),
         created_at=unit.now,
         updated_at=unit.now,
-        revision=await unit.revision(),
+        revision=await unit.next_revision(),
         organization_id=unit.organization_id,
         zone_id=own.id,
         principal_id=person.zone_user_id,
@@ -91,11 +91,11 @@ async def add(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) -> Zo
 async def update(unit: UnitOfWork, parents: Parents, person_id: str, role_name: ZoneRole) -> ZoneMember:
     """Give a member another role in place of what they have. Raises NotFound."""
     zone, own = await _zones(unit, parents, Verb.UPDATE)
-    await unit.revision()
+    await unit.next_revision()
     person, (first, *others) = await _member(unit, zone, own, person_id)
     scope = {"zone_id": own.id}
     for one in others:
-        await entities.take_away(unit, ROLE_ASSIGNMENT, scope, one)
+        await entities.remove(unit, ROLE_ASSIGNMENT, scope, one)
     after = first.model_copy(update=_as(await _role(unit, own, role_name)))
     changed = await entities.change(unit, ROLE_ASSIGNMENT, scope, first, after)
     return _told(unit, zone, changed, person.id)
@@ -104,10 +104,10 @@ async def update(unit: UnitOfWork, parents: Parents, person_id: str, role_name: 
 async def remove(unit: UnitOfWork, parents: Parents, person_id: str) -> None:
     """Let somebody be a member no more. Raises NotFound."""
     zone, own = await _zones(unit, parents, Verb.DELETE)
-    await unit.revision()
+    await unit.next_revision()
     _, held = await _member(unit, zone, own, person_id)
     for one in held:
-        await entities.take_away(unit, ROLE_ASSIGNMENT, {"zone_id": own.id}, one)
+        await entities.remove(unit, ROLE_ASSIGNMENT, {"zone_id": own.id}, one)
 
 
 async def _zones(unit: UnitOfWork, parents: Parents, verb: Verb) -> tuple[Zone, Zone]:
@@ -116,7 +116,7 @@ async def _zones(unit: UnitOfWork, parents: Parents, verb: Verb) -> tuple[Zone, 
     await entities.require_in(unit, MEMBERS, verb, zone.id)
     if verb not in (Verb.LIST, Verb.RETRIEVE):
         credential_scope.refuse_bound(unit, "cannot add, change or remove members of a zone")
-    return zone, await own_zone(unit)
+    return zone, await home_zone(unit)
 
 
 async def _person(unit: UnitOfWork, person_id: str) -> OrganizationUser | None:

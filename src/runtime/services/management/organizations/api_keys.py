@@ -65,7 +65,7 @@ async def add(
 ) -> ApiKey:
     """Make a key inside a unit, as `create` does."""
     # First, so that nobody revokes meanwhile what makes this one.
-    await unit.revision()
+    await unit.next_revision()
     if not permissions.reaches(unit.caller.role, role):
         raise Forbidden(f"the role `{unit.caller.role}` may not make an API key with the role `{role}`")
     if role == OrganizationRole.ADMIN and (owner or zones):
@@ -136,7 +136,7 @@ async def _take_away(unit: UnitOfWork, keys: Sequence[ApiKey]) -> None:
     within = {"organization_id": unit.organization_id}
     for key in keys:
         if await entity_storage.many(unit.conn, API_KEY, [key.id], within=within):
-            await entities.take_away(unit, API_KEY, within, key)
+            await entities.remove(unit, API_KEY, within, key)
 
 
 # --- operators
@@ -167,7 +167,7 @@ async def create_for(
             role=role,
             expires_in_seconds=expires_in_seconds,
             owner=owner,
-            zones=await credential_zones.named(unit, zones),
+            zones=await credential_zones.resolve_zones(unit, zones),
         )
     return unit.shown_once[made.id]["api_key"]
 
@@ -192,7 +192,7 @@ async def revoke(services: Services, key_id: str, *, by: Actor = SERVICE) -> int
     if found is None:
         raise NotFound(f"there is no ApiKey `{key_id}`")
     async with unit_of_work(services, by.within(found.key.organization_id), new_id()) as unit:
-        await unit.revision()
+        await unit.next_revision()
         await _take_away(unit, [found.key])
     return unit.records
 
@@ -222,6 +222,6 @@ async def forget_expired(services: Services) -> int:
 
 async def _forget(services: Services, organization_id: str, before: datetime) -> int:
     async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
-        await unit.hold()
+        await unit.lock_organization()
         await _take_away(unit, await storage.expired(unit.conn, organization_id, before, limit=MAX_API_KEYS))
     return unit.records

@@ -26,7 +26,7 @@ def ordered(zones: Iterable[str] | None) -> list[str] | None:
     return None if zones is None else sorted(set(zones))
 
 
-async def named(unit: UnitOfWork, zones: Sequence[str]) -> list[str] | None:
+async def resolve_zones(unit: UnitOfWork, zones: Sequence[str]) -> list[str] | None:
     """The ids of zones that are given by id or slug; None for none. Raises NotFound."""
     if not zones:
         return None

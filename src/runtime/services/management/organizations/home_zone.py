@@ -25,7 +25,7 @@ CLIENT = "zonectl"
 REDIRECT_URIS = ["http://127.0.0.1/callback", "http://localhost/callback"]
 
 
-async def equip(unit: UnitOfWork, zone: Zone) -> None:
+async def create_client_and_resource(unit: UnitOfWork, zone: Zone) -> None:
     """Create the client and the resource in the home zone, where they do not exist."""
     client = await _client(unit, zone)
     resource = await _management_api(unit, zone)
@@ -65,7 +65,7 @@ async def _client(unit: UnitOfWork, zone: Zone) -> Application:
         zone_id=zone.id,
         created_at=unit.now,
         updated_at=unit.now,
-        revision=await unit.revision(),
+        revision=await unit.next_revision(),
         application_id=made.id,
         identifier=CLIENT,
         slug=await entities.free_slug(unit, APPLICATION_CREDENTIAL, scope, CLIENT),

@@ -137,7 +137,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     async with nested(unit, founder) as inner:
         made = await _found(inner, body.get("name") or "New organization")
         try:
-            await organization_users.admit(inner, OrganizationRole.ADMIN, joining)
+            await organization_users.add_external_account(inner, OrganizationRole.ADMIN, joining)
         except SignInRefused as refusal:
             raise Forbidden(refusal.detail, internal=refusal.internal) from None
     return made
@@ -150,21 +150,21 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """
     found = await entities.organization_of(unit, entity_id)
     entities.require(unit, ORGANIZATION, Verb.DELETE, {})
-    await unit.revision()
+    await unit.next_revision()
     mine = [storage.Equals("owner_type", (OwnerType.CUSTOMER.value,))]
     remaining = await storage.count(unit.conn, ZONE, within={"organization_id": found.id}, where=mine)
     if remaining:
         zones_left = "1 zone" if remaining == 1 else f"{remaining} zones"
         raise Conflict(f"Organization `{found.label}` still has {zones_left}: delete what remains first")
     if found.zone_id is not None:
-        await zones.take_away(unit, await entities.zone_of(unit, found.zone_id))
+        await zones.remove_zone(unit, await entities.zone_of(unit, found.zone_id))
     await unit.write(ORGANIZATION, "organizations.delete", found, None)
     await storage.remove(unit.conn, ORGANIZATION, found.id, within={})
     unit.omit_tombstones(None)  # no owner is left that could hear of it
 
 
 async def every(services: Services) -> list[tuple[Organization, str]]:
-    """All organizations, oldest first, each with the issuer of its own zone."""
+    """All organizations, oldest first, each with the issuer of its home zone."""
     found = []
     async with services.database.reading() as conn:
         for organization in [each async for each in storage.all_of(conn, ORGANIZATION, within={})]:
@@ -173,13 +173,13 @@ async def every(services: Services) -> list[tuple[Organization, str]]:
     return found
 
 
-async def complete_own_zones(services: Services, *, by: Actor = SERVICE) -> None:
-    """Give organizations' own zones what they lack: made before there was a client, or at another address."""
+async def complete_home_zones(services: Services, *, by: Actor = SERVICE) -> None:
+    """Create the client and the resource that home zones lack: older ones, or after a change of address."""
     async with services.database.reading() as conn:
         lacking = await known.without_resource(conn, services.settings.public_url)
     for organization_id, zone_id in lacking:
         async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
-            await home_zone.equip(unit, await entities.zone_of(unit, zone_id))
+            await home_zone.create_client_and_resource(unit, await entities.zone_of(unit, zone_id))
             after = {"resource": services.settings.public_url}
             await unit.record("zones.equip", ZONE.name, zone_id, zone_id, before=None, after=after)
 
@@ -187,7 +187,7 @@ async def complete_own_zones(services: Services, *, by: Actor = SERVICE) -> None
 async def create_organization(
     services: Services, name: str, *, key_expires_in_seconds: int | None = None, by: Actor = SERVICE
 ) -> tuple[Organization, str]:
-    """Make an organization with its own zone, and an administrator's API key; the key in clear."""
+    """Make an organization with its home zone, and an administrator's API key; the key in clear."""
     async with unit_of_work(services, by.within(new_id()), new_id(), new_zones=1) as unit:
         made = await _found(unit, name)
         key = await api_keys.add(
@@ -197,7 +197,7 @@ async def create_organization(
 
 
 async def _found(unit: UnitOfWork, name: str) -> Organization:
-    """Make the organization of a unit, with its own zone."""
+    """Make the organization of a unit, with its home zone."""
     label = slug_of(name)
     while await names.is_assigned(unit.conn, ORGANIZATION, label):
         label = with_suffix(slug_of(name))
@@ -213,8 +213,8 @@ async def _found(unit: UnitOfWork, name: str) -> Organization:
         "protocols": {"oauth2": {"dcr_enabled": False}},
     }
     zone = await zones.make(unit, body, owner_type=OwnerType.PLATFORM)
-    await home_zone.equip(unit, zone)
-    after = made.model_copy(update={"zone_id": zone.id, "revision": await unit.revision()})
+    await home_zone.create_client_and_resource(unit, zone)
+    after = made.model_copy(update={"zone_id": zone.id, "revision": await unit.next_revision()})
     await storage.replace(unit.conn, ORGANIZATION, after, within={})
     await unit.write(ORGANIZATION, "organizations.create", None, after)
     return after

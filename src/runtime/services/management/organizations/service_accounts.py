@@ -34,7 +34,7 @@ async def create_credential(
     """Make a credential. Its secret stands in `unit.shown_once`, nowhere else."""
     scope = await entities.scope_of(unit, SERVICE_ACCOUNT_CREDENTIAL, parents)
     entities.require(unit, SERVICE_ACCOUNT_CREDENTIAL, Verb.CREATE, scope)
-    await unit.revision()  # the zones that are looked up stay until this is written
+    await unit.next_revision()  # the zones that are looked up stay until this is written
     await credential_zones.check(unit, body.get("zones"))
     secret, seconds = new_secret(), body.get("expires_in_seconds")
     made = await entities.new_entity(

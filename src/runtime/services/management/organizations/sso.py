@@ -30,11 +30,11 @@ _NAME = "Single sign-on"
 async def enable(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) -> SSOConnection:
     """Have the organization's people sign in at a provider. Raises Conflict when they do."""
     await _admit(unit, parents, Verb.CREATE)
-    await unit.revision()
+    await unit.next_revision()
     organization = await _organization(unit)
     if organization.sso_enabled:
         raise Conflict("single sign-on is enabled already: update the connection, or disable it first")
-    zone = await organization_users.own_zone(unit)
+    zone = await organization_users.home_zone(unit)
     provider = await entities.new_entity(
         unit,
         PROVIDER,
@@ -58,7 +58,7 @@ async def retrieve(unit: UnitOfWork, parents: Parents) -> SSOConnection:
 async def update(unit: UnitOfWork, parents: Parents, patch: Mapping[str, Any]) -> SSOConnection:
     """Change the connection. Raises NotFound, ValidationFailed, Conflict."""
     await _admit(unit, parents, Verb.UPDATE)
-    await unit.revision()
+    await unit.next_revision()
     zone, provider = await _present(unit)
     before = connection_of(provider)
     after = apply_patch(SSO_CONNECTION, before, entities.without_secrets(PROVIDER, patch))
@@ -76,7 +76,7 @@ async def update(unit: UnitOfWork, parents: Parents, patch: Mapping[str, Any]) -
 async def disable(unit: UnitOfWork, parents: Parents) -> None:
     """End sign-in through the provider and what was begun by it; people sign in with passwords again."""
     await _admit(unit, parents, Verb.DELETE)
-    await unit.revision()
+    await unit.next_revision()
     zone, provider = await _present(unit)
     await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
     await end_what_rested_on(unit, provider, None)
@@ -97,8 +97,8 @@ async def _organization(unit: UnitOfWork) -> Organization:
 
 
 async def _present(unit: UnitOfWork) -> tuple[Zone, Provider]:
-    """The organization's own zone, and the provider that its people sign in at. Raises NotFound."""
-    zone = await organization_users.own_zone(unit)
+    """The organization's home zone, and the provider that its people sign in at. Raises NotFound."""
+    zone = await organization_users.home_zone(unit)
     if zone.user_identity_provider_id is None:
         raise NotFound("single sign-on is not enabled for this organization")
     found = await storage.get(

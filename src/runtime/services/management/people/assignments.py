@@ -76,7 +76,7 @@ async def assign_to_address(unit: UnitOfWork, parents: Parents, email: str, role
     """
     scope = await entities.scope_of(unit, USERS.kind, parents)
     entities.require(unit, USERS.subject, Verb.CREATE, scope)
-    await unit.revision()
+    await unit.next_revision()
     address = email.lower()
     known = await directory.users_by_email(unit.conn, [address], zone_id=scope["zone_id"])
     verified = [user_id for user_id, _, is_verified in known if is_verified]
@@ -92,7 +92,7 @@ async def _give(
 ) -> RoleAssignment:
     role = await _role(unit, scope, body)
     limit = await _limit(unit, scope["zone_id"], role, body.get("scope_type"), body.get("scope_id"))
-    revision = await unit.revision()
+    revision = await unit.next_revision()
     if await _find(unit, scope["zone_id"], holder, principal_id, role.id, limit):
         raise Conflict(f"the role `{role.identifier}` is assigned already")
     assignment = RoleAssignment(
@@ -128,7 +128,7 @@ async def revoke(
     Raises: NotFound when it is not assigned so.
     """
     scope = await _scope(unit, holder, parents, principal_id, Verb.DELETE)
-    await unit.revision()
+    await unit.next_revision()
     found = await _find(unit, scope["zone_id"], holder, principal_id, role_id, limit)
     if not found:
         raise NotFound(f"there is no Role `{role_id}`")
@@ -143,7 +143,7 @@ async def revoke_assignment(unit: UnitOfWork, assignment: RoleAssignment) -> Non
     scope = {"zone_id": assignment.zone_id}
     await entities.require_in(unit, ROLE_ASSIGNMENT, Verb.DELETE, assignment.zone_id)
     await credential_scope.refuse_others(unit, ROLE_ASSIGNMENT, assignment)
-    await entities.take_away(unit, ROLE_ASSIGNMENT, scope, assignment)
+    await entities.remove(unit, ROLE_ASSIGNMENT, scope, assignment)
 
 
 async def _scope(
@@ -183,7 +183,7 @@ async def _limit(
     organization = await storage.get(unit.conn, ORGANIZATION, unit.organization_id, within={})
     if role.owner_type is not OwnerType.PLATFORM or organization.zone_id != zone_id:
         raise ValidationFailed.of(
-            "scope_type", "only platform roles on the organization's own zone can have a scope"
+            "scope_type", "only platform roles on the organization's home zone can have a scope"
         )
     if scope_type != "zone":
         raise ValidationFailed.of("scope_type", "must be `zone`")

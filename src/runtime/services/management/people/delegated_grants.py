@@ -64,7 +64,7 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
 
 async def _bump_user(unit: UnitOfWork, grant: DelegatedGrant) -> None:
     """First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more."""
-    await unit.revision()
+    await unit.next_revision()
     for key, epoch in (await epochs.bump_user(unit.conn, grant.zone_id, grant.user_id)).items():
         unit.publish(key, epoch)
 

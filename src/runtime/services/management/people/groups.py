@@ -41,7 +41,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     entities.require(unit, GROUP, Verb.CREATE, scope)
     identifier = body.get("identifier")
     if identifier is None:
-        await unit.revision()
+        await unit.next_revision()
         identifier = slug_of(body["name"])
         while await storage.find_by(unit.conn, GROUP, "identifier", identifier, within=scope):
             identifier = with_suffix(slug_of(body["name"]))
@@ -61,7 +61,7 @@ async def update(
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a group that no external directory keeps, with its memberships and assignments."""
     scope, before = await _own(unit, parents, entity_id, GROUP.operations, Verb.DELETE)
-    await entities.take_away(unit, GROUP, scope, before)
+    await entities.remove(unit, GROUP, scope, before)
 
 
 async def _own(
@@ -115,7 +115,7 @@ async def add_member(unit: UnitOfWork, parents: Parents, group_id: str, user_id:
     """Make a user a member. Raises ValidationFailed for a user of another zone, Conflict for a member."""
     scope, group = await _own(unit, parents, group_id, MEMBERS, Verb.CREATE)
     zone_id = scope["zone_id"]
-    await unit.revision()
+    await unit.next_revision()
     found = await storage.many(unit.conn, USER, [user_id], within=scope)
     if not found:
         raise ValidationFailed.of("user_id", f"no User with the id `{user_id}` exists in the zone")
@@ -130,7 +130,7 @@ async def add_member(unit: UnitOfWork, parents: Parents, group_id: str, user_id:
 async def remove_member(unit: UnitOfWork, parents: Parents, group_id: str, user_id: str) -> None:
     """End a membership. Raises NotFound when there is none."""
     scope, group = await _own(unit, parents, group_id, MEMBERS, Verb.DELETE)
-    await unit.revision()
+    await unit.next_revision()
     if not await directory.leave(unit.conn, group_id, user_id, zone_id=scope["zone_id"]):
         raise NotFound(f"there is no User `{user_id}`")
     await _record(unit, "remove", group, before={"user_id": user_id})
@@ -171,7 +171,7 @@ async def set_members(
     leaving = [user_id for user_id, email in present.items() if email not in wanted]
     if not (joining or leaving or pending != invited):
         return
-    await unit.revision()
+    await unit.next_revision()
     await directory.join(unit.conn, group.id, sorted(joining), zone_id=zone_id, now=unit.now)
     for user_id in leaving:
         await directory.leave(unit.conn, group.id, user_id, zone_id=zone_id)
@@ -197,7 +197,7 @@ async def _record(
     after: Mapping[str, Any] | None = None,
 ) -> None:
     # A plan that was made before may not overwrite the members it has not seen.
-    revision = await unit.revision()
+    revision = await unit.next_revision()
     if group.revision != revision:
         await changes.touch(unit.conn, GROUP, group.id, zone_id=group.zone_id, revision=revision)
     await unit.record(f"{MEMBERS}.{what}", GROUP.name, group.id, group.zone_id, before=before, after=after)

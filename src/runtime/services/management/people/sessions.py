@@ -58,8 +58,8 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     await unit.record("sessions.delete", SESSION.name, entity_id, zone_id, before=told, after=None)
 
 
-async def tell(unit: UnitOfWork, ended: Mapping[str, int], zone_id: str) -> None:
-    """Have every worker, and the clients that want to, hear that sessions have ended, after the commit.
+async def announce_ended_sessions(unit: UnitOfWork, ended: Mapping[str, int], zone_id: str) -> None:
+    """Publish the new epochs of ended sessions after the commit, and enqueue back-channel logout.
 
     Args:
         ended: session id -> its new epoch.
@@ -75,9 +75,9 @@ async def tell(unit: UnitOfWork, ended: Mapping[str, int], zone_id: str) -> None
 
 
 async def _end(unit: UnitOfWork, session_id: str, zone_id: str) -> None:
-    await unit.revision()
+    await unit.next_revision()
     ended = await sessions.revoke(unit.conn, session_id, zone_id=zone_id, now=unit.now)
-    await tell(unit, ended, zone_id)
+    await announce_ended_sessions(unit, ended, zone_id)
     for one in sorted(ended):
         # The claims in a session are no matter for the audit log.
         before, after = {"status": "active"}, {"status": "revoked"}

@@ -72,7 +72,7 @@ async def update(
 async def store(unit: UnitOfWork, before: User, after: User) -> User:
     """Keep another version of a user: what is cached is out of date, and sessions of a disabled one end."""
     after = after.model_copy(update={"epoch": before.epoch + 1})
-    await unit.revision()
+    await unit.next_revision()
     if after.status is UserStatus.DISABLED:
         await _end_sessions(unit, before)
     unit.publish(epochs.user_key(before.id), after.epoch)
@@ -82,17 +82,17 @@ async def store(unit: UnitOfWork, before: User, after: User) -> User:
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a user with credentials, grants, sessions, memberships and assignments."""
     _, before = await entities.for_change(unit, USER, parents, entity_id, Verb.DELETE)
-    await unit.revision()
+    await unit.next_revision()
     await _require_no_account(unit, before, "deleted")
     await remove(unit, before)
 
 
 async def remove(unit: UnitOfWork, user: User) -> None:
     """Take a user away whom the caller may take away."""
-    await unit.revision()
+    await unit.next_revision()
     await _end_sessions(unit, user)
     unit.publish(epochs.user_key(user.id), user.epoch + 1)
-    await entities.take_away(unit, USER, {"zone_id": user.zone_id}, user)
+    await entities.remove(unit, USER, {"zone_id": user.zone_id}, user)
 
 
 async def _require_no_account(unit: UnitOfWork, user: User, what: str) -> None:
@@ -106,7 +106,7 @@ async def _require_no_account(unit: UnitOfWork, user: User, what: str) -> None:
 
 async def _require_another_admin(unit: UnitOfWork, user: User) -> None:
     """Refuse to disable whom an organization needs: nobody else could administrate it. Raises Conflict."""
-    await unit.revision()
+    await unit.next_revision()
     found = await organization_users.of_zone_user(unit.conn, user.organization_id, user.id)
     if found is None or (found.role, found.status) != (OrganizationRole.ADMIN, OrganizationStatus.ACTIVE):
         return
@@ -116,7 +116,7 @@ async def _require_another_admin(unit: UnitOfWork, user: User) -> None:
 
 async def _end_sessions(unit: UnitOfWork, user: User) -> None:
     ended = await directory.end_sessions(unit.conn, user.id, zone_id=user.zone_id, now=unit.now)
-    await sessions.tell(unit, ended, user.zone_id)
+    await sessions.announce_ended_sessions(unit, ended, user.zone_id)
 
 
 async def expanded(

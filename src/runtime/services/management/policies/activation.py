@@ -18,7 +18,7 @@ async def activate(unit: UnitOfWork, policy_set: PolicySet, version: PolicySetVe
     if policy_set.archived_at is not None or version.archived_at is not None:
         raise Conflict("an archived policy set or version cannot be activated")
     zone_id = policy_set.zone_id
-    await unit.revision()
+    await unit.next_revision()
     present = await bindings.of_target(unit.conn, PolicyTargetType.ZONE.value, zone_id, zone_id=zone_id)
     by_mode = {one.mode: one for one in present}
     shadow = by_mode.get(PolicySetMode.SHADOW.value)
@@ -50,7 +50,7 @@ async def activate(unit: UnitOfWork, policy_set: PolicySet, version: PolicySetVe
     if active is not None and active.policy_set_id != policy_set.id:
         await _record_unbound(unit, zone_id, active.policy_set_id)
     for changed in {policy_set.id, *((active.policy_set_id,) if active else ())}:
-        await touch(unit, zone_id, changed)
+        await renew_etag(unit, zone_id, changed)
 
 
 async def _refuse_others(unit: UnitOfWork, policy_set: PolicySet, *displaced: str) -> None:
@@ -83,7 +83,7 @@ async def deactivate(unit: UnitOfWork, policy_set: PolicySet) -> None:
     elif await bindings.unbind(unit.conn, policy_set.id, zone_id=zone_id, mode=mode):
         await _refuse_others(unit, policy_set)
         await _record_unbound(unit, zone_id, policy_set.id)
-        await touch(unit, zone_id, policy_set.id)
+        await renew_etag(unit, zone_id, policy_set.id)
 
 
 async def _default_of(unit: UnitOfWork, zone_id: str) -> tuple[PolicySet, PolicySetVersion] | None:
@@ -109,9 +109,9 @@ async def _record_unbound(unit: UnitOfWork, zone_id: str, policy_set_id: str) ->
     )
 
 
-async def touch(unit: UnitOfWork, zone_id: str, policy_set_id: str) -> None:
+async def renew_etag(unit: UnitOfWork, zone_id: str, policy_set_id: str) -> None:
     """Give a policy set whose binding has changed a new ETag."""
     within = {"zone_id": zone_id}
     found = await storage.get(unit.conn, POLICY_SET, policy_set_id, within=within)
-    touched = found.model_copy(update={"updated_at": unit.now, "revision": await unit.revision()})
+    touched = found.model_copy(update={"updated_at": unit.now, "revision": await unit.next_revision()})
     await storage.replace(unit.conn, POLICY_SET, touched, within=within)

@@ -106,7 +106,7 @@ async def compose_version(
                 f"manifest.entries[{position}]", f"`{version.id}` is not valid under `{schema_version}`"
             )
     zone = {"zone_id": policy_set.zone_id}
-    await unit.revision()
+    await unit.next_revision()
     current = await storage.get(unit.conn, POLICY_SET, policy_set.id, within=zone)
     number = (current.latest_version or 0) + 1
     manifest = manifest_of(versions)

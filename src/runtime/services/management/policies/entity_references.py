@@ -27,8 +27,8 @@ KINDS: dict[str, tuple[Kind, ...]] = {
 Name = tuple[str, str]  # entity type, id
 
 
-def named(text: str) -> list[NamedEntity]:
-    """The entities of a zone that a valid text names: not actions, which the schema knows."""
+def zone_entities_named(text: str) -> list[NamedEntity]:
+    """The entities of a zone in a valid policy text, without actions, which the schema declares."""
     return [each for each in entities_named(text) if each.type in KINDS]
 
 
@@ -62,5 +62,5 @@ async def existing(unit: UnitOfWork, zone_id: str, names: Iterable[Name]) -> set
 
 async def unknown(unit: UnitOfWork, policy: Policy, text: str) -> list[str]:
     """The names in a text that nothing in the policy's zone has, as policies write them."""
-    names = {(each.type, each.id) for each in named(text)} - said_absent(policy)
+    names = {(each.type, each.id) for each in zone_entities_named(text)} - said_absent(policy)
     return sorted(map(written, names - await existing(unit, policy.zone_id, names)))

@@ -54,10 +54,10 @@ async def archive(
     require_match(before, if_match)
     if before.archived_at is not None:
         return before
-    await unit.revision()
+    await unit.next_revision()
     if before.id in {
         policy_id for policy_id, _ in await bindings.bound_entries(unit.conn, zone_id=scope["zone_id"])
     }:
         raise Conflict("a version of this policy is part of a policy set that is bound")
     after = before.model_copy(update={"archived_at": unit.now, "updated_by": unit.caller.id})
-    return await entities.archived(unit, POLICY, scope, before, after)
+    return await entities.store_archived(unit, POLICY, scope, before, after)

@@ -65,7 +65,7 @@ async def set_default(unit: UnitOfWork, parents: Parents, version: str) -> Polic
     await credential_scope.refuse_others_of(unit, ZONE, zone_id)
     before = await bindings.schema_version(unit.conn, zone_id=zone_id)
     if before != version:
-        await unit.revision()
+        await unit.next_revision()
         await bindings.set_schema_version(unit.conn, version, zone_id=zone_id)
         await unit.record(
             f"{SCHEMAS}.set_default",

@@ -69,7 +69,7 @@ async def archive(
 ) -> Entity:
     """Archive a version of a policy set. Raises Conflict while it is bound."""
     scope, before = await entities.for_change(unit, POLICY_SET_VERSION, parents, entity_id, Verb.ARCHIVE)
-    await unit.revision()
+    await unit.next_revision()
     present = await bindings.of_sets(unit.conn, [before.policy_set_id], zone_id=scope["zone_id"])
     if before.id in {one.policy_set_version_id for one in present}:
         raise Conflict("this version is bound; activate another one first")

@@ -70,13 +70,13 @@ async def archive(
     """Archive a policy set, which frees its name. Raises PreconditionFailed, Conflict while it is bound."""
     scope, before = await entities.for_change(unit, POLICY_SET, parents, entity_id, Verb.ARCHIVE)
     require_match(before, if_match)
-    await unit.revision()
+    await unit.next_revision()
     if await bindings.of_sets(unit.conn, [before.id], zone_id=scope["zone_id"]):
         raise Conflict("this policy set is bound; activate another one first")
     after = before
     if before.archived_at is None:
         after = before.model_copy(update={"archived_at": unit.now, "updated_by": unit.caller.id})
-        after = await entities.archived(unit, POLICY_SET, scope, before, after)
+        after = await entities.store_archived(unit, POLICY_SET, scope, before, after)
     return (await bound(unit, scope["zone_id"], [after]))[0]
 
 

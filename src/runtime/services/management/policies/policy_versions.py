@@ -105,7 +105,7 @@ async def add_version(
     """Give a policy another version; whoever may do that has been decided. Raises Conflict."""
     require_not_archived(policy)
     zone = {"zone_id": policy.zone_id}
-    await unit.revision()
+    await unit.next_revision()
     # Read again: from here on nobody else of the organization can take the next number.
     current = await storage.get(unit.conn, POLICY, policy.id, within=zone)
     number = (current.latest_version or 0) + 1
@@ -140,7 +140,7 @@ async def archive(
     scope, before = await entities.for_change(unit, POLICY_VERSION, parents, entity_id, Verb.ARCHIVE)
     if before.archived_at is not None:
         return before
-    await unit.revision()
+    await unit.next_revision()
     if before.id in {
         version_id for _, version_id in await bindings.bound_entries(unit.conn, zone_id=scope["zone_id"])
     }:

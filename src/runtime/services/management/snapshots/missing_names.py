@@ -53,7 +53,7 @@ async def missing_names(unit: UnitOfWork, zone_ids: Collection[str], seen: Colle
 def _named(text: str) -> tuple[NamedEntity, ...]:
     """What a text names, each name where it stands first."""
     found: dict[Name, NamedEntity] = {}
-    for each in entity_references.named(text):
+    for each in entity_references.zone_entities_named(text):
         found.setdefault((each.type, each.id), each)
     return tuple(found.values())
 

@@ -239,7 +239,7 @@ async def _record(
 async def _touch(unit: UnitOfWork, application: Entity) -> str:
     """A plan that was made before may not overwrite the dependencies it has not seen. The zone's id."""
     zone_id: str = application.zone_id  # type: ignore[attr-defined]
-    revision = await unit.revision()
+    revision = await unit.next_revision()
     if application.revision != revision:
         await changes.touch(unit.conn, APPLICATION, application.id, zone_id=zone_id, revision=revision)
     return zone_id

@@ -27,8 +27,8 @@ _ROLES = (
 )
 
 
-async def fill(unit: UnitOfWork, zone: Zone) -> None:
-    """Give a new zone its keys, built-in providers, platform roles and default policies, bound."""
+async def create_default_entities(unit: UnitOfWork, zone: Zone) -> None:
+    """Create the keys, built-in providers, platform roles and active default policies of a new zone."""
     await zone_keys.create_zone_keys(
         unit.conn,
         unit.services.key_encryption,
@@ -42,7 +42,7 @@ async def fill(unit: UnitOfWork, zone: Zone) -> None:
         "zone_id": zone.id,
         "created_at": unit.now,
         "updated_at": unit.now,
-        "revision": await unit.revision(),
+        "revision": await unit.next_revision(),
         "owner_type": OwnerType.PLATFORM,
     }
     providers = [

@@ -57,7 +57,7 @@ async def update(
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a credential. Raises NotFound, Forbidden."""
     scope, before = await _for_change(unit, parents, entity_id, Verb.DELETE)
-    await entities.take_away(unit, APPLICATION_CREDENTIAL, scope, before)
+    await entities.remove(unit, APPLICATION_CREDENTIAL, scope, before)
 
 
 async def _for_change(

@@ -73,7 +73,7 @@ async def use_algorithm(
 ) -> None:
     """Sign the zone's access tokens with that algorithm from now on. Raises NotFound."""
     async with unit_of_work(services, by.within(await _organization(services, zone_id)), new_id()) as unit:
-        await unit.hold()
+        await unit.lock_organization()
         found = await storage.zone(unit.conn, zone_id)
         if found is None:
             raise NotFound(f"there is no zone `{zone_id}`")
@@ -100,7 +100,7 @@ async def _forget_in(services: Services, zone_id: str, kids: list[str]) -> int:
     organization_id = await _organization(services, zone_id)
     async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
         unit.keeps_zones = True  # verifiers have not been told of these keys for long
-        await unit.hold()
+        await unit.lock_organization()
         for kid in kids:
             if (algorithm := await storage.forget_key(unit.conn, zone_id, kid)) is not None:
                 told = {"algorithm": algorithm}
@@ -119,7 +119,7 @@ async def _rotate(
     organization_id = await _organization(services, zone_id)
     key = await asyncio.to_thread(SigningKey.generate, algorithm)
     async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
-        await unit.hold()
+        await unit.lock_organization()
         newest = await storage.newest_activation(unit.conn, zone_id, algorithm) if due else None
         if due is not None and newest is not None and newest > due:
             return None

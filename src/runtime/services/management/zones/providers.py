@@ -45,7 +45,7 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.DELETE)
     await directory.detach_provider(unit.conn, zone_id=scope["zone_id"], provider_id=before.id)
     await end_what_rested_on(unit, before, None)
-    await entities.take_away(unit, PROVIDER, scope, before)
+    await entities.remove(unit, PROVIDER, scope, before)
     unit.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
 
 
@@ -57,7 +57,7 @@ async def end_what_rested_on(unit: UnitOfWork, before: Provider, after: Provider
     if after is not None and _vouching(before) == _vouching(after):
         return
     ended = await directory.end_provider_sessions(unit.conn, before.id, zone_id=before.zone_id, now=unit.now)
-    await sessions.tell(unit, ended, before.zone_id)
+    await sessions.announce_ended_sessions(unit, ended, before.zone_id)
     await revocations.add_workloads(unit.conn, before.zone_id, before.id, now=unit.now)
 
 
@@ -71,9 +71,9 @@ async def end_what_rested_on_former(unit: UnitOfWork, before: Zone, after: Zone)
     if former in (None, after.user_identity_provider_id):
         return
     of_it = {"zone_id": before.id, "provider_id": former}
-    await directory.touch_provider(unit.conn, **of_it, revision=await unit.revision())
+    await directory.touch_provider(unit.conn, **of_it, revision=await unit.next_revision())
     ended = await directory.end_provider_sessions(unit.conn, former, zone_id=before.id, now=unit.now)
-    await sessions.tell(unit, ended, before.id)
+    await sessions.announce_ended_sessions(unit, ended, before.id)
 
 
 def _vouching(provider: Provider) -> tuple[str | None, ...]:

@@ -18,26 +18,26 @@ from runtime.storage.sql import resources as storage
 _ONE_BY_ONE = 4
 
 
-def note(unit: UnitOfWork, before: Resource | None, after: Resource) -> None:
-    """Let a resource be looked at when the unit ends, where it is going to stand elsewhere than before.
+def check_when_finished(unit: UnitOfWork, before: Resource | None, after: Resource) -> None:
+    """Check a resource for conflicts when the unit finishes, if its identifier or `prefix` changes.
 
-    Until then others may give up their identifiers. What stood too near before there was this rule stays, and
-    may be changed otherwise.
+    Until then other operations may free identifiers. Conflicts that are older than this rule stay, and such
+    resources can be changed in other members.
     """
     key = (RESOURCE.name, after.id)
     noted = unit.checks.get(key)
     is_new = before is None or before.identifier != after.identifier
-    is_new = is_new or (isinstance(noted, _Apart) and noted.is_new)
+    is_new = is_new or (isinstance(noted, _ConflictCheck) and noted.is_new)
     if is_new or (before is not None and before.prefix != after.prefix):
-        unit.checks[key] = _Apart(unit, after, is_new)
+        unit.checks[key] = _ConflictCheck(unit, after, is_new)
 
 
 @dataclass(frozen=True)
-class _Apart:
-    """Asks where a resource stands; the turn to write is the unit's own, so the answer stays true.
+class _ConflictCheck:
+    """The check of one resource, run under the organization's lock, so the answer stays true.
 
     Attributes:
-        is_new: it was not called so before.
+        is_new: its identifier is new.
     """
 
     unit: UnitOfWork
@@ -45,7 +45,7 @@ class _Apart:
     is_new: bool
 
     async def __call__(self) -> None:
-        """Raises: Conflict for one that is called as another is; Forbidden beneath a prefix of others."""
+        """Raises: Conflict for an equal URL; Forbidden beneath a prefix of another configuration's."""
         overlaps = await _overlaps(self.unit, self.resource)
         one = overlaps.find(self.resource.id)
         if one is None:  # no URL, or gone by now

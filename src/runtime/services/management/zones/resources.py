@@ -67,4 +67,4 @@ def _check(unit: UnitOfWork, before: Resource | None, after: Resource) -> None:
         )
     if after.prefix and not looks_like_url:
         raise ValidationFailed.of("prefix", "needs an identifier that is a URL with a host")
-    resource_conflicts.note(unit, before, after)
+    resource_conflicts.check_when_finished(unit, before, after)

@@ -44,7 +44,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     zone_id = scope["zone_id"]
     if body.get("zone_id", zone_id) != zone_id:
         raise ValidationFailed.of("zone_id", "must be the zone in the path")
-    await unit.revision()  # from here on nobody takes the owner away, or adds another
+    await unit.next_revision()  # from here on nobody takes the owner away, or adds another
     if await storage.count(unit.conn, SECRET, within=scope) >= MAX_SECRETS:
         raise Conflict(f"a zone keeps at most {MAX_SECRETS} secrets")
     if not await secret_owners.exists(unit.conn, body["entity_id"], zone_id=zone_id):
@@ -77,7 +77,7 @@ async def update(
 ) -> Entity:
     """Change a secret. Only another value makes another version."""
     scope, _ = await entities.for_change(unit, SECRET, parents, entity_id, Verb.UPDATE)
-    await unit.revision()  # read again: two changes at once must come to two versions
+    await unit.next_revision()  # read again: two changes at once must come to two versions
     before = await storage.get(unit.conn, SECRET, entity_id, within=scope)
     changes = dict(patch)
     if (data := changes.pop("data", None)) is not None:

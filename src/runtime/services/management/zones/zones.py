@@ -43,7 +43,7 @@ async def make(
 ) -> Zone:
     """Store a new zone with its keys, providers, roles and default policies."""
     scope = {"organization_id": unit.organization_id}
-    await unit.revision()
+    await unit.next_revision()
     zone_id = new_id()
     slug = await _free_slug(unit, scope, body["name"])
     given = {name: value for name, value in body.items() if name in _PLAIN}
@@ -61,7 +61,7 @@ async def make(
         made = apply_patch(ZONE, made, {"protocols": body["protocols"]})
     await entities.add(unit, ZONE, made)
     unit.zones[made.id] = made
-    await bootstrap.fill(unit, made)
+    await bootstrap.create_default_entities(unit, made)
     return made
 
 
@@ -133,22 +133,22 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """Remove a zone and everything in it. Raises Forbidden for a platform-owned one."""
     _, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.DELETE)
     await _end_roles_there(unit, before)
-    await take_away(unit, before)
+    await remove_zone(unit, before)
 
 
 async def _end_roles_there(unit: UnitOfWork, zone: Zone) -> None:
-    """End the role assignments, in the organization's own zone, that were limited to a zone that goes."""
+    """End the role assignments, in the organization's home zone, that were limited to a zone that goes."""
     own = {"zone_id": cast(str, (await entities.organization_of(unit, zone.organization_id)).zone_id)}
     where = [storage.Equals("scope_id", (zone.id,))]
     found = [each async for each in storage.all_of(unit.conn, ROLE_ASSIGNMENT, within=own, where=where)]
     for assignment in found:
-        await entities.take_away(unit, ROLE_ASSIGNMENT, own, assignment)
+        await entities.remove(unit, ROLE_ASSIGNMENT, own, assignment)
 
 
-async def take_away(unit: UnitOfWork, before: Zone) -> None:
+async def remove_zone(unit: UnitOfWork, before: Zone) -> None:
     """Remove a zone that the caller may remove, and everything in it."""
     scope = {"organization_id": before.organization_id}
-    await unit.revision()
+    await unit.next_revision()
     found = await zone_data.zone_epochs(unit.conn, before.id)
     await unit.add_tombstones(await storage.remove(unit.conn, ZONE, before.id, within=scope))
     unit.zones.pop(before.id, None)
