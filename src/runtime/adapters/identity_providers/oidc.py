@@ -116,16 +116,6 @@ class OpenIDProviders:
         fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
         return await self._token_request(settings, {**fields, "code_verifier": verifier})
 
-    async def use_own_credentials(self, settings: ProviderSettings, published: Mapping[str, Any]) -> None:
-        """See that the provider takes our client id and secret: ask for a token of our own, and drop it.
-
-        Args:
-            published: the provider's metadata as it is now, its issuer checked.
-        Raises: ProviderRefused with the provider's error code; OutboundRefused, OutboundFailed.
-        """
-        fields = {"grant_type": "client_credentials"}
-        await self._token_request(settings, fields, endpoints_of(settings, published))
-
     async def identify(
         self, settings: ProviderSettings, tokens: ProviderTokens, *, nonce: str, now: datetime
     ) -> ProviderIdentity:
@@ -219,10 +209,8 @@ class OpenIDProviders:
         jwks_uri = settings.jwks_uri or (await self.endpoints(settings, needs_keys=True)).jwks_uri
         return required(jwks_uri, "JWK set address")
 
-    async def _token_request(
-        self, settings: ProviderSettings, fields: dict[str, str], endpoints: Endpoints | None = None
-    ) -> ProviderTokens:
-        endpoints = endpoints or await self.endpoints(settings)
+    async def _token_request(self, settings: ProviderSettings, fields: dict[str, str]) -> ProviderTokens:
+        endpoints = await self.endpoints(settings)
         address = required(endpoints.token_endpoint, "token endpoint")
         method = authentication_method(settings, endpoints.token_auth_methods)
         authentication = authenticate_client(settings, method)

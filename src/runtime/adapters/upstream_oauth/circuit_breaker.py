@@ -51,6 +51,7 @@ class Permit:
 
 
 CLOSED = Circuit()
+UNCONDITIONAL = Permit(is_probe=False)  # of a request that somebody asks for by hand, whatever the state is
 
 
 def admit(circuit: Circuit, now: float) -> tuple[Circuit, Permit | float]:

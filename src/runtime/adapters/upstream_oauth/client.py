@@ -5,8 +5,10 @@ Outcomes are values: what a provider, the network or a configuration does wrong 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
+from typing import Any
 
 from runtime.adapters.identity_providers.answers import (
     Endpoints,
@@ -24,7 +26,7 @@ from runtime.adapters.upstream_oauth.authorization_request import (
     authorization_url,
     require_web_address,
 )
-from runtime.adapters.upstream_oauth.circuit_breaker import CircuitBreakers, Permit
+from runtime.adapters.upstream_oauth.circuit_breaker import UNCONDITIONAL, CircuitBreakers, Permit
 from runtime.adapters.upstream_oauth.client_authentication import (
     AssertionSigner,
     authenticate_client,
@@ -168,6 +170,34 @@ class UpstreamOAuthClient:
             settings, answer, scopes=granted, refresh_token=refresh_token, now=self._clock()
         )
 
+    async def request_own_token(
+        self,
+        settings: ProviderSettings,
+        published: Mapping[str, Any],
+        *,
+        signing_key: SigningKey | None = None,
+    ) -> UpstreamTokens | UpstreamRefusal:
+        """A token of the zone's own (client credentials grant): shows whether the provider takes its secret.
+
+        An open circuit does not keep this from being asked, and an answer closes it.
+
+        Args:
+            published: the provider's metadata as it is now, its issuer checked.
+        """
+        endpoints = endpoints_of(settings, published)
+        fields = {"grant_type": "client_credentials"}
+        try:
+            address = required(endpoints.token_endpoint, "token endpoint")
+            request = self._encoded(settings, endpoints, address, fields, signing_key)
+        except ProviderRefused as refused:
+            return _refusal_of(refused)
+        answer = await self._send(settings, request, is_check=True)
+        if isinstance(answer, UpstreamRefusal):
+            return answer
+        # Not somebody's grant: the token may stand where the standard has it.
+        flat = replace(settings, token_response_access_token_pointer="access_token")
+        return read_token_response(flat, answer, scopes=frozenset(), now=self._clock())
+
     async def revoke(
         self,
         settings: ProviderSettings,
@@ -235,13 +265,13 @@ class UpstreamOAuthClient:
         return endpoints_of(settings, {})
 
     async def _send(
-        self, settings: ProviderSettings, request: token_request.EncodedRequest
+        self, settings: ProviderSettings, request: token_request.EncodedRequest, *, is_check: bool = False
     ) -> HttpAnswer | UpstreamRefusal:
         """The answer, within the provider's limits; what it says of the provider's health is recorded."""
         zone_id, provider_id = settings.partition, settings.provider_id or settings.issuer
         try:
             async with self._concurrency.slot(zone_id, provider_id):
-                permit = self._breakers.admit(zone_id, provider_id)
+                permit = UNCONDITIONAL if is_check else self._breakers.admit(zone_id, provider_id)
                 if not isinstance(permit, Permit):
                     return _temporary("circuit_open", permit)
                 return await self._within_circuit(settings, request, (zone_id, provider_id), permit)

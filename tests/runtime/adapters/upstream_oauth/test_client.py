@@ -467,6 +467,23 @@ async def test_a_provider_that_fails_is_left_alone(provider, outbound, settings)
     assert isinstance(await client.refresh(settings(), refresh_token="rt"), UpstreamTokens)
 
 
+async def test_a_check_by_hand_is_made_in_any_case(provider, outbound, settings):
+    """Whoever has mended a provider need not wait: an answer closes the circuit, a failure changes none."""
+    hand = Hand()
+    client = UpstreamOAuthClient(outbound, breakers=CircuitBreakers(hand))
+    provider.answers(b"", 503)
+    for _ in range(FAILURES_TO_OPEN):
+        await client.refresh(settings(), refresh_token="rt")
+
+    assert (await client.request_own_token(settings(), {})).code == "unavailable"
+    provider.answers({"access_token": "at"})
+    assert (await client.refresh(settings(), refresh_token="rt")).retry_after_seconds == 10
+    assert isinstance(await client.request_own_token(settings(), {}), UpstreamTokens)
+
+    assert provider.received[-1].members == {"grant_type": "client_credentials"}
+    assert isinstance(await client.refresh(settings(), refresh_token="rt"), UpstreamTokens)
+
+
 async def test_one_providers_failures_are_no_others(provider, client, settings):
     """Neither another provider of the zone, nor that of another zone, is left alone."""
     provider.answers(b"", 503)

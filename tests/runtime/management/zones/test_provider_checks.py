@@ -166,6 +166,21 @@ class TestCredentials:
         told.answers["/token"] = 400, {"error": SECRET}
         assert checked(zone, told.issuer)[2]["credential_exchange"] == "the token endpoint answers an error"
 
+    def test_a_token_endpoint_that_fails_is_said(self, zone: Zone, told: Told) -> None:
+        """With its status, however often it has failed before."""
+        told.answers["/token"] = 503, {}
+        provider = zone.make("providers", identifier=told.issuer, client_id="zone", client_secret=SECRET)
+        path = zone.path(f"/providers/{provider['id']}/validate")
+        details = {zone.api.ok("POST", path)["checks"][-1]["detail"] for _ in range(7)}
+        assert details == {"the token endpoint answered 503"}
+
+    def test_a_client_that_signs_needs_no_secret(self, zone: Zone, told: Told) -> None:
+        """It authenticates with a key that the zone publishes."""
+        oauth2 = {"token_endpoint_auth_method": "private_key_jwt"}
+        told.answers["/token"] = 200, {"access_token": "at"}
+        found = checked(zone, told.issuer, client_secret=None, protocols={"oauth2": oauth2})
+        assert found[:2] == ("pass", ["pass"] * 5)
+
     def test_without_a_secret_it_is_skipped(self, zone: Zone, told: Told) -> None:
         """There is nothing to try, which is nobody's failure."""
         status, statuses, _ = checked(zone, told.issuer, client_secret=None)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runtime.adapters.identity_providers.answers import ProviderRefused, endpoints_of, metadata_address
+from runtime.adapters.identity_providers.answers import endpoints_of, metadata_address
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.sealing import SealBroken
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.adapters.upstream_oauth.token_response import RefusalKind, UpstreamRefusal, UpstreamTokens
 from runtime.contract.answers import ValidationCheck, ValidationResult
 from runtime.domain.kinds import PROVIDER, Verb
-from runtime.domain.kinds.values import ProviderType
+from runtime.domain.kinds.values import ProviderType, TokenEndpointAuthMethod
 from runtime.services import stored_secrets, zone_keys
 from runtime.services.container import Services
 from runtime.services.management import entities
@@ -36,21 +37,17 @@ _ORDER: tuple[CheckName, ...] = (
     "credential_exchange",
 )
 _GRANT = "client_credentials"
-_COMPARED = ("authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint")
+_COMPARED = (
+    "authorization_endpoint",
+    "token_endpoint",
+    "revocation_endpoint",
+    "jwks_uri",
+    "userinfo_endpoint",
+)
 # A page that wants parameters may answer nearly anything; these say that there is no such page.
 _NOT_THERE = (404, 410)
-# RFC 6749 section 5.2, and what the adapter says itself; any other text is the provider's and not repeated.
-_TELLABLE = frozenset(
-    {
-        "invalid_request",
-        "invalid_client",
-        "invalid_grant",
-        "unauthorized_client",
-        "unsupported_grant_type",
-        "invalid_scope",
-        "invalid_response",
-    }
-)
+_UNREACHABLE = "the token endpoint cannot be reached"
+_ALGORITHM = "RS256"  # of client assertions: what every provider that takes them can verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,15 +196,22 @@ async def _credentials(
     grants = published.get("grant_types_supported")
     if not isinstance(grants, list) or _GRANT not in grants:
         return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
-    if settings.client_id is None or settings.client_secret is None:
+    is_signed = settings.token_endpoint_auth_method is TokenEndpointAuthMethod.PRIVATE_KEY_JWT
+    if settings.client_id is None or (settings.client_secret is None and not is_signed):
         return _skip("no client id with a secret is stored for these addresses")
-    try:
-        await services.openid.use_own_credentials(settings, published)
-    except ProviderRefused as refused:
-        code = f"`{refused.code}`" if refused.code in _TELLABLE else "an error"
-        return _fail(f"the token endpoint answers {code}")
-    except OutboundRefused as refused:
-        return _fail(f"not an address to talk to: {refused}")
-    except OutboundFailed as failed:
-        return _fail(str(failed))
-    return _PASS
+    answer = await services.upstream_oauth.request_own_token(
+        settings,
+        published,
+        signing_key=(await services.zones.get(settings.partition)).signing(_ALGORITHM) if is_signed else None,
+    )
+    return _PASS if isinstance(answer, UpstreamTokens) else _fail(_reason(answer))
+
+
+def _reason(refusal: UpstreamRefusal) -> str:
+    """Why the token endpoint gave no token; an unknown word of the provider's is never part of its code."""
+    if refusal.kind is RefusalKind.TEMPORARY:
+        return f"the token endpoint answered {refusal.status}" if refusal.status else _UNREACHABLE
+    if refusal.code == "address_refused":
+        return "the token endpoint is not an address to talk to"
+    code = "an error" if refusal.code == "unknown_error" else f"`{refusal.code}`"
+    return f"the token endpoint answers {code}"
