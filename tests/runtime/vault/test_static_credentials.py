@@ -9,11 +9,15 @@ from tests.runtime.vault.conftest import KEY, OTHER_KEY, Desk
 
 from runtime.adapters.keys.sealing import SealBroken
 from runtime.domain.errors import AccessDenied, InvalidClient, InvalidGrant, InvalidRequest, InvalidScope
+from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, PROVIDER, RESOURCE, SESSION, USER
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.services.vault import static_credentials
+from runtime.storage.sql import consents
+from runtime.storage.sql import vault_tokens as storage
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import delegated_grants, vault_tokens
+from runtime.storage.sql.vault_tokens import SealedTokens
 
 REQUIRED = "user_authorization_required"
 
@@ -216,6 +220,70 @@ async def test_a_key_goes_with_what_it_belongs_to(desk: Desk, gone: str) -> None
     await desk.scene.company.delete(kind, desk.scene.zone.id, entity_id)
 
     assert await desk.rows("vault_tokens") == []
+
+
+async def test_a_renamed_resource_gets_no_key_that_was_stored_for_its_former_address(desk: Desk) -> None:
+    """The grant is revoked and the key forgotten: the user decides about the new address."""
+    await desk.store()
+
+    renamed = await desk.scene.company.update(
+        RESOURCE, desk.scene.zone.id, desk.resource.id, identifier="https://other.test"
+    )
+
+    token = await desk.scene.company.token(desk.scene.zone, desk.agent, desk.ann)
+    with pytest.raises(AccessDenied):
+        await desk.scene.exchange(desk.agent, token, renamed)
+    assert [each["status"] for each in await desk.rows("delegated_grants")] == ["revoked"]
+    assert await desk.rows("vault_tokens") == []
+
+
+async def test_a_resource_with_another_name_for_people_keeps_its_keys(desk: Desk) -> None:
+    """Only the address says where a key goes."""
+    await desk.store()
+
+    await desk.scene.company.update(RESOURCE, desk.scene.zone.id, desk.resource.id, name="Tickets")
+
+    assert (await desk.exchange())["access_token"] == KEY
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"name": "Another name"}, "active"),
+        ({"client_id": "another-client"}, "revoked"),
+        ({"identifier": "https://another.test"}, "revoked"),
+        ({"protocols": {"oauth2": {"token_endpoint": "https://another.test/token"}}}, "revoked"),
+    ],
+    ids=["name", "client", "issuer", "token endpoint"],
+)
+async def test_a_provider_that_is_another_by_now_ends_the_grants_with_its_tokens(
+    desk: Desk, change: dict[str, object], status: str
+) -> None:
+    """What it has issued belongs to its former client at its former address, and is sent to no other."""
+    scene = desk.scene
+    provider = await scene.company.create(
+        PROVIDER, scene.zone.id, identifier="https://idp.test", name="Elsewhere", client_id="zone"
+    )
+    async with scene.services.database.transaction() as conn:
+        grant_id, _ = await consents.grant(
+            conn,
+            organization_id=scene.zone.organization_id,
+            zone_id=scene.zone.id,
+            user_id=desk.ann.user.id,
+            resource_id=desk.resource.id,
+            provider_id=provider.id,
+            scopes=["read"],
+            now=scene.services.clock(),
+        )
+        tokens = SealedTokens(b"access", b"refresh", "Bearer", None)
+        now = scene.services.clock()
+        await storage.put(conn, new_id(), tokens, zone_id=scene.zone.id, grant_id=grant_id, now=now)
+
+    await scene.company.update(PROVIDER, scene.zone.id, provider.id, **change)
+
+    (grant,) = await desk.rows("delegated_grants")
+    assert grant["status"] == status
+    assert len(await desk.rows("vault_tokens")) == (1 if status == "active" else 0)
 
 
 @pytest.mark.parametrize("ended", ["session", "user", "application"])

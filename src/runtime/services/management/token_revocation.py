@@ -19,7 +19,7 @@ from runtime.domain.kinds.application import Application, PublicCredential, Toke
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.resource import Resource
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import api_keys, entities, revocations
+from runtime.storage.sql import api_keys, consents, entities, revocations
 from runtime.storage.sql.client_refs import ClientRef
 
 _Renamable = PublicCredential | TokenCredential | UrlCredential  # the others are called as at the beginning
@@ -42,6 +42,11 @@ async def rename(unit: UnitOfWork, before: Entity, after: Entity) -> None:
             return
         keep = revocations.add_renamed if isinstance(before, Application) else revocations.add_resource
         await keep(unit.conn, before.zone_id, before.identifier, now=unit.now)
+        if isinstance(before, Resource):
+            # A user's key was stored for that address, and goes to no other.
+            await consents.revoke_credentials(
+                unit.conn, zone_id=before.zone_id, resource_id=before.id, now=unit.now
+            )
 
 
 async def revoke(unit: UnitOfWork, kind: Kind, before: Entity) -> None:

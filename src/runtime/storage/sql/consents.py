@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import (
     bindparam,
     delete,
+    exists,
     insert,
     null,
     select,
@@ -30,6 +31,7 @@ _AUTHORIZED, _REVOKED = TRANSITIONS[Cause.AUTHORIZATION], TRANSITIONS[Cause.REVO
 
 _consents = METADATA.tables["consents"]
 _grants = METADATA.tables["delegated_grants"]
+_vault = METADATA.tables["vault_tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,34 @@ async def revoke(conn: AsyncConnection, grant_id: str, *, zone_id: str, now: dat
     of_this = {"user_id": ended.user_id, "resource_id": ended.resource_id}
     await withdraw(conn, zone_id=zone_id, **of_this, now=now)
     return True
+
+
+async def revoke_credentials(
+    conn: AsyncConnection,
+    *,
+    zone_id: str,
+    now: datetime,
+    resource_id: str | None = None,
+    provider_id: str | None = None,
+) -> int:
+    """End the delegated grants of a resource or a provider that have a credential in the vault; how many.
+
+    The zone's own tokens need none, so their grants stay, and so does every consent: users authorize anew.
+    """
+    named = {"resource_id": resource_id, "provider_id": provider_id}
+    meant = (
+        _grants.c.zone_id == zone_id,
+        *(_grants.c[name] == value for name, value in named.items() if value is not None),
+    )
+    with_credential = exists().where(_vault.c.zone_id == zone_id, _vault.c.grant_id == _grants.c.id)
+    ended = await conn.execute(
+        update(_grants)
+        .where(*meant, with_credential, may_move(now, Cause.REVOCATION))
+        .values(status=_REVOKED.target.value, epoch=_grants.c.epoch + 1, updated_at=now)
+    )
+    revoked = select(_grants.c.id).where(*meant, _grants.c.status == _REVOKED.target.value)
+    await conn.execute(delete(_vault).where(_vault.c.zone_id == zone_id, _vault.c.grant_id.in_(revoked)))
+    return ended.rowcount
 
 
 async def withdraw(

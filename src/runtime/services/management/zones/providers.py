@@ -14,17 +14,21 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.people import sessions
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import directory, revocations
+from runtime.storage.sql import consents, directory, revocations
 
 
 async def update(
     unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
-    """Change a provider; one that speaks for others now ends what it signed in before."""
+    """Change a provider; one that speaks for others by now ends what it signed in and issued before."""
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, PROVIDER, scope, before, _with_issuer(before, patch))
     stored = await entities.change(unit, PROVIDER, scope, before, after)
     await end_what_rested_on(unit, before, stored)
+    if _issuing(before) != _issuing(stored):
+        await consents.revoke_credentials(
+            unit.conn, zone_id=before.zone_id, provider_id=before.id, now=unit.now
+        )
     return stored
 
 
@@ -74,6 +78,13 @@ async def end_what_rested_on_former(unit: UnitOfWork, before: Zone, after: Zone)
     await directory.touch_provider(unit.conn, **of_it, revision=await unit.next_revision())
     ended = await directory.end_provider_sessions(unit.conn, former, zone_id=before.id, now=unit.now)
     await sessions.announce_ended_sessions(unit, ended, before.id)
+
+
+def _issuing(provider: Provider) -> tuple[str | None, ...]:
+    """Who issues the credentials in the vault, where they are refreshed, and to which client."""
+    oauth2 = provider.protocols.oauth2 if provider.protocols else None
+    issuer = (oauth2.issuer if oauth2 else None) or provider.identifier
+    return issuer, oauth2.token_endpoint if oauth2 else None, provider.client_id
 
 
 def _vouching(provider: Provider) -> tuple[str | None, ...]:
