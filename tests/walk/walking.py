@@ -191,7 +191,7 @@ class Walk:
             if kind.variants and variant is not None:
                 path[kind.item] = variant["id"]
             body = _another(self.body_of(kind, name, example), number)
-            if kind.etag:
+            if Verb.UPDATE in kind.conditional:
                 self.client.send(route.operation_id, path, body=body, headers={"If-Match": '"0"'}, status=412)
             changed = self.client.send(route.operation_id, path, body=body)
             for member, value in body.items():

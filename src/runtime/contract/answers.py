@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind
-from runtime.domain.kinds.marks import Mark, Member, members
+from runtime.domain.kinds.marks import Example, Mark, Member, members
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import (
     Email,
@@ -144,7 +144,7 @@ class ValidationCheck(Part):
         "authorization_endpoint_reachability",
         "credential_exchange",
     ]
-    detail: str | None = None
+    detail: Annotated[str | None, Example("the issuer answered 404")] = None
     status: Literal["pass", "fail", "skipped_with_reason", "not_applicable"]
 
 
@@ -160,9 +160,9 @@ class ValidationResult(Part):
 class OrganizationRoleInfo(Part):
     """A role that an organization's users or a zone's members can have."""
 
-    description: str
-    label: str
-    name: str
+    description: Annotated[str, Example("Sees everything of the organization")]
+    label: Annotated[str, Example("org_viewer")]
+    name: Annotated[str, Example("Viewer")]
     scope: Literal["organization", "zone"]
 
 
@@ -193,7 +193,7 @@ class Identity(Part):
     created_at: Timestamp
     email: Email | None
     role: OrganizationRole
-    source: Uri
+    source: Annotated[Uri, Example("https://acme.zones.example")]
     status: IdentityStatus
     type: IdentityType
     updated_at: Timestamp
@@ -203,6 +203,8 @@ class Identity(Part):
 class TokenResponse(Part):
     """A token for the management API: `DPoP` when bound to a key. `expires_in`: seconds."""
 
-    access_token: str
+    access_token: Annotated[
+        str, Example("eyJhbGciOiJFUzI1NiIsInR5cCI6Im0ybStqd3QifQ.eyJzdWIiOiIuLi4ifQ.c2lnbmF0dXJl")
+    ]
     token_type: Literal["Bearer", "DPoP"] = "Bearer"
-    expires_in: int
+    expires_in: Annotated[int, Example(3600)]

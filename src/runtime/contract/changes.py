@@ -1,9 +1,12 @@
 """The JSON types of snapshots and changesets."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
+from runtime.domain.identifiers import example_digest, example_id
+from runtime.domain.kinds.marks import Example
 from runtime.domain.kinds.values import Id, OwnerName, Part, Timestamp, together
 
 ManifestName = Annotated[
@@ -17,6 +20,12 @@ Op = Literal["create", "update", "adopt", "release", "rename", "delivered", "del
 class TokenForm(Part):
     """A client credentials request; the id and the secret may also come by HTTP Basic."""
 
+    example: ClassVar[Mapping[str, Any]] = {
+        "grant_type": "client_credentials",
+        "client_id": example_id("client"),
+        "client_secret": "the-secret-shown-once",
+    }
+
     grant_type: Literal["client_credentials"]
     client_id: str | None = None
     client_secret: str | None = None
@@ -25,15 +34,26 @@ class TokenForm(Part):
 class Source(Part):
     """Where a changeset comes from."""
 
-    repository: Annotated[str, StringConstraints(max_length=2048)] | None = None
-    ref: Annotated[str, StringConstraints(max_length=2048)] | None = None
-    commit: Annotated[str, StringConstraints(max_length=255)] | None = None
-    run_url: Annotated[str, StringConstraints(max_length=2048)] | None = None
+    repository: Annotated[
+        Annotated[str, StringConstraints(max_length=2048)] | None,
+        Example("https://git.acme.example/identity"),
+    ] = None
+    ref: Annotated[Annotated[str, StringConstraints(max_length=2048)] | None, Example("refs/heads/main")] = (
+        None
+    )
+    commit: Annotated[
+        Annotated[str, StringConstraints(max_length=255)] | None,
+        Example("9fceb02d0ae598e95dc970b74767f19372d61af8"),
+    ] = None
+    run_url: Annotated[
+        Annotated[str, StringConstraints(max_length=2048)] | None, Example("https://ci.acme.example/runs/17")
+    ] = None
 
 
 class Pointer(Part):
     """An entity by its id, or by the operation of the same changeset that creates it."""
 
+    example: ClassVar[Mapping[str, Any]] = {"local_id": "crm"}
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [together(["id"], ["local_id"]), together(["local_id"], ["id"])]}
     )
@@ -61,6 +81,15 @@ class Operation(Part):
     - the id of what a zone is born with, `{"external": handle, "kind": ".."}`, with `owner_type` or without.
     """
 
+    example: ClassVar[Mapping[str, Any]] = {
+        "op": "create",
+        "kind": "ServiceAccount",
+        "local_id": "deployer",
+        "name": "deployer",
+        "spec": {"name": "deployer", "description": "Applies what is merged"},
+        "fields": ["name", "description"],
+    }
+
     op: Op
     kind: Annotated[str, StringConstraints(max_length=255)]
     id: Id | None = None
@@ -76,9 +105,11 @@ class Operation(Part):
 class ChangesetHeader(Part):
     """What stands around the operations of a changeset."""
 
-    base_revision: Annotated[int, Field(ge=0)]
+    base_revision: Annotated[int, Field(ge=0), Example(41)]
     owner: OwnerName
-    plan_digest: Annotated[str, StringConstraints(min_length=1, max_length=255)]
+    plan_digest: Annotated[
+        str, StringConstraints(min_length=1, max_length=255), Example(example_digest("plan"))
+    ]
     source: Source = Source()
 
 
@@ -95,11 +126,11 @@ class OperationResult(Part):
     credential was used within the last thirty days.
     """
 
-    index: int
+    index: Annotated[int, Example(0)]
     op: Op
-    kind: str
+    kind: Annotated[str, Example("Application")]
     id: str
-    name: str | None = None
+    name: Annotated[str | None, Example("Calendar agent")] = None
     status: Literal["done"] = "done"
     shown_once: dict[str, str] | None = None
     takes_along: dict[str, int] | None = None
@@ -109,16 +140,16 @@ class OperationResult(Part):
 class AuditRange(Part):
     """The sequence numbers of the audit records that a changeset made, both included."""
 
-    first: int
-    last: int
+    first: Annotated[int, Example(1040)]
+    last: Annotated[int, Example(1042)]
 
 
 class ChangesetResult(Part):
     """What a changeset did, or would do. `id` is null on a dry run."""
 
     id: str | None
-    base_revision: int
-    revision: int
+    base_revision: Annotated[int, Example(41)]
+    revision: Annotated[int, Example(42)]
     dry_run: bool
     operations: list[OperationResult]
     audit: AuditRange | None = None
@@ -128,11 +159,11 @@ class Receipt(Part):
     """A changeset in history. `operations` counts them."""
 
     id: str
-    owner: str
+    owner: Annotated[str, Example("acme/identity")]
     source: Source
-    plan_digest: str
-    base_revision: int
-    revision: int
+    plan_digest: Annotated[str, Example(example_digest("plan"))]
+    base_revision: Annotated[int, Example(41)]
+    revision: Annotated[int, Example(42)]
     operations: int
     audit: AuditRange | None = None
     created_at: Timestamp
@@ -142,7 +173,7 @@ class Receipt(Part):
 class AuditActor(Part):
     """Who made a change: an API key, a service account, a user, an operator, or the service itself."""
 
-    type: str
+    type: Annotated[str, Example("api_key")]
     id: str
 
 
@@ -150,30 +181,30 @@ class AuditEvent(Part):
     """One change in history. `hash` covers all other members, and through `previous_hash` all before it."""
 
     id: str
-    sequence: int
+    sequence: Annotated[int, Example(1042)]
     at: Timestamp
     actor: AuditActor
-    action: str
-    kind: str
+    action: Annotated[str, Example("applications.update")]
+    kind: Annotated[str, Example("Application")]
     entity_id: str
     zone_id: str | None
     changeset_id: str | None
     request_id: str | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-    previous_hash: str
-    hash: str
+    before: Annotated[dict[str, Any] | None, Example({"name": "Calendar"})]
+    after: Annotated[dict[str, Any] | None, Example({"name": "Calendar agent"})]
+    previous_hash: Annotated[str, Example(example_digest("previous"))]
+    hash: Annotated[str, Example(example_digest("this"))]
 
 
 class Ownership(Part):
     """Who manages an entity from git, and what it last wrote. `applied` holds no secrets."""
 
-    owner: str
-    name: str
-    fields: list[str]
-    applied: dict[str, Any]
+    owner: Annotated[str, Example("acme/identity")]
+    name: Annotated[str, Example("Calendar agent")]
+    fields: Annotated[list[str], Example(["name", "description"])]
+    applied: Annotated[dict[str, Any], Example({"name": "Calendar agent"})]
     secret_versions: dict[str, str]
-    source: dict[str, Any]
+    source: Annotated[dict[str, Any], Example({"repository": "https://git.acme.example/identity"})]
     protect: bool
     undelivered: bool
 
@@ -187,8 +218,8 @@ class SnapshotStart(Part):
 
     type: Literal["snapshot"] = "snapshot"
     organization_id: str
-    label: str
-    revision: int
+    label: Annotated[str, Example("acme")]
+    revision: Annotated[int, Example(42)]
     names_writers: bool
     sees_all: bool
 
@@ -207,7 +238,7 @@ class LastChange(Part):
     """Who has written last, when, and what it was: the audit record's `action`."""
 
     at: Timestamp
-    action: str
+    action: Annotated[str, Example("applications.update")]
     actor: AuditActor
     changeset_id: str | None
 
@@ -237,7 +268,7 @@ class InForce(Part):
 
     version: int
     latest_version: int
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], Example({"name": "Calendar agent"})]
     contents: list[PartInForce] | None = None
     activated: LastChange | None = None
     missing_names: list[MissingName] | None = None
@@ -251,17 +282,17 @@ class SnapshotEntity(Part):
     """
 
     type: Literal["entity"] = "entity"
-    kind: str
+    kind: Annotated[str, Example("Application")]
     id: str
     zone_id: str | None
-    zone: str | None
-    handle: str | None
-    owner_type: Literal["customer", "platform"]
-    spec: dict[str, Any]
-    secrets_set: list[str] | None = None
+    zone: Annotated[str | None, Example("acme-product")]
+    handle: Annotated[str | None, Example("calendar-agent")]
+    owner_type: Annotated[Literal["customer", "platform"], Example("customer")]
+    spec: Annotated[dict[str, Any], Example({"name": "Calendar agent"})]
+    secrets_set: Annotated[list[str] | None, Example(["client_secret"])] = None
     secrets_overwritten: list[str] | None = None
     ownership: Ownership | None
-    revision: int
+    revision: Annotated[int, Example(42)]
     in_force: InForce | None = None
     last_change: LastChange | None = None
 
@@ -273,13 +304,13 @@ class SnapshotTombstone(Part):
     """
 
     type: Literal["tombstone"] = "tombstone"
-    kind: str
+    kind: Annotated[str, Example("Application")]
     id: str
     zone_id: str | None
-    zone: str | None
-    owner: str
-    name: str
-    revision: int
+    zone: Annotated[str | None, Example("acme-product")]
+    owner: Annotated[str, Example("acme/identity")]
+    name: Annotated[str, Example("Calendar agent")]
+    revision: Annotated[int, Example(42)]
     deleted_at: Timestamp
     actor: AuditActor | None = None
     changeset_id: str | None = None
@@ -293,11 +324,11 @@ class Undescribable(Part):
     may not list these. `last_change` is told to those who may read the audit log.
     """
 
-    kind: str
+    kind: Annotated[str, Example("Application")]
     id: str
     zone_id: str | None
-    zone: str | None
-    name: str
+    zone: Annotated[str | None, Example("acme-product")]
+    name: Annotated[str, Example("Calendar agent")]
     of: str | None = None
     role: str | None = None
     last_change: LastChange | None = None

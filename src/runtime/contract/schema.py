@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, TypeAdapter
 
-from runtime.domain.kinds.marks import Embed, Expand, Mark, Ref
+from runtime.domain.kinds.marks import Embed, Example, Expand, Mark, Ref
 
 Schema = dict[str, Any]
 
@@ -45,7 +45,9 @@ def _split(annotation: Any) -> tuple[Any, list[Any]]:
     if not hasattr(annotation, "__metadata__"):
         return annotation, []
     return annotation.__origin__, [
-        note for note in annotation.__metadata__ if not isinstance(note, Mark | Ref | Expand | Embed)
+        note
+        for note in annotation.__metadata__
+        if not isinstance(note, Mark | Ref | Expand | Embed | Example)
     ]
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from runtime.domain.kinds.marks import Example
 from runtime.domain.kinds.values import Id, Part, Timestamp
 
 
@@ -28,10 +29,10 @@ class SecretWithData(Part):
     id: Id
     created_at: Timestamp
     data: Annotated[SecretToken | SecretPassword, Field(discriminator="type")]
-    description: str | None = None
+    description: Annotated[str | None, Example("Books meetings for whoever asks")] = None
     entity_id: Id
     metadata: dict[str, Any] | None = None
-    name: str
+    name: Annotated[str, Example("Calendar agent")]
     updated_at: Timestamp
     version: int
     zone_id: Id

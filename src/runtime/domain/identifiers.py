@@ -1,8 +1,9 @@
-"""Generated identifiers: entity ids and slugs."""
+"""Generated identifiers: entity ids and slugs, and those that examples have."""
 
 import re
 import secrets
 import unicodedata
+from hashlib import sha256
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 characters, so that a random byte picks one evenly
 ID_LENGTH = 26
@@ -14,6 +15,20 @@ _NOT_SLUG = re.compile(r"[^a-z0-9]+")
 def new_id() -> str:
     """A random entity id: 26 characters that need no escaping in URLs and host names (130 bits)."""
     return secrets.token_bytes(ID_LENGTH).translate(_CHARACTERS).decode()
+
+
+def example_id(name: str) -> str:
+    """The id that the examples of OpenAPI have for that name, such as `Application`: always the same one."""
+    number, characters = int.from_bytes(sha256(name.encode()).digest()), []
+    for _ in range(ID_LENGTH):
+        number, place = divmod(number, len(ALPHABET))
+        characters.append(ALPHABET[place])
+    return "".join(characters)
+
+
+def example_digest(name: str) -> str:
+    """A SHA-256 digest in hex for the examples of OpenAPI, that of the name."""
+    return sha256(name.encode()).hexdigest()
 
 
 def slug_of(name: str) -> str:

@@ -1,6 +1,7 @@
 """Request bodies of operations outside the kinds; those of kinds are in `domain.kinds`."""
 
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import ConfigDict, StringConstraints, model_validator
 
@@ -10,6 +11,7 @@ from runtime.domain.kinds.values import Id, OwnerType, Part, ZoneRole, together
 class AssignmentBody(Part):
     """Which role to give, by id or by name, and what it is limited to."""
 
+    example: ClassVar[Mapping[str, Any]] = {"role_identifier": "zone_viewer", "owner_type": "platform"}
     model_config = ConfigDict(
         json_schema_extra={
             "allOf": [
@@ -67,3 +69,5 @@ class ZoneRoleBody(Part):
 
 class EmptyBody(Part):
     """A body that says nothing: absent or `{}`."""
+
+    example: ClassVar[Mapping[str, Any]] = {}

@@ -1,5 +1,8 @@
 """The component schemas of the OpenAPI document: response and request bodies of each class."""
 
+from enum import StrEnum
+from typing import Any
+
 from pydantic import BaseModel
 
 from runtime.contract import schema
@@ -10,6 +13,7 @@ from runtime.contract.openapi.shapes import SHAPES, reference
 from runtime.contract.schema import Schema
 from runtime.domain.kinds.base import PERMISSIONS
 from runtime.domain.kinds.marks import Mark, members
+from runtime.domain.kinds.values import Part
 
 
 def _archive() -> Schema:
@@ -18,10 +22,38 @@ def _archive() -> Schema:
 
 
 class Components:
-    """The named schemas of the document, collected as they are referred to."""
+    """The named schemas of the document, collected as they are referred to.
+
+    Attributes:
+        found: the schemas by name.
+        examples: (schema, member) -> the value that examples show; with an empty member, of the whole schema.
+    """
 
     def __init__(self) -> None:
-        self.found: dict[str, Schema] = dict(SHAPES)
+        self.examples: dict[tuple[str, str], Any] = {}
+        self.found: dict[str, Schema] = {name: self._shape(name, shape) for name, shape in SHAPES.items()}
+
+    def _shape(self, name: str, shape: Schema) -> Schema:
+        """The schema without its examples, which are kept in `examples`."""
+        properties = {}
+        for member, schema_ in shape.get("properties", {}).items():
+            if "examples" in schema_:
+                self.examples[name, member] = schema_["examples"][0]
+            properties[member] = _without_examples(schema_)
+        if "examples" in shape:
+            self.examples[name, ""] = shape["examples"][0]
+        return _without_examples(shape | {"properties": properties} if properties else shape)
+
+    def _keep_examples(self, name: str, model: type[BaseModel]) -> None:
+        """Keep the examples of a class: the one of the whole, and those that stand beside its members."""
+        if issubclass(model, Part) and model.example is not None:
+            self.examples[name, ""] = model.example
+        declared = members(model.source) if issubclass(model, Body) else {}
+        for each in {**declared, **members(model)}.values():
+            beside = each.example or (declared[each.name].example if each.name in declared else None)
+            default = _default_example(model, each.name)
+            if beside is not None or default is not None:
+                self.examples[name, each.shown_as] = beside.value if beside is not None else default
 
     def shown(self, model: type[BaseModel]) -> Schema:
         """A reference to what answers of a class look like."""
@@ -31,6 +63,7 @@ class Components:
         if name not in self.found:
             self.found[name] = {}
             self.found[name] = self._answer(model)
+            self._keep_examples(name, model)
         return reference(name)
 
     def taken(self, model: type[BaseModel]) -> Schema:
@@ -44,6 +77,7 @@ class Components:
         if name not in self.found:
             self.found[name] = {}
             self.found[name] = self._body(model)
+            self._keep_examples(name, model)
         return reference(name)
 
     def _answer(self, model: type[BaseModel]) -> Schema:
@@ -79,6 +113,19 @@ class Components:
             **(more if isinstance(more, dict) else {}),
             "additionalProperties": False,
         }
+
+
+def _without_examples(found: Schema) -> Schema:
+    return {name: value for name, value in found.items() if name != "examples"}
+
+
+def _default_example(model: type[BaseModel], member: str) -> str | bool | None:
+    """The default of an enumeration or a truth value: its example, where the member has none of its own."""
+    entity = model.source if issubclass(model, Body) else model
+    default = entity.model_fields[member].default if member in entity.model_fields else None
+    if isinstance(default, StrEnum):
+        return str(default)
+    return default if isinstance(default, bool) else None
 
 
 def _object(model: type[BaseModel], properties: dict[str, Schema], required: list[str]) -> Schema:

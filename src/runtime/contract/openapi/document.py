@@ -126,7 +126,7 @@ class _Document:
 
     def show_examples(self) -> None:
         """Give every body and every answer its examples."""
-        examples = Examples(self.components.found)
+        examples = Examples(self.components.found, self.components.examples)
         for content in self._contents:
             content["examples"] = examples.named(content["schema"])
 

@@ -1,192 +1,23 @@
-"""Examples of bodies and answers, made from their schemas: the same ones each time.
+"""Examples of request and response bodies, made from their schemas: the same ones each time.
 
-A value is chosen by the member's name, with its schema's name before it where that matters, else by its
-format. What no rule gives is written here by hand.
+The value of a member is the `Example` beside its type, where the class is defined. Without one it
+follows from the format, or from the member's name.
 """
 
 import re
-from hashlib import sha256
+from collections.abc import Mapping
 from typing import Any
 
 from runtime.contract.schema import Schema
-from runtime.domain.identifiers import ALPHABET, ID_LENGTH
+from runtime.domain.identifiers import example_id
 
 _MOMENT = "2026-11-21T08:00:00Z"
 _ISSUER = "https://acme.zones.example"
-_CEDAR = "permit (principal, action, resource);"
 
-
-def example_id(name: str) -> str:
-    """The id that examples of that name have: `Application`, `Zone`, ..."""
-    number, characters = int.from_bytes(sha256(name.encode()).digest()), []
-    for _ in range(ID_LENGTH):
-        number, place = divmod(number, len(ALPHABET))
-        characters.append(ALPHABET[place])
-    return "".join(characters)
-
-
-# Whole objects whose members depend on one another: schema -> value.
-_WHOLE: dict[str, Any] = {
-    "AssignmentBody": {"role_identifier": "zone_viewer", "owner_type": "platform"},
-    "PolicyVersionBody": {"schema_version": "2026-11-21", "cedar_raw": _CEDAR},
-    "PointerInput": {"local_id": "crm"},
-    "OperationInput": {
-        "op": "create",
-        "kind": "ServiceAccount",
-        "local_id": "deployer",
-        "name": "deployer",
-        "spec": {"name": "deployer", "description": "Applies what is merged"},
-        "fields": ["name", "description"],
-    },
-    "EmptyBody": {},
-    "Permissions": {"zones": {"list": True, "create": True, "read": True, "update": True, "delete": False}},
-    "TokenForm": {
-        "grant_type": "client_credentials",
-        "client_id": example_id("client"),
-        "client_secret": "the-secret-shown-once",
-    },
-}
-
-# `Schema.member`, or `member` anywhere -> value.
-_VALUES: dict[str, Any] = {
-    "access_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6Im0ybStqd3QifQ.eyJzdWIiOiIuLi4ifQ.c2lnbmF0dXJl",
-    "action": "applications.update",
-    "active": True,
-    "after": {"name": "Calendar agent"},
-    "after_cursor": None,
-    "allowed_client_ids": ["https://*.agents.example/client.json"],
-    "applied": {"name": "Calendar agent"},
-    "arn": "arn:aws:kms:eu-central-1:111122223333:key/1234abcd",
-    "authorization_parameters": {"prompt": "select_account"},
-    "base_revision": 41,
-    "before": {"name": "Calendar"},
-    "before_cursor": None,
-    "cedar_json": {"effect": "permit"},
-    "cedar_raw": _CEDAR,
-    "cedar_schema": "entity User;",
-    "cedar_schema_json": {"": {"entityTypes": {"User": {}}, "actions": {}}},
-    "code_challenge_methods_supported": ["S256"],
-    "commit": "9fceb02d0ae598e95dc970b74767f19372d61af8",
-    "credential_lifetime_seconds": 3600,
-    "cursor": "AbdQ3k1mXz",
-    "dcr_enabled": True,
-    "description": "Books meetings for whoever asks",
-    "detail": "the issuer answered 404",
-    "email": "ada@acme.example",
-    "end_cursor": "AbdQ3k1mXz",
-    "expires_in": 3600,
-    "external_id_claim": "sub",
-    "fields": ["name", "description"],
-    "grant_type": "client_credentials",
-    "handle": "calendar-agent",
-    "hash": sha256(b"this").hexdigest(),
-    "identifier": "https://calendar.acme.example",
-    "issuer": _ISSUER,
-    "is_default": True,
-    "key_id": "k-2026-11",
-    "kind": "Application",
-    "label": "acme",
-    "latest_schema_version": "2026-11-21",
-    "local_id": "crm",
-    "manifest_sha": sha256(b"manifest").hexdigest(),
-    "message": "is required",
-    "name": "Calendar agent",
-    "owner": "acme/identity",
-    "password": "the-secret-shown-once",
-    "path": "/zones",
-    "pkce_required": True,
-    "plan_digest": sha256(b"plan").hexdigest(),
-    "previous_hash": sha256(b"previous").hexdigest(),
-    "ref": "refs/heads/main",
-    "repository": "https://git.acme.example/identity",
-    "requires_invitation": True,
-    "revision": 42,
-    "role_identifier": "reader",
-    "roles": ["reader"],
-    "run_url": "https://ci.acme.example/runs/17",
-    "schema_version": "2026-11-21",
-    "scope_parameter": "scope",
-    "scope_separator": " ",
-    "scope_type": "zone",
-    "scopes": ["calendar.use"],
-    "scopes_supported": ["openid", "email"],
-    "sequence": 1042,
-    "session_data": {"email": "ada@acme.example"},
-    "sha": sha256(_CEDAR.encode()).hexdigest(),
-    "slug": "calendar-agent",
-    "source": _ISSUER,
-    "spec": {"name": "Calendar agent"},
-    "start_cursor": "AaXn8w2pLt",
-    "subject": "ada",
-    "total_count": 1,
-    "traits": ["mcp-server"],
-    "when_accessing": [example_id("Resource")],
-    "zone": "acme-product",
-    "owner_type": "customer",
-    "redirect_uris": ["https://calendar.acme.example/callback"],
-    # Where the name alone would say something else (`Create`, `Update` and `Input` left out):
-    "AuditRange.first": 1040,
-    "AuditRange.last": 1042,
-    "Error.code": "validation_error",
-    "Error.status": 400,
-    "ErrorDetail.code": "validation_error",
-    "ErrorDetail.field": "name",
-    "OperationResult.index": 0,
-    "SnapshotEntity.secrets_set": ["client_secret"],
-    "ApiKey.name": "nightly report",
-    "ApiKey.role": "org_viewer",
-    "ApiKey.api_key": "zwk_dze04yygzng3xe5r0es2bwz0y5_the-secret-of-the-key",
-    "ApiKey.expires_in_seconds": 2_592_000,
-    "ApiKey.owner": "payments",
-    "ServiceAccountCredential.owner": "payments",
-    "ServiceAccountCredential.role": "service_account",
-    "ServiceAccountCredential.expires_in_seconds": 2_592_000,
-    "ServiceAccount.name": "ci",
-    "ServiceAccount.description": "Applies what is merged",
-    "ServiceAccountCredential.name": "ci, November",
-    "ServiceAccountCredential.description": "Rotated every month",
-    "Zone.name": "Acme product",
-    "Zone.slug": "acme-product",
-    "Zone.description": "Everything the product team builds",
-    "Provider.identifier": "https://login.acme.example",
-    "Provider.name": "Acme login",
-    "Provider.slug": "acme-login",
-    "Provider.description": "Where employees sign in",
-    "Provider.issuer": "https://login.acme.example",
-    "Resource.identifier": "https://calendar.acme.example/v1",
-    "Resource.name": "Calendar API",
-    "Resource.slug": "calendar-api",
-    "Resource.description": "Everybody's calendar",
-    "Group.name": "Platform team",
-    "Group.identifier": "platform-team",
-    "UserGroup.name": "Platform team",
-    "UserGroup.identifier": "platform-team",
-    "Policy.name": "Calendar in office hours",
-    "Policy.description": "The calendar agent works from 8 to 18",
-    "Policy.absent_names": ['Group::"leavers"'],
-    "PolicySet.name": "Acme product policies",
-    "Role.description": "May read everything",
-    "Organization.name": "Acme",
-    "OrganizationRoleInfo.label": "org_viewer",
-    "OrganizationRoleInfo.name": "Viewer",
-    "OrganizationRoleInfo.description": "Sees everything of the organization",
-    "PolicySchema.version": "2026-11-21",
-    "Receipt.source": {"repository": "https://git.acme.example/identity", "ref": "refs/heads/main"},
-    "Role.identifier": "reader",
-    "User.identifier": "ada",
-    "UserCredential.type": "federation",
-    "UserRoleAssignment.source": "group",
-    "AuditActor.type": "api_key",
-    "ScopeRef.type": "zone",
-    "Ownership.source": {"repository": "https://git.acme.example/identity"},
-    "Changeset.operations": [_WHOLE["OperationInput"]],
-}
-
-# What examples do not tell, where it can be left out or null: they are of what is in use.
+# Members that examples leave out, or have as null: examples are of objects in use.
 _ENDED = ("archived_at", "archived_by", "archived_by_user", "deprecated_at", "revoked_at")
 # How many objects deep optional objects are shown.
 _DEEPEST = 3
-_STEM = re.compile(r"(?:Create|Created|Update|Input)$")
 
 
 class Examples:
@@ -194,10 +25,12 @@ class Examples:
 
     Args:
         schemas: the document's components by name.
+        values: (schema, member) -> the declared example; with an empty member, of the whole schema.
     """
 
-    def __init__(self, schemas: dict[str, Schema]) -> None:
+    def __init__(self, schemas: Mapping[str, Schema], values: Mapping[tuple[str, str], Any]) -> None:
         self._schemas = schemas
+        self._values = values
 
     def named(self, schema: Schema) -> dict[str, Any]:
         """Examples of a body or an answer by name: one for each form it can have."""
@@ -213,7 +46,8 @@ class Examples:
         """
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
-            return _WHOLE[name] if name in _WHOLE else self.of(self._schemas[name], name, member, depth)
+            whole = self._values.get((name, ""))
+            return whole if whole is not None else self.of(self._schemas[name], name, member, depth)
         if "allOf" in schema and "properties" not in schema:
             return self._merged(schema["allOf"], owner, member, depth)
         for joined in ("oneOf", "anyOf"):
@@ -238,9 +72,8 @@ class Examples:
             type_ = next(one for one in type_ if one != "null")
         if type_ == "object" and "properties" in schema:
             return self._object(schema, owner, depth)
-        for known in (f"{_STEM.sub('', owner)}.{member}", member):
-            if known in _VALUES and _fits(_VALUES[known], type_, schema):
-                return _VALUES[known]
+        if (owner, member) in self._values and _fits(self._values[owner, member], type_, schema):
+            return self._values[owner, member]
         if "enum" in schema:
             return schema["enum"][0]
         if type_ == "array":

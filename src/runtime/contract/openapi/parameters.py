@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from runtime.contract.openapi.examples import example_id
 from runtime.contract.routes import Route
 from runtime.contract.schema import Schema
 from runtime.domain import kinds
+from runtime.domain.identifiers import example_id
 from runtime.domain.kinds.queries import Query
 
 Parameter = dict[str, Any]

@@ -24,8 +24,8 @@ def _page_info(previous: str, cursor: Schema) -> Schema:
         "properties": {
             "has_next_page": {"type": "boolean"},
             previous: {"type": "boolean"},
-            "end_cursor": cursor,
-            "start_cursor": cursor,
+            "end_cursor": {**cursor, "examples": ["AbdQ3k1mXz"]},
+            "start_cursor": {**cursor, "examples": ["AaXn8w2pLt"]},
         },
         "required": ["has_next_page", previous],
     }
@@ -41,6 +41,7 @@ def _page(about: str, required: list[str], **more: Schema) -> Schema:
 
 
 _PERMISSIONS: Schema = {
+    "examples": [{"zones": {"list": True, "create": True, "read": True, "update": True, "delete": False}}],
     "description": "Permissions of the caller, by kind of entity and operation.",
     "type": "object",
     "additionalProperties": {"type": "object", "additionalProperties": {"type": "boolean"}},
@@ -51,14 +52,15 @@ _ERRORS: dict[str, Schema] = {
         "description": "An error response of the management API.",
         "type": "object",
         "properties": {
-            "message": {"type": "string"},
+            "message": {"type": "string", "examples": ["is required"]},
             "code": {
                 "type": "string",
+                "examples": ["validation_error"],
                 "enum": sorted({*_codes(errors.ManagementError), "internal_error"}),
             },
-            "status": {"type": "integer"},
+            "status": {"type": "integer", "examples": [400]},
             "details": {"type": "array", "items": reference("ErrorDetail")},
-            "path": {"type": "string"},
+            "path": {"type": "string", "examples": ["/zones"]},
             "request_id": {"type": "string"},
             "timestamp": {"type": "string", "format": "date-time"},
         },
@@ -68,9 +70,9 @@ _ERRORS: dict[str, Schema] = {
         "description": "One problem; `field` is a path into the body, or the name of a parameter.",
         "type": "object",
         "properties": {
-            "code": {"type": "string"},
-            "field": {"type": "string"},
-            "message": {"type": "string"},
+            "code": {"type": "string", "examples": ["validation_error"]},
+            "field": {"type": "string", "examples": ["name"]},
+            "message": {"type": "string", "examples": ["is required"]},
         },
         "required": ["code", "message"],
     },
@@ -94,9 +96,9 @@ _PAGES: dict[str, Schema] = {
         "description": "Cursors for `after` and `before`; null where there is no such page.",
         "type": "object",
         "properties": {
-            "after_cursor": _NULLABLE_CURSOR,
-            "before_cursor": _NULLABLE_CURSOR,
-            "total_count": {"type": "integer", "minimum": 0},
+            "after_cursor": {**_NULLABLE_CURSOR, "examples": [None]},
+            "before_cursor": {**_NULLABLE_CURSOR, "examples": [None]},
+            "total_count": {"type": "integer", "minimum": 0, "examples": [1]},
         },
         "required": ["after_cursor", "before_cursor"],
     },

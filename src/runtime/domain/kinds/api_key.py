@@ -12,7 +12,7 @@ from runtime.domain.kinds.base import (
     Permissions,
     Verb,
 )
-from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.marks import Example, Mark
 from runtime.domain.kinds.organization import ORGANIZATION
 from runtime.domain.kinds.values import (
     BoundZones,
@@ -41,9 +41,9 @@ class ApiKey(OrganizationEntity):
     """
 
     created_by: Annotated[Id, Mark.SERVER]
-    name: Annotated[Name, Mark.FIXED]
-    role: Annotated[OrganizationRole, Mark.FIXED]
-    owner: Annotated[OwnerName | None, Mark.FIXED] = None
+    name: Annotated[Name, Mark.FIXED, Example("nightly report")]
+    role: Annotated[OrganizationRole, Mark.FIXED, Example("org_viewer")]
+    owner: Annotated[OwnerName | None, Mark.FIXED, Example("payments")] = None
     zones: Annotated[BoundZones | None, Mark.FIXED, Mark.SET] = None
     expires_at: Annotated[Timestamp | None, Mark.SERVER] = None
     last_used_at: Annotated[Timestamp | None, Mark.SERVER] = None
@@ -61,7 +61,7 @@ class ApiKey(OrganizationEntity):
 class ApiKeyCreated(ApiKey):
     """A new API key, with the key itself, which no other response has."""
 
-    api_key: str
+    api_key: Annotated[str, Example("zwk_dze04yygzng3xe5r0es2bwz0y5_the-secret-of-the-key")]
     last_used_at: Annotated[Timestamp | None, Mark.INTERNAL] = None
     permissions: Annotated[Permissions | None, Mark.INTERNAL] = None
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import field_validator
 
 from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
-from runtime.domain.kinds.marks import Embed, Mark, Ref
+from runtime.domain.kinds.marks import Embed, Example, Mark, Ref
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.queries import Query, values_of
 from runtime.domain.kinds.values import (
@@ -38,7 +38,9 @@ class ApplicationOAuth2(Part):
     backchannel_logout_session_required: bool | None = None
     backchannel_logout_uri: Uri | None = None
     post_logout_redirect_uris: Annotated[list[Uri] | None, Mark.SET] = None
-    redirect_uris: Annotated[list[Uri] | None, Mark.SET] = None
+    redirect_uris: Annotated[
+        list[Uri] | None, Mark.SET, Example(["https://calendar.acme.example/callback"])
+    ] = None
 
 
 class ApplicationProtocols(Part):
@@ -66,7 +68,7 @@ class Application(ZoneEntity):
     description: Description | None = None
     metadata: Metadata | None = None
     protocols: ApplicationProtocols | None = None
-    traits: Annotated[list[ApplicationTrait] | None, Mark.SET] = None
+    traits: Annotated[list[ApplicationTrait] | None, Mark.SET, Example(["mcp-server"])] = None
     dependencies: Annotated[list[DependencyInput] | None, Mark.INPUT] = None
 
 
@@ -95,7 +97,7 @@ class PasswordCredential(ApplicationCredential):
 class PasswordCredentialCreated(PasswordCredential):
     """A new password credential, with its password, which no other response has."""
 
-    password: str
+    password: Annotated[str, Example("the-secret-shown-once")]
 
 
 class PublicCredential(ApplicationCredential):
@@ -115,7 +117,7 @@ class TokenCredential(ApplicationCredential):
     identifier: Annotated[Identifier, Mark.SERVER, Mark.HANDLE]  # the subject, or `*`
     provider_id: Annotated[Id, Mark.FIXED, Ref("Provider")]
     provider: Annotated[Provider | None, Mark.DERIVED, Embed("provider_id")] = None
-    subject: NonEmpty | None = None
+    subject: Annotated[NonEmpty | None, Example("ada")] = None
     any_subject: bool | None = None
 
     @field_validator("subject")
@@ -138,7 +140,7 @@ class UrlCredential(ApplicationCredential):
     """A client id that is the address of a document about the client."""
 
     type: Annotated[Literal[CredentialType.URL], Mark.FIXED] = CredentialType.URL
-    identifier: Annotated[Uri, Mark.HANDLE]
+    identifier: Annotated[Uri, Mark.HANDLE, Example("https://calendar.acme.example")]
 
 
 APPLICATION = Kind(

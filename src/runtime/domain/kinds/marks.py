@@ -59,6 +59,13 @@ class Embed:
     by: str
 
 
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A value that the examples of OpenAPI show: of a member, or of every member of a type."""
+
+    value: Any
+
+
 @dataclass(frozen=True)
 class BoundTo:
     """The member is a secret that is sent to these addresses alone: whoever changes one gives it again.
@@ -113,6 +120,7 @@ class Member:
     expand: Expand | None
     embed: Embed | None
     bound_to: BoundTo | None
+    example: Example | None
     description: str | None  # what a schema says of the member
     required: bool  # has no default
     nullable: bool  # admits None
@@ -147,6 +155,7 @@ def members(model: type[BaseModel]) -> dict[str, Member]:
             expand=next((note for note in notes if isinstance(note, Expand)), None),
             embed=next((note for note in notes if isinstance(note, Embed)), None),
             bound_to=next((note for note in notes if isinstance(note, BoundTo)), None),
+            example=_example(hints[name]),
             description=field.description,
             required=field.is_required(),
             nullable=type(None) in get_args(_bare(hints[name])),
@@ -161,6 +170,16 @@ def _bare(annotation: Any) -> Any:
 
 def _notes(annotation: Any) -> tuple[Any, ...]:
     return tuple(getattr(annotation, "__metadata__", ()))
+
+
+def _example(annotation: Any) -> Example | None:
+    """The example beside the type of a member; else the one that stands in the type itself."""
+    own = [note for note in _notes(annotation) if isinstance(note, Example)]
+    if own:
+        return own[-1]
+    bare = _bare(annotation)
+    inner = get_args(bare) if get_origin(bare) in (Union, UnionType) else ()
+    return next((found for each in inner if (found := _example(each))), None)
 
 
 def part_of(annotation: Any) -> type[BaseModel] | None:

@@ -15,7 +15,7 @@ from runtime.domain.kinds.base import (
     Permissions,
     Verb,
 )
-from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.marks import Example, Mark
 from runtime.domain.kinds.values import (
     BoundZones,
     CredentialLifetime,
@@ -36,8 +36,8 @@ from runtime.domain.kinds.values import (
 class Organization(Entity):
     """The customer: owns zones, keys and service accounts. Addressed by id or by label."""
 
-    label: Annotated[Slug, Mark.SERVER, Mark.HANDLE]
-    name: Annotated[Name, Mark.MADE]
+    label: Annotated[Slug, Mark.SERVER, Mark.HANDLE, Example("acme")]
+    name: Annotated[Name, Mark.MADE, Example("Acme")]
     sso_enabled: Annotated[bool, Mark.SERVER] = False
     zone_id: Annotated[Id | None, Mark.SERVER] = None
     permissions: PERMISSIONS = None
@@ -55,7 +55,7 @@ class OrganizationUser(OrganizationEntity):
 
     email: Annotated[Email | None, Mark.SERVER] = None
     role: OrganizationRole
-    source: Annotated[Uri, Mark.SERVER]
+    source: Annotated[Uri, Mark.SERVER, Example("https://acme.zones.example")]
     status: OrganizationStatus
     zone_user_id: Annotated[Id, Mark.INTERNAL]
     account_issuer: Annotated[str, Mark.INTERNAL]
@@ -66,8 +66,8 @@ class OrganizationUser(OrganizationEntity):
 class ServiceAccount(OrganizationEntity):
     """A machine that calls the management API for its organization."""
 
-    name: Annotated[Name, Mark.HANDLE]
-    description: Annotated[Description | None, Mark.KEPT] = None
+    name: Annotated[Name, Mark.HANDLE, Example("ci")]
+    description: Annotated[Description | None, Mark.KEPT, Example("Applies what is merged")] = None
     permissions: PERMISSIONS = None
 
 
@@ -82,10 +82,10 @@ class ServiceAccountCredential(OrganizationEntity):
 
     service_account_id: Annotated[Id, Mark.INTERNAL]
     client_id: Annotated[Id, Mark.SERVER, Mark.UNIQUE, Mark.GLOBAL]
-    name: Name
-    description: Annotated[Description | None, Mark.KEPT] = None
-    role: Annotated[ServiceAccountRole | None, Mark.FIXED] = None
-    owner: Annotated[OwnerName | None, Mark.FIXED] = None
+    name: Annotated[Name, Example("ci, November")]
+    description: Annotated[Description | None, Mark.KEPT, Example("Rotated every month")] = None
+    role: Annotated[ServiceAccountRole | None, Mark.FIXED, Example("service_account")] = None
+    owner: Annotated[OwnerName | None, Mark.FIXED, Example("payments")] = None
     zones: Annotated[BoundZones | None, Mark.FIXED, Mark.SET] = None
     expires_at: Annotated[Timestamp | None, Mark.SERVER] = None
     last_used_at: Annotated[Timestamp | None, Mark.SERVER] = None

@@ -1,12 +1,14 @@
 """Policies and policy sets with their immutable versions, and the policy schema versions."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
+from runtime.domain.identifiers import example_digest
 from runtime.domain.kinds.base import ARCHIVED_VERBS, Kind, Listing, PageShape, Verb, ZoneEntity
-from runtime.domain.kinds.marks import Expand, Mark, Ref
+from runtime.domain.kinds.marks import Example, Expand, Mark, Ref
 from runtime.domain.kinds.queries import Query
 from runtime.domain.kinds.values import (
     Description,
@@ -27,6 +29,8 @@ from runtime.domain.kinds.zone import ZONE
 EntityName = Annotated[
     str, StringConstraints(max_length=4096, pattern=r'^[A-Za-z_][A-Za-z0-9_]*::"(?:[^"\\]|\\.)*"$')
 ]
+# The policy that examples show.
+EXAMPLE_CEDAR = "permit (principal, action, resource);"
 Names = Annotated[list[EntityName], Field(max_length=1_000)]
 
 
@@ -45,19 +49,22 @@ class Policy(ZoneEntity):
     """A named policy; its text lives in versions."""
 
     organization_id: Annotated[Id, Mark.INTERNAL]
-    name: Annotated[Name, Mark.HANDLE]
-    description: Annotated[Description | None, Mark.KEPT] = None
+    name: Annotated[Name, Mark.HANDLE, Example("Calendar in office hours")]
+    description: Annotated[
+        Description | None, Mark.KEPT, Example("The calendar agent works from 8 to 18")
+    ] = None
     absent_names: Annotated[
         Names | None,
         Mark.SET,
         Field(description="Entities that the policy names and that need not exist in the zone."),
-    ] = None  # such as `Group::"leavers"`
+        Example(['Group::"leavers"']),
+    ] = None
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     target_type: Annotated[PolicyTargetType, Mark.INTERNAL] = PolicyTargetType.ZONE
     archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
     created_by: Annotated[str, Mark.SERVER]
     created_by_user: BY_USER = None
-    latest_schema_version: Annotated[str | None, Mark.SERVER] = None
+    latest_schema_version: Annotated[str | None, Mark.SERVER, Example("2026-11-21")] = None
     latest_version: Annotated[int | None, Mark.SERVER] = None
     latest_version_id: Annotated[Id | None, Mark.SERVER] = None
     updated_by: Annotated[str | None, Mark.SERVER] = None
@@ -90,10 +97,10 @@ class PolicyVersion(ZoneEntity):
     updated_at: Annotated[Timestamp, Mark.INTERNAL]
     policy_id: Annotated[Id, Mark.SERVER]
     version: Annotated[int, Mark.SERVER]
-    schema_version: Annotated[str, Mark.FIXED]
-    cedar_json: Annotated[dict[str, Any] | None, Mark.FIXED] = None
-    cedar_raw: Annotated[str | None, Mark.FIXED] = None
-    sha: Annotated[str, Mark.SERVER]
+    schema_version: Annotated[str, Mark.FIXED, Example("2026-11-21")]
+    cedar_json: Annotated[dict[str, Any] | None, Mark.FIXED, Example({"effect": "permit"})] = None
+    cedar_raw: Annotated[str | None, Mark.FIXED, Example(EXAMPLE_CEDAR)] = None
+    sha: Annotated[str, Mark.SERVER, Example(example_digest(EXAMPLE_CEDAR))]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
     archived_by: Annotated[str | None, Mark.SERVER] = None
@@ -107,6 +114,7 @@ class PolicyVersion(ZoneEntity):
 class PolicyVersionBody(Part):
     """A policy's new text, in one of Cedar's two notations."""
 
+    example: ClassVar[Mapping[str, Any]] = {"schema_version": "2026-11-21", "cedar_raw": EXAMPLE_CEDAR}
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [
@@ -131,7 +139,7 @@ class PolicySet(ZoneEntity):
     """A named set of policy versions; one set is bound to a zone at a time and decides."""
 
     organization_id: Annotated[Id, Mark.INTERNAL]
-    name: Annotated[Name, Mark.HANDLE]
+    name: Annotated[Name, Mark.HANDLE, Example("Acme product policies")]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     target_type: Annotated[PolicyTargetType, Mark.FIXED, Mark.API_ONLY] = PolicyTargetType.ZONE
     target_id: Annotated[Id | None, Mark.SERVER] = None
@@ -143,13 +151,13 @@ class PolicySet(ZoneEntity):
     updated_by: Annotated[str | None, Mark.SERVER] = None
     updated_by_user: BY_USER = None
     # The binding, as it stands in the table of bindings.
-    active: Annotated[bool, Mark.DERIVED] = False
+    active: Annotated[bool, Mark.DERIVED, Example(True)] = False
     active_version: Annotated[int | None, Mark.DERIVED] = None
     active_version_id: Annotated[Id | None, Mark.DERIVED] = None
     mode: Annotated[PolicySetMode | None, Mark.DERIVED] = None
     shadow_version: Annotated[int | None, Mark.DERIVED] = None
     shadow_version_id: Annotated[Id | None, Mark.DERIVED] = None
-    scope_type: Annotated[PolicyTargetType, Mark.DERIVED] = PolicyTargetType.ZONE
+    scope_type: Annotated[PolicyTargetType, Mark.DERIVED, Example("zone")] = PolicyTargetType.ZONE
     scope_target_id: Annotated[Id | None, Mark.DERIVED] = None
 
 
@@ -177,7 +185,7 @@ class PolicySetManifestEntry(Part):
 
     policy_id: str
     policy_version_id: str
-    sha: Annotated[str | None, Mark.SERVER] = None
+    sha: Annotated[str | None, Mark.SERVER, Example(example_digest(EXAMPLE_CEDAR))] = None
 
 
 class PolicySetManifest(Part):
@@ -191,8 +199,8 @@ class AttestationStatement(Part):
 
     attested_at: Timestamp
     attested_by: str
-    key_id: str
-    manifest_sha: str
+    key_id: Annotated[str, Example("k-2026-11")]
+    manifest_sha: Annotated[str, Example(example_digest("manifest"))]
     policy_set_id: str
     policy_set_version: int
     status: str
@@ -209,12 +217,12 @@ class PolicySetVersion(ZoneEntity):
     updated_at: Annotated[Timestamp, Mark.INTERNAL]
     policy_set_id: Annotated[Id, Mark.SERVER]
     version: Annotated[int, Mark.SERVER]
-    schema_version: Annotated[str, Mark.FIXED]
+    schema_version: Annotated[str, Mark.FIXED, Example("2026-11-21")]
     manifest: Annotated[PolicySetManifest, Mark.FIXED]
-    manifest_sha: Annotated[str, Mark.SERVER]
+    manifest_sha: Annotated[str, Mark.SERVER, Example(example_digest("manifest"))]
     attestation: Annotated[AttestationStatement | None, Mark.SERVER] = None
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
-    active: Annotated[bool, Mark.DERIVED] = False
+    active: Annotated[bool, Mark.DERIVED, Example(True)] = False
     archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
     archived_by: Annotated[str | None, Mark.SERVER] = None
     archived_by_user: BY_USER = None
@@ -225,13 +233,15 @@ class PolicySetVersion(ZoneEntity):
 class PolicySchema(Part):
     """A version of the Cedar schema, as seen from a zone. The texts are part of the service, not rows."""
 
-    version: str
+    version: Annotated[str, Example("2026-11-21")]
     archived_at: Timestamp | None = None
-    cedar_schema: str | None = None
-    cedar_schema_json: dict[str, Any] | None = None
+    cedar_schema: Annotated[str | None, Example("entity User;")] = None
+    cedar_schema_json: Annotated[
+        dict[str, Any] | None, Example({"": {"entityTypes": {"User": {}}, "actions": {}}})
+    ] = None
     created_at: Timestamp
     deprecated_at: Timestamp | None = None
-    is_default: bool
+    is_default: Annotated[bool, Example(True)]
     status: SchemaStatus
     updated_at: Timestamp
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, model_validator
 
 from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
-from runtime.domain.kinds.marks import BoundTo, Mark
+from runtime.domain.kinds.marks import BoundTo, Example, Mark
 from runtime.domain.kinds.values import (
     Description,
     Identifier,
@@ -55,18 +55,23 @@ class ProviderOAuth2(Part):
         token_response_error_pointer: dot-separated path to the error code; default `error`.
     """
 
-    issuer: Annotated[Uri, Mark.MADE, Field(json_schema_extra={"x-default-from": "identifier"})]
+    issuer: Annotated[
+        Uri,
+        Mark.MADE,
+        Field(json_schema_extra={"x-default-from": "identifier"}),
+        Example("https://acme.zones.example"),
+    ]
     authorization_endpoint: Uri | None = None
-    authorization_parameters: dict[str, str] | None = None
+    authorization_parameters: Annotated[dict[str, str] | None, Example({"prompt": "select_account"})] = None
     authorization_resource_enabled: bool | None = None
     authorization_resource_parameter: NonEmpty | None = None
-    code_challenge_methods_supported: Annotated[list[str] | None, Mark.SET] = None
+    code_challenge_methods_supported: Annotated[list[str] | None, Mark.SET, Example(["S256"])] = None
     jwks_uri: Uri | None = None
     registration_endpoint: Uri | None = None
     revocation_endpoint: Uri | None = None
-    scope_parameter: NonEmpty | None = None
-    scope_separator: str | None = None
-    scopes_supported: Annotated[list[str] | None, Mark.SET] = None
+    scope_parameter: Annotated[NonEmpty | None, Example("scope")] = None
+    scope_separator: Annotated[str | None, Example(" ")] = None
+    scopes_supported: Annotated[list[str] | None, Mark.SET, Example(["openid", "email"])] = None
     token_endpoint: Uri | None = None
     token_endpoint_auth_method: TokenEndpointAuthMethod | None = None
     token_request_format: TokenRequestFormat | None = None
@@ -82,8 +87,8 @@ class ProviderOAuth2(Part):
 class ProviderOpenID(Part):
     """How to read an external provider's ID tokens."""
 
-    external_id_claim: NonEmpty | None = None
-    scopes: Annotated[list[str] | None, Mark.SET] = None
+    external_id_claim: Annotated[NonEmpty | None, Example("sub")] = None
+    scopes: Annotated[list[str] | None, Mark.SET, Example(["calendar.use"])] = None
     single_logout_enabled: bool | None = None
     user_identifier_claim: NonEmpty | None = None
     userinfo_endpoint: Uri | None = None
@@ -111,14 +116,14 @@ _ADDRESSES = BoundTo(
 class Provider(ZoneEntity):
     """Signs a zone's users in, or issues the tokens a resource accepts."""
 
-    identifier: Annotated[Identifier, Mark.HANDLE]
-    name: Name
-    slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
+    identifier: Annotated[Identifier, Mark.HANDLE, Example("https://login.acme.example")]
+    name: Annotated[Name, Example("Acme login")]
+    slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE, Example("acme-login")]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     type: Annotated[ProviderType, Mark.SERVER] = ProviderType.EXTERNAL
     client_id: NonEmpty | None = None
     client_secret: Annotated[bytes | None, Mark.SEALED, _ADDRESSES] = None
-    description: Description | None = None
+    description: Annotated[Description | None, Example("Where employees sign in")] = None
     metadata: ProviderMetadata | None = None
     protocols: ProviderProtocols | None = None
 

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from runtime.domain.identifiers import example_id
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
-from runtime.domain.kinds.marks import Embed, Mark, Ref
+from runtime.domain.kinds.marks import Embed, Example, Mark, Ref
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.queries import Query
 from runtime.domain.kinds.values import (
@@ -26,21 +27,23 @@ from runtime.domain.kinds.zone import ZONE
 class Resource(ZoneEntity):
     """Something that accepts tokens: an API, a tool server. Its identifier is the `aud` of those tokens."""
 
-    identifier: Annotated[Identifier, Mark.HANDLE]
-    name: Name
-    slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
+    identifier: Annotated[Identifier, Mark.HANDLE, Example("https://calendar.acme.example/v1")]
+    name: Annotated[Name, Example("Calendar API")]
+    slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE, Example("calendar-api")]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     application: Annotated[Application | None, Mark.DERIVED, Embed("application_id")] = None
     application_id: Annotated[Id | None, Ref("Application")] = None
     application_type: ApplicationType = ApplicationType.WEB
-    credential_lifetime_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
+    credential_lifetime_seconds: Annotated[
+        Annotated[int, Field(ge=1, le=31_536_000)] | None, Example(3600)
+    ] = None
     credential_provider: Annotated[Provider | None, Mark.DERIVED, Embed("credential_provider_id")] = None
     credential_provider_id: Annotated[Id | None, Ref("Provider")] = None
-    description: Description | None = None
+    description: Annotated[Description | None, Example("Everybody's calendar")] = None
     metadata: Metadata | None = None
     prefix: bool = False
-    scopes: Annotated[list[NonEmpty] | None, Mark.SET] = None
-    when_accessing: Annotated[list[Id] | None, Mark.DERIVED] = None
+    scopes: Annotated[list[NonEmpty] | None, Mark.SET, Example(["calendar.use"])] = None
+    when_accessing: Annotated[list[Id] | None, Mark.DERIVED, Example([example_id("Resource")])] = None
 
 
 RESOURCE = Kind(

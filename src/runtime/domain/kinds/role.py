@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import ConfigDict
 
 from runtime.domain.kinds.base import ALL_VERBS, Kind, Listing, PageShape, Verb, ZoneEntity
-from runtime.domain.kinds.marks import Expand, Mark, Ref
+from runtime.domain.kinds.marks import Example, Expand, Mark, Ref
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.queries import Query
 from runtime.domain.kinds.values import (
@@ -28,19 +28,19 @@ class Role(ZoneEntity):
     """A name that policies and platform permissions match on. Unique per owner type within a zone."""
 
     organization_id: Annotated[Id, Mark.INTERNAL]
-    identifier: Annotated[RoleIdentifier, Mark.FIXED, Mark.HANDLE]
+    identifier: Annotated[RoleIdentifier, Mark.FIXED, Mark.HANDLE, Example("reader")]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
-    description: RoleDescription | None = None
+    description: Annotated[RoleDescription | None, Example("May read everything")] = None
 
 
 class Group(ZoneEntity):
     """People who are treated alike; a group's roles are its members' roles."""
 
-    identifier: Annotated[Identifier, Mark.HANDLE, Mark.MADE]
-    name: Name
+    identifier: Annotated[Identifier, Mark.HANDLE, Mark.MADE, Example("platform-team")]
+    name: Annotated[Name, Example("Platform team")]
     external: Annotated[bool, Mark.SERVER] = False
     member_count: Annotated[int | None, Mark.DERIVED, Expand("member_count")] = None
-    roles: Annotated[list[str] | None, Mark.DERIVED, Expand("roles")] = None
+    roles: Annotated[list[str] | None, Mark.DERIVED, Expand("roles"), Example(["reader"])] = None
 
 
 class GroupLists(Part):
@@ -53,8 +53,8 @@ class UserGroup(Part):
     """A group as seen from one of its members."""
 
     id: str
-    identifier: str
-    name: str
+    identifier: Annotated[str, Example("platform-team")]
+    name: Annotated[str, Example("Platform team")]
     external: bool = False
     external_issuer: str | None = None
 
@@ -63,7 +63,7 @@ class ScopeRef(Part):
     """What a role assignment is limited to."""
 
     id: str
-    type: str
+    type: Annotated[str, Example("zone")]
 
 
 class UserRoleAssignment(Part):
@@ -71,36 +71,36 @@ class UserRoleAssignment(Part):
 
     group_id: str | None = None
     role_id: str
-    role_identifier: str
+    role_identifier: Annotated[str, Example("reader")]
     role_owner_type: OwnerType
     scope: ScopeRef | None
-    source: str
+    source: Annotated[str, Example("group")]
 
 
 class UserCredential(Part):
     """How a user authenticates: at a provider, or with a password."""
 
     created_at: Timestamp
-    issuer: str | None = None
+    issuer: Annotated[str | None, Example("https://acme.zones.example")] = None
     provider: Annotated[Provider | None, Expand("credentials.provider")] = None
     provider_id: str | None = None
-    subject: str | None = None
-    type: str
+    subject: Annotated[str | None, Example("ada")] = None
+    type: Annotated[str, Example("federation")]
     updated_at: Timestamp
 
 
 class User(ZoneEntity):
     """A person known to a zone. Made by sign-in, registration or `zoned user add`, never through the API."""
 
-    identifier: Annotated[Identifier, Mark.HANDLE, Mark.SUBJECT]
+    identifier: Annotated[Identifier, Mark.HANDLE, Mark.SUBJECT, Example("ada")]
     email: Email
     email_verified: Annotated[bool, Mark.SERVER] = False
     status: UserStatus = UserStatus.ACTIVE
     external: Annotated[bool, Mark.SERVER] = False
     authenticated_at: Annotated[Timestamp | None, Mark.SERVER] = None
-    issuer: Annotated[str | None, Mark.SERVER] = None
+    issuer: Annotated[str | None, Mark.SERVER, Example("https://acme.zones.example")] = None
     provider_id: Annotated[Id | None, Mark.SERVER] = None
-    subject: Annotated[str | None, Mark.SERVER] = None
+    subject: Annotated[str | None, Mark.SERVER, Example("ada")] = None
     epoch: Annotated[int, Mark.INTERNAL] = 1
     credentials: Annotated[list[UserCredential] | None, Mark.DERIVED, Expand("credentials")] = None
     grant_count: Annotated[int | None, Mark.DERIVED, Expand("grant_count")] = None
@@ -118,10 +118,10 @@ class RoleAssignment(ZoneEntity):
     principal_id: Annotated[Id, Mark.SERVER]
     principal_type: Annotated[PrincipalType, Mark.SERVER]
     role_id: Annotated[Id, Mark.SERVER, Ref("Role")]
-    role_identifier: Annotated[str, Mark.SERVER]
+    role_identifier: Annotated[str, Mark.SERVER, Example("reader")]
     role_owner_type: Annotated[OwnerType, Mark.SERVER]
     scope_id: Annotated[str | None, Mark.SERVER]
-    scope_type: Annotated[str | None, Mark.SERVER]
+    scope_type: Annotated[str | None, Mark.SERVER, Example("zone")]
 
 
 class AssignmentPrincipal(Part):

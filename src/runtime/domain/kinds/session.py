@@ -7,7 +7,7 @@ from pydantic import field_validator
 
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import Kind, Listing, PageShape, Verb, ZoneEntity
-from runtime.domain.kinds.marks import Embed, Mark
+from runtime.domain.kinds.marks import Embed, Example, Mark
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.queries import ACTIVE_ONLY, Query, values_of
 from runtime.domain.kinds.resource import Resource
@@ -23,27 +23,27 @@ _ENDED_ONLY = frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE})
 class SessionMetadata(Part):
     """The application or user agent that started a session."""
 
-    name: str
+    name: Annotated[str, Example("Calendar agent")]
 
 
 class Session(ZoneEntity):
     """A user's session in a browser, or what one application or user agent holds of it."""
 
     session_type: Annotated[SessionType, Mark.SERVER]
-    active: Annotated[bool, Mark.DERIVED] = False
+    active: Annotated[bool, Mark.DERIVED, Example(True)] = False
     application: Annotated[Application | None, Mark.DERIVED, Embed("application_id")] = None
     application_id: Annotated[Id | None, Mark.SERVER] = None
     authenticated_at: Annotated[Timestamp | None, Mark.SERVER] = None
     expires_at: Annotated[Timestamp, Mark.SERVER]
-    issuer: Annotated[str | None, Mark.SERVER] = None
+    issuer: Annotated[str | None, Mark.SERVER, Example("https://acme.zones.example")] = None
     metadata: Annotated[SessionMetadata | None, Mark.SERVER] = None
     parent_id: Annotated[
         Id | None, Mark.SERVER
     ]  # null on a browser session until a later one takes its place
     provider_id: Annotated[Id | None, Mark.SERVER] = None
-    session_data: Annotated[dict[str, Any] | None, Mark.SERVER] = None
+    session_data: Annotated[dict[str, Any] | None, Mark.SERVER, Example({"email": "ada@acme.example"})] = None
     status: Annotated[SessionStatus, Mark.SERVER]  # an update takes `revoked` alone
-    subject: Annotated[str | None, Mark.SERVER] = None
+    subject: Annotated[str | None, Mark.SERVER, Example("ada")] = None
     user: Annotated[User | None, Mark.DERIVED, Embed("user_id")] = None
     user_agent: Annotated[UserAgent | None, Mark.DERIVED, Embed("user_agent_id")] = None
     user_agent_id: Annotated[Id | None, Mark.SERVER] = None
@@ -72,7 +72,7 @@ class Session(ZoneEntity):
 class DelegatedGrant(ZoneEntity):
     """A user's word that a resource may be accessed for them, with the provider its tokens come from."""
 
-    active: Annotated[bool, Mark.DERIVED] = False
+    active: Annotated[bool, Mark.DERIVED, Example(True)] = False
     expires_at: Annotated[Timestamp, Mark.SERVER]  # the last day there is, where none was set
     provider: Annotated[Provider | None, Mark.DERIVED, Embed("provider_id")] = None
     provider_id: Annotated[Id, Mark.SERVER]
@@ -80,7 +80,7 @@ class DelegatedGrant(ZoneEntity):
     refreshed_at: Annotated[Timestamp | None, Mark.SERVER] = None
     resource: Annotated[Resource | None, Mark.DERIVED, Embed("resource_id")] = None
     resource_id: Annotated[Id, Mark.SERVER]
-    scopes: Annotated[list[str], Mark.SERVER]
+    scopes: Annotated[list[str], Mark.SERVER, Example(["calendar.use"])]
     status: Annotated[GrantStatus, Mark.SERVER]  # an update takes `revoked` alone
     user: Annotated[User | None, Mark.DERIVED, Embed("user_id")] = None
     user_id: Annotated[Id, Mark.SERVER]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from runtime.domain.kinds.base import PERMISSIONS, Kind, OrganizationEntity
-from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.marks import Example, Mark
 from runtime.domain.kinds.organization import ORGANIZATION
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import NonEmpty, Part, Uri
@@ -18,19 +18,19 @@ class SSOConnectionOAuth2(Part):
     """How to talk OAuth to the provider; addresses given here come before discovered ones."""
 
     authorization_endpoint: Uri | None = None
-    authorization_parameters: dict[str, str] | None = None
-    code_challenge_methods_supported: Annotated[list[str] | None, Mark.SET] = None
+    authorization_parameters: Annotated[dict[str, str] | None, Example({"prompt": "select_account"})] = None
+    code_challenge_methods_supported: Annotated[list[str] | None, Mark.SET, Example(["S256"])] = None
     jwks_uri: Uri | None = None
     registration_endpoint: Uri | None = None
-    scopes_supported: Annotated[list[str] | None, Mark.SET] = None
+    scopes_supported: Annotated[list[str] | None, Mark.SET, Example(["openid", "email"])] = None
     token_endpoint: Uri | None = None
 
 
 class SSOConnectionOpenID(Part):
     """How to read the provider's ID tokens. `scopes` are asked for besides openid, profile and email."""
 
-    external_id_claim: NonEmpty | None = None
-    scopes: Annotated[list[str] | None, Mark.SET] = None
+    external_id_claim: Annotated[NonEmpty | None, Example("sub")] = None
+    scopes: Annotated[list[str] | None, Mark.SET, Example(["calendar.use"])] = None
     user_identifier_claim: NonEmpty | None = None
     userinfo_endpoint: Uri | None = None
 
@@ -47,7 +47,7 @@ class SSOConnection(OrganizationEntity):
 
     client_id: NonEmpty | None
     client_secret: Annotated[bytes | None, Mark.SEALED] = None
-    identifier: Uri
+    identifier: Annotated[Uri, Example("https://calendar.acme.example")]
     protocols: SSOConnectionProtocol | None = None
     permissions: PERMISSIONS = None
 

@@ -1,28 +1,47 @@
 """The value types that members of kinds share. Spec: `conventions` and `enums` of the management API."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from ipaddress import IPv6Address
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints
+
+from runtime.domain.kinds.marks import Example
 
 # No HTML tags, no control characters: such a string can be shown on a page or in a log without surprises.
 PLAIN_PATTERN = r"^[^\x00-\x1f\x7f<>]*$"
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PLAIN_PATTERN)]
-Identifier = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN)]
-Description = Annotated[str, StringConstraints(max_length=2048, pattern=PLAIN_PATTERN)]
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=255, pattern=PLAIN_PATTERN), Example("Calendar agent")
+]
+Identifier = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN),
+    Example("https://calendar.acme.example"),
+]
+Description = Annotated[
+    str,
+    StringConstraints(max_length=2048, pattern=PLAIN_PATTERN),
+    Example("Books meetings for whoever asks"),
+]
 RoleDescription = Annotated[str, StringConstraints(max_length=1000, pattern=PLAIN_PATTERN)]
-Slug = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
+Slug = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$"),
+    Example("calendar-agent"),
+]
 RoleIdentifier = Annotated[
     str, StringConstraints(min_length=1, max_length=255, pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$")
 ]
 # The explicit id of a configuration set.
 OwnerName = Annotated[
-    str, StringConstraints(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/@:-]*$")
+    str,
+    StringConstraints(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/@:-]*$"),
+    Example("acme/identity"),
 ]
 # The ids of the zones that a credential is bound to.
 BoundZones = Annotated[list[Id], Field(min_length=1, max_length=100)]
@@ -30,6 +49,7 @@ Email = Annotated[
     str,
     StringConstraints(max_length=254, pattern=r"^[^@\s<>\x00-\x1f\x7f]+@[^@\s<>\x00-\x1f\x7f]+$"),
     Field(json_schema_extra={"x-caseless": True}),
+    Example("ada@acme.example"),
 ]
 NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN)]
 
@@ -86,9 +106,14 @@ Timestamp = Annotated[
 
 
 class Part(BaseModel):
-    """An object inside an entity. Unknown members are refused: a typo in git must not pass silently."""
+    """An object inside an entity. Unknown members are refused: a typo in git must not pass silently.
+
+    Attributes:
+        example: the whole object as OpenAPI shows it, where its members depend on one another.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    example: ClassVar[Mapping[str, Any] | None] = None
 
 
 _NULL: dict[str, Any] = {"type": "null"}
@@ -109,7 +134,9 @@ MIN_SECONDS, MAX_SECONDS = (
 class CredentialLifetime(Part):
     """How long a new key or credential is valid; without it, until it is deleted."""
 
-    expires_in_seconds: Annotated[int, Field(ge=MIN_SECONDS, le=MAX_SECONDS)] | None = None
+    expires_in_seconds: Annotated[int, Field(ge=MIN_SECONDS, le=MAX_SECONDS), Example(2_592_000)] | None = (
+        None
+    )
 
 
 class OwnerType(StrEnum):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import field_validator
 
 from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind, Listing, PageShape, Verb
-from runtime.domain.kinds.marks import Mark, Ref
+from runtime.domain.kinds.marks import Example, Mark, Ref
 from runtime.domain.kinds.values import Description, Id, Name, NonEmpty, OwnerType, Part, Slug, Uri
 from runtime.domain.oauth.client_ids import is_entry
 
@@ -24,7 +24,9 @@ ADDRESSES = (
 class ZoneCimd(Part):
     """Which unregistered clients with a metadata document at their client id are let in."""
 
-    allowed_client_ids: Annotated[list[NonEmpty], Mark.SET] = []
+    allowed_client_ids: Annotated[
+        list[NonEmpty], Mark.SET, Example(["https://*.agents.example/client.json"])
+    ] = []
     enabled: bool = False
 
     @field_validator("allowed_client_ids")
@@ -47,7 +49,7 @@ class ZoneOAuth2(Part):
     authorization_server_metadata: Annotated[Uri, Mark.SERVER]
     cimd: ZoneCimd = ZoneCimd()
     dcr_enabled: bool = True
-    issuer: Annotated[Uri, Mark.SERVER]
+    issuer: Annotated[Uri, Mark.SERVER, Example("https://acme.zones.example")]
     jwks_uri: Annotated[Uri, Mark.SERVER]
     pkce_required: bool = True
     redirect_uri: Annotated[Uri, Mark.SERVER]
@@ -82,7 +84,7 @@ class ZoneProtocols(Part):
 class EncryptionKeyAwsKmsConfig(Part):
     """A customer's key in a cloud key-management service."""
 
-    arn: NonEmpty
+    arn: Annotated[NonEmpty, Example("arn:aws:kms:eu-central-1:111122223333:key/1234abcd")]
     type: Literal["cloud"]
 
     @field_validator("type", mode="before")
@@ -95,11 +97,11 @@ class Zone(Entity):
     """An isolated authorization server with its own users, keys, applications and policies."""
 
     organization_id: Annotated[Id, Mark.SERVER]
-    name: Name
-    slug: Annotated[Slug, Mark.SERVER, Mark.HANDLE]
+    name: Annotated[Name, Example("Acme product")]
+    slug: Annotated[Slug, Mark.SERVER, Mark.HANDLE, Example("acme-product")]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     protocols: ZoneProtocols
-    description: Description | None = None
+    description: Annotated[Description | None, Example("Everything the product team builds")] = None
     default_mcp_gateway_application_id: Annotated[Id | None, Ref("Application", late=True)] = None
     default_resource_id: Annotated[Id | None, Ref("Resource", late=True)] = None
     encryption_key: EncryptionKeyAwsKmsConfig | None = None
