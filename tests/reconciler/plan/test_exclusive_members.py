@@ -4,13 +4,15 @@ from typing import Any
 
 import click
 import pytest
-from tests.reconciler.factories import AnyWorld, manifest, plan_for, settle, zone
+from tests.reconciler.factories import OWNER, AnyWorld, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import World
+from tests.reconciler.plan.values import OTHER, entity, record
 from tests.reconciler.real_server import RealWorld
 from tests.support.applying import Git, adopt, on
 
-from reconciler.kinds import Entity, Manifest
+from reconciler.kinds import Entity, Manifest, load_kinds
 from reconciler.plan import Action
+from reconciler.plan.exclusive_members import taken_from_others
 from reconciler.plan.model import Op
 from reconciler.report.plans import plan_lines
 from reconciler.terminal import rendered
@@ -179,3 +181,43 @@ class TestMoves:
         plan = plan_for(any_world, [*zones, *agent])
 
         assert only(plan.actions).moved_from is None
+
+
+class TestTakenFromOthers:
+    """What only one object of a zone can be is another owner's to give up."""
+
+    DECIDING = entity("PolicySet", "s1", {"active": True}, owned=record("rules", owner=OTHER))
+
+    def taken(
+        self, wanted: dict[str, Any], *within: Entity, kind: str = "PolicySet"
+    ) -> list[tuple[str, str]]:
+        """Which member, and whose."""
+        found = taken_from_others(load_kinds().by_name[kind], wanted, within, OWNER)
+        return [(member, owned.name) for member, owned in found]
+
+    def test_is_told_with_the_record_of_whoever_has_it(self) -> None:
+        """So that the message can name both."""
+        assert self.taken({"active": True}, self.DECIDING) == [("active", "rules")]
+
+    @pytest.mark.parametrize("wanted", [{}, {"active": False}, {"active": None}], ids=str)
+    def test_what_is_not_wanted_is_not_taken(self, wanted: dict[str, Any]) -> None:
+        """A set that does not decide."""
+        assert self.taken(wanted, self.DECIDING) == []
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            entity("PolicySet", "s1", {"active": False}, owned=record("rules", owner=OTHER)),
+            entity("PolicySet", "s1", {"active": True}, owned=record("rules")),
+            entity("PolicySet", "s1", {"active": True}),
+            entity("Policy", "s1", {"active": True}, owned=record("rules", owner=OTHER)),
+        ],
+        ids=["does not have it", "ours", "nobody's", "another kind"],
+    )
+    def test_from_nobody_else_it_is_taken(self, other: Entity) -> None:
+        """Nobody else minds."""
+        assert self.taken({"active": True}, other) == []
+
+    def test_a_kind_without_such_members_takes_nothing(self) -> None:
+        """Most kinds."""
+        assert self.taken({"active": True}, self.DECIDING, kind="Group") == []
