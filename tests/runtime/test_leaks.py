@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import httpx
 import pytest
@@ -354,15 +354,16 @@ def sign_in_elsewhere(search: Search, home: Zone, password: str) -> None:
 def listening_in(search: Search) -> Iterator[None]:
     """Keep what the service itself sends to a provider's token endpoint: the code, and its own verifier."""
     outbound = search.site.services.outbound
-    post_form = outbound.post_form
+    post = outbound.post
 
-    async def heard(url: str, fields: dict[str, str], **more: Any) -> Any:
+    async def heard(url: str, body: bytes, **more: Any) -> Any:
+        fields = dict(parse_qsl(body.decode()))
         for name in ("code", "code_verifier"):
             search.canaries.keep(f"the service's own {name}", fields[name])
-        return await post_form(url, fields, **more)
+        return await post(url, body, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outbound, "post_form", heard)
+        patch.setattr(outbound, "post", heard)
         yield
 
 

@@ -13,8 +13,10 @@ from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.signing import SigningKey
-from runtime.adapters.outbound import Fetched, OutboundFailed
+from runtime.adapters.outbound import Fetched, HttpAnswer, OutboundFailed
+from runtime.adapters.upstream_oauth.client_authentication import AssertionSigner
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.values import TokenEndpointAuthMethod
 from runtime.domain.oauth.claims import at_hash
 from runtime.domain.oauth.pkce import challenge_of
 
@@ -56,9 +58,10 @@ class FakeOutbound:
     async def get_json_with_bearer(self, url, token, *, partition=""):
         return await self.get_json(url)
 
-    async def post_form(self, url, fields, *, headers=None, partition=""):
-        self.posted.append((url, dict(fields), headers or {}))
-        return self.answer
+    async def post(self, url, body, *, headers, max_bytes=None, partition=""):
+        self.posted.append((url, dict(parse_qsl(body.decode())), headers))
+        status, document = self.answer
+        return HttpAnswer(status, {}, b"" if document is None else json.dumps(document).encode())
 
 
 @pytest.fixture
@@ -206,7 +209,7 @@ async def test_authenticates_as_the_provider_wants(providers, outbound, methods,
         assert base64.b64decode(headers["authorization"].split()[1]) == b"zone:s%3A3+%C3%A9"
     else:
         assert fields["client_id"] == "zone"
-    assert (tokens.access_token, tokens.expires_in, tokens.scopes) == ("at", 300, {"a", "b"})
+    assert (tokens.access_token, tokens.expires_in_seconds, tokens.scopes) == ("at", 300, {"a", "b"})
     assert "access_token" not in repr(tokens)
 
 
@@ -222,12 +225,27 @@ async def test_finds_the_access_token_where_configured(providers, outbound, poin
     assert tokens.refresh_token is None
 
 
+async def test_a_code_is_redeemed_with_a_signed_assertion(providers, outbound):
+    """Where the provider takes `private_key_jwt`, the zone's own key signs, and no secret is sent."""
+    given = settings(token_endpoint_auth_method=TokenEndpointAuthMethod.PRIVATE_KEY_JWT)
+    proof = {"code": "c", "verifier": "v" * 43, "redirect_uri": "https://zone/cb"}
+
+    await providers.redeem(given, **proof, signer=AssertionSigner(RSA, NOW))
+
+    _, fields, headers = outbound.posted[0]
+    assert fields["client_assertion"].count(".") == 2
+    assert "client_secret" not in fields
+    assert "authorization" not in headers
+    with pytest.raises(ProviderRefused):
+        await providers.redeem(given, **proof)
+
+
 @pytest.mark.threat("20f")
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
         ((400, {"error": "invalid_grant"}), "invalid_grant"),
-        ((200, {"error": "bad_verification_code"}), "bad_verification_code"),
+        ((200, {"error": "bad_verification_code"}), "unknown_error"),
         ((200, {"token_type": "Bearer"}), "invalid_response"),
         ((200, {"access_token": 7}), "invalid_response"),
         ((200, ["access_token"]), "invalid_response"),
@@ -235,7 +253,7 @@ async def test_finds_the_access_token_where_configured(providers, outbound, poin
     ],
 )
 async def test_a_refusal_keeps_the_providers_code(providers, outbound, answer, code):
-    """The caller can tell a dead grant from a broken provider."""
+    """The caller can tell a dead grant from a broken provider; a code that nobody knows is not repeated."""
     outbound.answer = answer
 
     with pytest.raises(ProviderRefused) as refusal:

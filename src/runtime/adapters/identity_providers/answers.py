@@ -45,18 +45,6 @@ class Endpoints:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderTokens:
-    """A token endpoint's answer. `expires_in`: seconds; `scopes`: None when the provider did not say."""
-
-    access_token: str = field(repr=False)
-    token_type: str
-    refresh_token: str | None = field(repr=False)
-    id_token: str | None = field(repr=False)
-    expires_in: int | None
-    scopes: frozenset[str] | None
-
-
-@dataclass(frozen=True, slots=True)
 class ProviderIdentity:
     """Who signed in, as a verified ID token says."""
 
@@ -91,40 +79,7 @@ def endpoints_of(settings: ProviderSettings, found: Mapping[str, Any]) -> Endpoi
     )
 
 
-def tokens_of(settings: ProviderSettings, answer: Mapping[str, Any]) -> ProviderTokens:
-    """What a token endpoint answered. Raises ProviderRefused."""
-    access_token = pointed_at(answer, settings.token_response_access_token_pointer)
-    if not isinstance(access_token, str) or not access_token:
-        raise ProviderRefused("invalid_response", "the token endpoint sent no access token")
-    lifetime = answer.get("expires_in")
-    if isinstance(lifetime, str) and lifetime.isdecimal() and len(lifetime) < 10:
-        lifetime = int(lifetime)
-    scope = text_of(answer, "scope")
-    separator = None if settings.scope_separator == " " else settings.scope_separator
-    return ProviderTokens(
-        access_token=access_token,
-        token_type=text_of(answer, "token_type") or "Bearer",
-        refresh_token=text_of(answer, "refresh_token"),
-        id_token=text_of(answer, "id_token"),
-        expires_in=int(lifetime) if is_time(lifetime) and lifetime >= 0 else None,
-        scopes=frozenset(scope.split(separator)) if scope else None,
-    )
-
-
-def pointed_at(answer: Any, pointer: str) -> Any:
-    """The member a pointer names: a plain name, dotted names, or a JSON Pointer. Spec: RFC 6901."""
-    if pointer.startswith("/"):
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
-    else:
-        steps = [pointer] if pointer in answer else pointer.split(".")
-    for step in steps:
-        if not isinstance(answer, Mapping) or step not in answer:
-            return None
-        answer = answer[step]
-    return answer
-
-
-def check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, tokens: ProviderTokens) -> None:
+def check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, access_token: str) -> None:
     """What an ID token must say beyond issuer, audience and times. Raises InvalidJwt."""
     if len(audiences(claims)) > 1 and "azp" not in claims:
         raise InvalidJwt("several audiences and no `azp`")
@@ -139,7 +94,7 @@ def check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, tokens
         raise InvalidJwt("`auth_time` is not a time")
     # The algorithm that was verified is not told; a hash of any of the three sizes binds the access token.
     if "at_hash" in claims and claims["at_hash"] not in [
-        at_hash(tokens.access_token, algorithm) for algorithm in ("RS256", "RS384", "RS512")
+        at_hash(access_token, algorithm) for algorithm in ("RS256", "RS384", "RS512")
     ]:
         raise InvalidJwt("`at_hash` belongs to another access token")
 

@@ -9,21 +9,30 @@ from runtime.adapters.identity_providers.answers import (
     Endpoints,
     ProviderIdentity,
     ProviderRefused,
-    ProviderTokens,
     check_id_token,
     endpoints_of,
     identity_of,
     required,
     text_of,
-    tokens_of,
 )
 from runtime.adapters.identity_providers.discovery import ProviderDiscovery
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.jose import CompactJws, InvalidJwt
 from runtime.adapters.keys.remote import RemoteKeys
-from runtime.adapters.outbound import Outbound
+from runtime.adapters.outbound import Outbound, OutboundFailed
 from runtime.adapters.upstream_oauth.authorization_request import authorization_url, with_query
-from runtime.adapters.upstream_oauth.client_authentication import authenticate_client, authentication_method
+from runtime.adapters.upstream_oauth.client_authentication import (
+    AssertionSigner,
+    authenticate_client,
+    authentication_method,
+)
+from runtime.adapters.upstream_oauth.token_request import code_redemption, encoded
+from runtime.adapters.upstream_oauth.token_response import (
+    MAX_RESPONSE_BYTES,
+    RefusalKind,
+    UpstreamTokens,
+    read_token_response,
+)
 from runtime.domain.oauth import pkce
 from runtime.domain.oauth.logout import LOGOUT_TOKEN_TYPE, LogoutToken, read_logout_token
 
@@ -107,17 +116,47 @@ class OpenIDProviders:
             raise ProviderRefused("issuer_mismatch", "the callback names another issuer")
 
     async def redeem(
-        self, settings: ProviderSettings, *, code: str, verifier: str, redirect_uri: str
-    ) -> ProviderTokens:
+        self,
+        settings: ProviderSettings,
+        *,
+        code: str,
+        verifier: str,
+        redirect_uri: str,
+        signer: AssertionSigner | None = None,
+    ) -> UpstreamTokens:
         """The tokens for an authorization code.
 
-        Raises: ProviderRefused with the provider's error code; OutboundRefused, OutboundFailed.
+        Args:
+            signer: for `private_key_jwt`.
+        Raises: ProviderRefused with the code of `UpstreamRefusal`; OutboundRefused, OutboundFailed.
         """
-        fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
-        return await self._token_request(settings, {**fields, "code_verifier": verifier})
+        endpoints = await self.endpoints(settings)
+        address = required(endpoints.token_endpoint, "token endpoint")
+        method = authentication_method(settings, endpoints.token_auth_methods)
+        fields = code_redemption(
+            settings,
+            code=code,
+            redirect_uri=redirect_uri,
+            code_verifier=verifier if endpoints.takes_pkce else None,
+        )
+        authentication = authenticate_client(settings, method, signer=signer)
+        request = encoded(settings, address, fields, authentication)
+        answer = await self._outbound.post(
+            request.url,
+            request.body,
+            headers=request.headers,
+            max_bytes=MAX_RESPONSE_BYTES,
+            partition=settings.partition,
+        )
+        result = read_token_response(settings, answer, scopes=frozenset())
+        if isinstance(result, UpstreamTokens):
+            return result
+        if result.kind is RefusalKind.TEMPORARY:
+            raise OutboundFailed(f"answered {answer.status}", temporary=True, status=answer.status)
+        raise ProviderRefused(result.code, f"answered {answer.status}")
 
     async def identify(
-        self, settings: ProviderSettings, tokens: ProviderTokens, *, nonce: str, now: datetime
+        self, settings: ProviderSettings, tokens: UpstreamTokens, *, nonce: str, now: datetime
     ) -> ProviderIdentity:
         """Who signed in, from the verified ID token.
 
@@ -138,7 +177,7 @@ class OpenIDProviders:
                 now=now,
                 partition=settings.partition,
             )
-            check_id_token(claims, client_id, nonce, tokens)
+            check_id_token(claims, client_id, nonce, tokens.access_token)
         except InvalidJwt as failure:
             raise ProviderRefused("invalid_id_token", str(failure)) from failure
         return identity_of(settings, claims)
@@ -152,7 +191,7 @@ class OpenIDProviders:
         await self._keys.check_signature(jws, jwks_uri, partition=settings.partition, strict=True)
 
     async def userinfo(
-        self, settings: ProviderSettings, tokens: ProviderTokens, *, subject: str
+        self, settings: ProviderSettings, tokens: UpstreamTokens, *, subject: str
     ) -> Mapping[str, Any]:
         """The claims of the userinfo endpoint, empty without one.
 
@@ -208,22 +247,3 @@ class OpenIDProviders:
         """Where the provider's keys are: nothing is discovered where that is configured."""
         jwks_uri = settings.jwks_uri or (await self.endpoints(settings, needs_keys=True)).jwks_uri
         return required(jwks_uri, "JWK set address")
-
-    async def _token_request(self, settings: ProviderSettings, fields: dict[str, str]) -> ProviderTokens:
-        endpoints = await self.endpoints(settings)
-        address = required(endpoints.token_endpoint, "token endpoint")
-        method = authentication_method(settings, endpoints.token_auth_methods)
-        authentication = authenticate_client(settings, method)
-        status, answer = await self._outbound.post_form(
-            address,
-            {**fields, **authentication.fields},
-            headers=authentication.headers,
-            partition=settings.partition,
-        )
-        if not isinstance(answer, dict):
-            raise ProviderRefused("invalid_response", f"the token endpoint answered {status} without JSON")
-        # Some providers report errors with status 200.
-        if status != 200 or "error" in answer:
-            code = answer.get("error")
-            raise ProviderRefused(code if isinstance(code, str) else "invalid_response", f"answered {status}")
-        return tokens_of(settings, answer)

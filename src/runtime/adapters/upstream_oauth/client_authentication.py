@@ -9,11 +9,12 @@ from urllib.parse import quote_plus
 
 from runtime.adapters.identity_providers.answers import ProviderRefused, required
 from runtime.adapters.identity_providers.settings import ProviderSettings
-from runtime.adapters.keys.signing import SigningKey
+from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.kinds.values import TokenEndpointAuthMethod
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS = 60
+ASSERTION_ALGORITHM: Algorithm = "RS256"  # what every provider that takes assertions can verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class AssertionSigner:
 
     key: SigningKey
     now: datetime
+
+
+def signs_assertions(settings: ProviderSettings) -> bool:
+    """Tell whether the zone authenticates at the provider with a key of its own, and without a secret."""
+    return settings.token_endpoint_auth_method is TokenEndpointAuthMethod.PRIVATE_KEY_JWT
 
 
 def authentication_method(settings: ProviderSettings, advertised: tuple[str, ...]) -> TokenEndpointAuthMethod:

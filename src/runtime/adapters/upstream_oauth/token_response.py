@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import parse_qsl
 
-from runtime.adapters.identity_providers.answers import pointed_at
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.outbound import HttpAnswer
 from runtime.domain import strict_json
@@ -110,13 +109,14 @@ def read_token_response(
     *,
     scopes: frozenset[str],
     refresh_token: str | None = None,
-    now: datetime,
+    now: datetime | None = None,
 ) -> UpstreamTokens | UpstreamRefusal:
     """What a token endpoint's answer comes to.
 
     Args:
         scopes: requested, or granted until now: what counts when the provider names none.
         refresh_token: the one that was used, for a refresh; None for a code.
+        now: what a `Retry-After` date is compared with; without it such a date is not read.
     """
     members = read_members(answer)
     if refusal := read_refusal(settings, answer, members, now=now):
@@ -143,6 +143,19 @@ def read_token_response(
     )
 
 
+def pointed_at(answer: Any, pointer: str) -> Any:
+    """The member a pointer names: a plain name, dotted names, or a JSON Pointer. Spec: RFC 6901."""
+    if pointer.startswith("/"):
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
+    else:
+        steps = [pointer] if pointer in answer else pointer.split(".")
+    for step in steps:
+        if not isinstance(answer, Mapping) or step not in answer:
+            return None
+        answer = answer[step]
+    return answer
+
+
 def read_members(answer: HttpAnswer) -> Mapping[str, Any] | None:
     """The members of a JSON object or of a form; None for any other body."""
     try:
@@ -156,7 +169,7 @@ def read_members(answer: HttpAnswer) -> Mapping[str, Any] | None:
 
 
 def read_refusal(
-    settings: ProviderSettings, answer: HttpAnswer, members: Mapping[str, Any] | None, *, now: datetime
+    settings: ProviderSettings, answer: HttpAnswer, members: Mapping[str, Any] | None, *, now: datetime | None
 ) -> UpstreamRefusal | None:
     """The refusal an answer is, by its status or by its body; None when it is a success."""
     status = answer.status
@@ -183,7 +196,9 @@ def _is_known(settings: ProviderSettings, code: Any) -> bool:
     return isinstance(code, str) and (code in _MEANINGS or code in settings.token_response_dead_grant_errors)
 
 
-def _refused(settings: ProviderSettings, error: Any, answer: HttpAnswer, now: datetime) -> UpstreamRefusal:
+def _refused(
+    settings: ProviderSettings, error: Any, answer: HttpAnswer, now: datetime | None
+) -> UpstreamRefusal:
     code = error if isinstance(error, str) else ""
     if code in settings.token_response_dead_grant_errors:
         return UpstreamRefusal(RefusalKind.DEAD_GRANT, code, status=answer.status)
@@ -297,7 +312,7 @@ def _split(settings: ProviderSettings, text: str, requested: frozenset[str]) -> 
     return text.split()
 
 
-def _retry_after(answer: HttpAnswer, now: datetime) -> int | None:
+def _retry_after(answer: HttpAnswer, now: datetime | None) -> int | None:
     """Seconds of a `Retry-After` header, given as such or as a date. Spec: RFC 9110 section 10.2.3."""
     value = answer.headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
@@ -306,7 +321,7 @@ def _retry_after(answer: HttpAnswer, now: datetime) -> int | None:
         until = parsedate_to_datetime(value) if 0 < len(value) <= 64 else None
     except (ValueError, OverflowError, IndexError, TypeError):
         return None
-    if until is None:
+    if until is None or now is None:
         return None
     seconds = ((until if until.tzinfo else until.replace(tzinfo=UTC)) - now).total_seconds()
     return int(min(max(seconds, 0), MAX_RETRY_AFTER_SECONDS))

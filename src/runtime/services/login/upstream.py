@@ -17,6 +17,11 @@ from runtime.adapters.identity_providers.answers import ProviderIdentity, Provid
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.sealing import SealBroken, new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.adapters.upstream_oauth.client_authentication import (
+    ASSERTION_ALGORITHM,
+    AssertionSigner,
+    signs_assertions,
+)
 from runtime.domain.errors import (
     AccessDenied,
     BadLink,
@@ -228,8 +233,15 @@ async def _identify(
     services: Services, zone: CachedZone, settings: ProviderSettings, pending: UpstreamLogin, code: str
 ) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
     try:
+        signer = None
+        if signs_assertions(settings):
+            signer = AssertionSigner(zone.signing(ASSERTION_ALGORITHM), services.clock())
         tokens = await services.openid.redeem(
-            settings, code=code, verifier=pending.verifier, redirect_uri=_redirect_uri(zone)
+            settings,
+            code=code,
+            verifier=pending.verifier,
+            redirect_uri=_redirect_uri(zone),
+            signer=signer,
         )
         identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())
         claims = dict(identity.claims)

@@ -11,10 +11,11 @@ from runtime.adapters.identity_providers.answers import endpoints_of, metadata_a
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.sealing import SealBroken
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.adapters.upstream_oauth.client_authentication import ASSERTION_ALGORITHM, signs_assertions
 from runtime.adapters.upstream_oauth.token_response import RefusalKind, UpstreamRefusal, UpstreamTokens
 from runtime.contract.answers import ValidationCheck, ValidationResult
 from runtime.domain.kinds import PROVIDER, Verb
-from runtime.domain.kinds.values import ProviderType, TokenEndpointAuthMethod
+from runtime.domain.kinds.values import ProviderType
 from runtime.services import stored_secrets, zone_keys
 from runtime.services.container import Services
 from runtime.services.management import entities
@@ -47,7 +48,6 @@ _COMPARED = (
 # A page that wants parameters may answer nearly anything; these say that there is no such page.
 _NOT_THERE = (404, 410)
 _UNREACHABLE = "the token endpoint cannot be reached"
-_ALGORITHM = "RS256"  # of client assertions: what every provider that takes them can verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +196,15 @@ async def _credentials(
     grants = published.get("grant_types_supported")
     if not isinstance(grants, list) or _GRANT not in grants:
         return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
-    is_signed = settings.token_endpoint_auth_method is TokenEndpointAuthMethod.PRIVATE_KEY_JWT
+    is_signed = signs_assertions(settings)
     if settings.client_id is None or (settings.client_secret is None and not is_signed):
         return _skip("no client id with a secret is stored for these addresses")
     answer = await services.upstream_oauth.request_own_token(
         settings,
         published,
-        signing_key=(await services.zones.get(settings.partition)).signing(_ALGORITHM) if is_signed else None,
+        signing_key=(await services.zones.get(settings.partition)).signing(ASSERTION_ALGORITHM)
+        if is_signed
+        else None,
     )
     return _PASS if isinstance(answer, UpstreamTokens) else _fail(_reason(answer))
 
