@@ -44,7 +44,7 @@ from runtime.services.outbox import Outbox
 from runtime.services.rate_limiter import RateLimiter
 from runtime.services.revocation_list import Revocations
 from runtime.services.schedule import JOBS
-from runtime.services.zones import Zones
+from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.epochs import database_time
@@ -146,7 +146,7 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     state = open_state(settings.redis_url, bounds=BOUNDS)
     rate_limiter = RateLimiter(state, clock, settings)
     epochs = Epochs(database, state, clock)
-    zones = Zones(database, clock, epochs, key_encryption, settings)
+    zones = ZoneRegistry(database, clock, epochs, key_encryption, settings)
     jobs = JobNotifier(job.name for job in JOBS)
     mail = mail_transport_of(settings)
     handlers = message_handlers(zones, outbound, mail, clock, mail_from=settings.mail_from)

@@ -16,7 +16,7 @@ from runtime.services.management.changesets import pipeline
 from runtime.services.management.changesets.changeset import packed
 from runtime.services.management.changesets.receipts import AppliedChangeset
 from runtime.services.management.snapshots.snapshot import SnapshotFilter, open_snapshot
-from runtime.storage.sql import organization_head
+from runtime.storage.sql import organization_revision
 from runtime.storage.sql.tables import METADATA
 
 OWNER = "acme/identity"
@@ -122,7 +122,7 @@ class Git:
     async def revision(self) -> int:
         """The revision that stands."""
         async with self.company.services.database.reading() as conn:
-            return await organization_head.revision(conn, self.company.organization_id)
+            return await organization_revision.revision(conn, self.company.organization_id)
 
     async def body(self, *operations: Mapping[str, Any], base: int | None = None, **more: Any) -> Changeset:
         """A changeset of these operations, over what stands now."""

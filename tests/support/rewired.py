@@ -9,7 +9,7 @@ from runtime.services.epochs import Epochs
 from runtime.services.jobs.runner import JobRunner
 from runtime.services.rate_limiter import RateLimiter
 from runtime.services.schedule import JOBS
-from runtime.services.zones import Zones
+from runtime.services.zones import ZoneRegistry
 from runtime.storage.state import StateStore
 
 
@@ -18,7 +18,7 @@ def with_new_zones(
 ) -> Services:
     """The services with an empty cache of zones, which goes by that clock."""
     clock, epochs = clock or services.clock, epochs or services.epochs
-    zones = Zones(services.database, clock, epochs, services.key_encryption, services.settings)
+    zones = ZoneRegistry(services.database, clock, epochs, services.key_encryption, services.settings)
     return replace(services, clock=clock, epochs=epochs, zones=zones)
 
 

@@ -51,7 +51,7 @@ async def of_organization(request: Request, organization_id: str) -> HTTPRespons
     """The management API as one organization's people find it: with the zone they sign in at."""
     services: Services = request.app.ctx.services
     async with services.database.querying() as conn:
-        organization = await organizations.named(conn, organization_id)
+        organization = await organizations.find(conn, organization_id)
     # Labels can be guessed, ids cannot: only who was told of an organization learns where it signs in.
     if organization is None or organization.id != organization_id or organization.zone_id is None:
         raise NotFound("there is nothing at this address")

@@ -34,13 +34,13 @@ def main(context: click.Context, config: Path | None) -> None:
         check(context.obj)
     except ValidationError as failure:
         raise CommandError(
-            "settings: " + "; ".join(_told(each, config) for each in failure.errors())
+            "settings: " + "; ".join(_explained(each, config) for each in failure.errors())
         ) from None
     except (UnsafeSettings, InvalidSettings) as failure:
         raise CommandError(str(failure)) from None
 
 
-def _told(error: ErrorDetails, config: Path | None) -> str:
+def _explained(error: ErrorDetails, config: Path | None) -> str:
     name = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         variable = f"ZONED_{name.upper()}"

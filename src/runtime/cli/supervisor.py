@@ -36,7 +36,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until a signal asks to stop. Raises SupervisorError."""
-        asked = _told_to_stop()
+        asked = _stop_signal()
         try:
             for number in range(1, self._settings.workers + 1):
                 self._start(number)
@@ -92,7 +92,7 @@ class Supervisor:
         ]
 
 
-def _told_to_stop() -> int:
+def _stop_signal() -> int:
     """A descriptor that can be read once a signal has asked this process to stop."""
     asked, ask = os.pipe()
     os.set_blocking(ask, False)

@@ -11,7 +11,7 @@ from runtime.services.management.authentication import callers
 
 _REQUESTS = "as many as are worked on"
 _ZONES = sizes.ZONES
-_ZONE = "runtime.services.zones.cache.Zones"
+_ZONE = "runtime.services.zones.registry.ZoneRegistry"
 _OF_ZONE = "of a zone"
 
 

@@ -18,7 +18,7 @@ from runtime.services.job_notifier import JobNotifier
 from runtime.services.outbox import Outbox
 from runtime.services.rate_limiter import RateLimiter
 from runtime.services.revocation_list import Revocations
-from runtime.services.zones import Zones
+from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
 from runtime.storage.state import StateStore
@@ -62,7 +62,7 @@ class Services:
     passwords: Passwords
     clock: Callable[[], datetime]
     epochs: Epochs
-    zones: Zones
+    zones: ZoneRegistry
     decisions: DecisionLog
     jobs: JobNotifier
     rate_limiter: RateLimiter

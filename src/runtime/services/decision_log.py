@@ -152,7 +152,7 @@ class DecisionLog:
                     await self._writer
                 await self._write_last()
         except TimeoutError:
-            self._tell_lost()
+            self._log_lost()
         finally:
             self._writer = None
 
@@ -170,7 +170,7 @@ class DecisionLog:
         if not self._wake.is_set():
             self._wake.set()
 
-    def note_use(self, organization_id: str, zone_id: str, client: Client) -> None:
+    def record_use(self, organization_id: str, zone_id: str, client: Client) -> None:
         """Have it recorded that an application has proved itself, once a day for each credential.
 
         For requests that come to no decision: what only asks about tokens is in use, too. What anybody may
@@ -233,10 +233,10 @@ class DecisionLog:
             try:
                 return await self.flush()
             except _FAILURES as failure:
-                self._told_of(failure)
+                self._log_failure(failure)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    def _tell_lost(self) -> None:
+    def _log_lost(self) -> None:
         """Give up what is queued: say how much that is, and what."""
         self._queue_tallies()
         lost, self._queued = self._queued, []
@@ -250,7 +250,7 @@ class DecisionLog:
             told["at"] = told["at"].isoformat()
             log.error("token event not recorded", token_event=told)
 
-    def _told_of(self, failure: BaseException) -> None:
+    def _log_failure(self, failure: BaseException) -> None:
         reason = failure.internal or failure.detail if isinstance(failure, Unavailable) else repr(failure)
         log.error("token events not written yet", queued=len(self._queued), reason=reason)
 
@@ -277,7 +277,7 @@ class DecisionLog:
             try:
                 await self._write_queued()
             except _FAILURES as failure:
-                self._told_of(failure)
+                self._log_failure(failure)
                 self._wake.set()
                 await asyncio.sleep(_RETRY_SECONDS)
 

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.errors import Unavailable
 from runtime.logs import log
 from runtime.services.clock import Clock
-from runtime.storage.sql import epochs as notes
+from runtime.storage.sql import epochs as epoch_changes
 from runtime.storage.sql import revocations
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
@@ -60,11 +60,11 @@ def session_key(session_id: str) -> str:
 
 
 class Epochs:
-    """What this process knows of the epochs that others have moved.
+    """Epochs of zones, users and sessions: read to revalidate cached data, published after each change.
 
     Attributes:
-        era: another number once it cannot be told any more what has moved: after a long silence, or when the
-            database was set back. What was read in an earlier era is to be read again.
+        generation: increases when changes may have been missed: after a long pause, or when the database was
+            restored to an earlier state. Data cached under an earlier generation must be read again.
     """
 
     def __init__(self, database: Database, state: StateStore, clock: Clock) -> None:
@@ -73,28 +73,28 @@ class Epochs:
         self._clock = clock
         self._moved = _Moved()
         self._seen: str | None = None
-        self._known: str | None = None  # a note that this process has read, or written
+        self._known: str | None = None  # the id of the newest change that this process has read or written
         self._seen_at = 0.0  # on the database's clock
         self._read_at = -inf
         self._asked_at = -inf
         self._reading: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
-        self.era = 0
+        self.generation = 0
 
     async def begin(self) -> None:
-        """Read the notes from now on: before anything is held that they could put out of date."""
+        """Start reading epoch changes; must run before anything is cached that they could invalidate."""
         if self._seen is None:
             await self._read()
 
-    async def published(
+    async def latest(
         self, names: Sequence[str], *, also: str | None = None
     ) -> tuple[list[int | None], bytes | None]:
-        """The epochs of that name as they stood a second ago at the earliest, and what is kept under *also*.
+        """The latest epochs of these names, at most a second old, and the value under the key *also*.
 
-        One trip to the short-lived state. An epoch is None where that does not have it, and all are when it
-        is away: then the database has to be asked.
+        One round trip to the short-lived state. An epoch is None when the state does not have it, and all are
+        when it is unavailable: then read them from the database.
 
-        Raises: Unavailable when the notes cannot be read.
+        Raises: Unavailable when the epoch changes cannot be read.
         """
         try:
             fetched = await self._state.fetch([*names, also] if also is not None else names)
@@ -105,7 +105,7 @@ class Epochs:
         return known, fetched[-1] if also is not None else None
 
     async def recent(self) -> None:
-        """Have the notes and the database's clock read a second ago at the earliest. Raises Unavailable."""
+        """Read the epoch changes and the database's clock if the last reading is old. Raises Unavailable."""
         asked_at = self._asked_at = monotonic()
         while asked_at - self._read_at > RECENT_SECONDS:  # a reading that was under way may be old already
             await self._read()
@@ -114,32 +114,32 @@ class Epochs:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
-        """A transaction, and a dictionary for the epochs that its block bumps: published after the commit."""
+        """A transaction, and a dict for the epochs that its block bumps, published after the commit."""
         bumped: dict[str, int] = {}
         async with self._database.transaction() as conn:
             yield conn, bumped
-            noted = await self.note(conn, bumped)
+            noted = await self.record_changes(conn, bumped)
         await self.publish(bumped, noted=noted)
 
     async def prune(self) -> int:
-        """Delete the notes that every process has read; the number of rows."""
+        """Delete the epoch changes that every process has read; the number of rows."""
         async with self._database.transaction() as conn:
-            return await notes.prune(conn, older_than_seconds=KEPT_SECONDS)
+            return await epoch_changes.prune(conn, older_than_seconds=KEPT_SECONDS)
 
-    async def note(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> str | None:
-        """Note that these epochs move with the transaction at hand: the last thing before its commit.
+    async def record_changes(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> str | None:
+        """Record these epochs, as the last statement of the transaction that bumps them.
 
-        The answer is what `publish` asks for.
+        Returns the id of the change, for `publish`.
         """
-        return await notes.note(conn, epochs) if epochs else None
+        return await epoch_changes.record_changes(conn, epochs) if epochs else None
 
     async def publish(self, epochs: Mapping[str, int], *, noted: str | None = None) -> None:
-        """Let every worker hear of these epochs, after the commit that moved them.
+        """Publish these epochs to all processes, after the commit that bumped them.
 
-        Where the state takes nothing they read it in the notes, within a second.
+        When the state is unavailable, the others read them from the database, within a second.
 
         Args:
-            noted: what `note` answered.
+            noted: the result of `record_changes`.
         """
         self._moved.learn(epochs)
         self._known = noted or self._known
@@ -151,30 +151,30 @@ class Epochs:
             log.warning("epochs not published: other processes read them within a second", reason=reason)
 
     async def remember(self, epochs: Mapping[str, int]) -> None:
-        """Keep epochs that were just read from the database, so that nobody has to ask it for a while."""
+        """Write epochs that were just read from the database to the short-lived state."""
         with suppress(Unavailable):
             await self._state.raise_all(epochs, ttl_seconds=TTL_SECONDS)
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading epoch changes."""
         tasks = [task for task in (self._following, self._reading) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _newest(self, key: str, value: bytes | None) -> int | None:
-        """The epoch that the state has, or the greater one that was noted; None where it has none."""
+        """The epoch of the state, or a greater one from an epoch change; None when the state has none."""
         return max(int(value), self._moved.to(key)) if value is not None and value.isdigit() else None
 
     async def _follow(self) -> None:
-        """Read the notes now and then, as long as somebody asks."""
+        """Read epoch changes periodically, until there was no request for a while."""
         while monotonic() - self._asked_at < LINGER_SECONDS:
             await asyncio.sleep(READ_EVERY_SECONDS)
-            with suppress(Unavailable):  # who asks next is told
+            with suppress(Unavailable):  # the next request gets the error
                 await self._read()
 
     async def _read(self) -> None:
-        """Read the notes, together with everybody who wants that meanwhile. Raises Unavailable."""
+        """Read epoch changes; concurrent callers share one query. Raises Unavailable."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.get_running_loop().create_task(self._read_once())
         await asyncio.shield(self._reading)
@@ -184,7 +184,7 @@ class Epochs:
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS), self._database.watching() as conn:
                 asked_at = self._clock.system()
-                noted = await notes.read(conn, self._seen, known)
+                noted = await epoch_changes.read_changes(conn, self._seen, known)
                 self._clock.compare(noted.at, asked_at=asked_at, answered_at=self._clock.system())
         except TimeoutError:
             raise Unavailable("the database does not answer", internal="no reading of epochs") from None
@@ -196,30 +196,30 @@ class Epochs:
             )
         if is_late or not noted.is_complete or self._moved.is_full:
             self._moved = _Moved()
-            self.era += 1
+            self.generation += 1
         if self._known == known:  # else this process has written a newer one meanwhile
             self._known = noted.newest
         self._seen, self._seen_at, self._read_at = noted.seen, noted.at, began_at
 
 
 class ReadUnderEpochs:
-    """When something was read, and so how long epochs tell whether it is out of date."""
+    """When some data was read, and until when epochs can revalidate it."""
 
-    def __init__(self, epochs: Epochs, era: int) -> None:
+    def __init__(self, epochs: Epochs, generation: int) -> None:
         """Args:
-        era: of the epochs, from before it was read.
+        generation: of the epochs, taken before the data was read.
         """
         self._epochs = epochs
-        self._era = era
+        self._generation = generation
         self._read_at = monotonic()
 
     def is_followed(self) -> bool:
-        """Tell whether epochs still say what of it is out of date: for so long nobody else asks."""
-        return self._era == self._epochs.era and monotonic() - self._read_at < HELD_SECONDS
+        """Whether epochs can still revalidate the data; otherwise it must be read again."""
+        return self._generation == self._epochs.generation and monotonic() - self._read_at < HELD_SECONDS
 
 
 class _Moved:
-    """Epochs that have moved lately, each remembered for as long as anybody may hold what was before."""
+    """Recently bumped epochs, remembered for as long as older data may be cached."""
 
     def __init__(self) -> None:
         self._newer: dict[str, int] = {}
@@ -228,25 +228,25 @@ class _Moved:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is more than is worth remembering."""
+        """Whether the bound is exceeded."""
         return len(self._newer) > MOST_MOVED
 
     def learn(self, epochs: Mapping[str, int]) -> None:
-        """Remember these."""
+        """Remember these epochs."""
         if monotonic() - self._turned_at > HELD_SECONDS * 1.5:  # longer than a request takes, besides
             self._newer, self._older, self._turned_at = {}, self._newer, monotonic()
         for key, epoch in epochs.items():
             self._newer[key] = max(epoch, self.to(key))
 
     def to(self, key: str) -> int:
-        """The epoch that one has moved to; 0 for one that has not."""
+        """The newest known epoch of that name; 0 when it was not bumped recently."""
         return max(self._newer.get(key, 0), self._older.get(key, 0))
 
 
 async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[str, int]:
-    """Put out of date what is cached of a user (groups, roles, status, consents).
+    """Invalidate what is cached of a user: groups, roles, status, consents.
 
-    The answer is what `Epochs.transaction` asks for.
+    Returns the bumped epoch, for `Epochs.transaction`.
     """
     return {user_key(user_id): await storage.bump_user(conn, zone_id, user_id)}
 

@@ -7,11 +7,11 @@ from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.services.logout.backchannel_delivery import BackchannelLogoutDelivery
 from runtime.services.outbox import MessageHandler, backchannel_logout, mail
-from runtime.services.zones import Zones
+from runtime.services.zones import ZoneRegistry
 
 
 def message_handlers(
-    zones: Zones,
+    zones: ZoneRegistry,
     outbound: Outbound,
     transport: Transport,
     clock: Callable[[], datetime],

@@ -84,10 +84,10 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
     subject = await scene.company.token(scene.zone, agent, bob)
     for _ in range(2):
         assert await scene.exchange(agent, subject, api, "read", services=process)
-    held, era = process.zones.held(scene.zone.id), process.epochs.era
+    held, generation = process.zones.cached(scene.zone.id), process.epochs.generation
     assert held is not None
     await asyncio.sleep(epochs.RECENT_SECONDS)
-    assert process.zones.held(scene.zone.id) is held, "readings alone change nothing"
+    assert process.zones.cached(scene.zone.id) is held, "readings alone change nothing"
     await process.epochs.close()
 
     sessions = METADATA.tables["sessions"]
@@ -111,7 +111,7 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
 
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", services=process)
-    assert process.epochs.era > era
+    assert process.epochs.generation > generation
 
 
 async def test_a_database_that_lost_what_this_process_wrote(
@@ -122,7 +122,7 @@ async def test_a_database_that_lost_what_this_process_wrote(
     assert await scene.exchange(agent, subject, api, "read", services=process)
     await process.epochs.close()
     await session_revocation.end(process, scene.zone.id, session_id=bob.session_id)
-    era = process.epochs.era
+    generation = process.epochs.generation
 
     newest = select(func.max(epoch_changes.c.position)).scalar_subquery()
     async with scene.services.database.transaction() as conn:
@@ -130,7 +130,7 @@ async def test_a_database_that_lost_what_this_process_wrote(
     process.epochs._read_at -= epochs.RECENT_SECONDS
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", services=process)
-    assert process.epochs.era > era
+    assert process.epochs.generation > generation
 
 
 async def test_a_view_is_made_anew_in_time(
@@ -138,10 +138,10 @@ async def test_a_view_is_made_anew_in_time(
 ) -> None:
     """Nobody holds anything for longer than it is remembered what has moved."""
     await process.zones.get(scene.zone.id)
-    held = process.zones.held(scene.zone.id)
+    held = process.zones.cached(scene.zone.id)
     assert held is not None
     monkeypatch.setattr(epochs, "HELD_SECONDS", 0.0)
-    assert process.zones.held(scene.zone.id) is None
+    assert process.zones.cached(scene.zone.id) is None
     assert not held.is_as_new_as(held.epoch, held.denials)
 
 

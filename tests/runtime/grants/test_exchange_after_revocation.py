@@ -269,7 +269,7 @@ async def test_a_revocation_that_is_rolled_back(chain: Chain, other_worker: Serv
     async def revoke_and_die() -> None:
         async with services.epochs.transaction() as (conn, bumped):
             bumped.update(await session_revocation.revoke(conn, services, chain.scene.zone.id, session_id))
-            await services.epochs.note(conn, bumped)
+            await services.epochs.record_changes(conn, bumped)
             raise Died
 
     with pytest.raises(Died):

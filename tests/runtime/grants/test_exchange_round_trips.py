@@ -20,7 +20,7 @@ from runtime.logs import throttled_warnings
 from runtime.services import epochs
 from runtime.services.authority import session_revocation
 from runtime.services.management.zones import key_rotation
-from runtime.services.zones.cache import RECENT_SECONDS
+from runtime.services.zones.registry import RECENT_SECONDS
 from runtime.storage.state import StateStore
 
 

@@ -72,7 +72,7 @@ async def test_planned_change_ends_the_view(company: Company, zone: Zone) -> Non
     minutes[0] = 16
 
     assert (await services.zones.get(zone.id)).signing("RS256").kid == after
-    assert services.zones.held(zone.id) is not first
+    assert services.zones.cached(zone.id) is not first
 
 
 async def test_algorithm_of_a_zone(company: Company, zone: Zone) -> None:

@@ -23,7 +23,7 @@ from runtime.services.management.members import organization_users
 from runtime.services.management.organizations import api_keys, organizations
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import api_keys as stored_keys
-from runtime.storage.sql import consents, organization_head, sessions
+from runtime.storage.sql import consents, organization_revision, sessions
 from runtime.storage.sql import users as user_storage
 from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import TABLES
@@ -106,7 +106,7 @@ class Api:
 
         async def read(services: Services) -> int:
             async with services.database.reading() as conn:
-                return await organization_head.revision(conn, self.organization_id)
+                return await organization_revision.revision(conn, self.organization_id)
 
         return self.server.call(read)
 

@@ -14,7 +14,7 @@ from runtime.services.management import audit
 from runtime.services.management.audit import ChainVerification
 from runtime.services.management.audit_chain import record_hash
 from runtime.services.management.organizations import organizations
-from runtime.storage.sql import organization_head
+from runtime.storage.sql import organization_revision
 from runtime.storage.sql.organization_tables import GUARDS
 
 
@@ -327,7 +327,9 @@ class TestVerify:
     def test_an_organization_without_records_holds(self) -> None:
         """Nothing is the beginning of every chain."""
         assert audit._wrong_end(
-            audit.AuditExtent(None, None, (0, organization_head.GENESIS)), 0, organization_head.GENESIS
+            audit.AuditExtent(None, None, (0, organization_revision.GENESIS)),
+            0,
+            organization_revision.GENESIS,
         ) == (
             None,
             "",

@@ -12,7 +12,7 @@ from runtime.services.management.access.caller import Caller
 from runtime.services.management.audit_chain import record_hash
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.services.management.unit_of_work import dry_run as dry_run_unit
-from runtime.storage.sql import organization_head
+from runtime.storage.sql import organization_revision
 from runtime.storage.sql.tables import audit_events, zone_internals
 
 
@@ -22,7 +22,7 @@ def acting(api: Api) -> Caller:
 
 async def revision(services: Services, api: Api) -> int:
     async with services.database.reading() as conn:
-        return await organization_head.revision(conn, api.organization_id)
+        return await organization_revision.revision(conn, api.organization_id)
 
 
 def test_a_write_is_one_revision(api: Api, zone: Zone) -> None:
@@ -40,10 +40,10 @@ def test_the_audit_chain_holds(api: Api, zone: Zone) -> None:
 
     async def read(services: Services) -> list[dict[str, object]]:
         async with services.database.reading() as conn:
-            return await organization_head.audit_range(conn, api.organization_id, first=1, last=10**9)
+            return await organization_revision.audit_range(conn, api.organization_id, first=1, last=10**9)
 
     records = api.server.call(read)
-    previous = organization_head.GENESIS
+    previous = organization_revision.GENESIS
     for sequence, record in enumerate(records, 1):
         assert record["sequence"] == sequence
         assert record["previous_hash"] == previous

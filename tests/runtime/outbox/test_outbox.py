@@ -47,7 +47,7 @@ class Office:
 
     async def put(self, value: str = CANARY, **more: Any) -> None:
         async with self.services.database.transaction() as conn:
-            await self.outbox.put(conn, "test", {"value": value}, **more)
+            await self.outbox.enqueue(conn, "test", {"value": value}, **more)
 
     async def rows(self) -> list[dict[str, Any]]:
         async with self.services.database.reading() as conn:
@@ -127,7 +127,7 @@ async def test_slow_letters_hold_up_no_other_topic(services: Services):
 
     async def put_prompt(value: str) -> None:
         async with services.database.transaction() as conn:
-            await office.outbox.put(conn, "prompt", {"value": value})
+            await office.outbox.enqueue(conn, "prompt", {"value": value})
 
     office = opened(services, prompt=MessageHandler(deliver))
     first, second = asyncio.Event(), asyncio.Event()
@@ -170,7 +170,7 @@ async def test_zones_and_receivers_take_turns(services: Services):
     async def put(zone_id: str, receiver: str, messages: int = 1) -> None:
         async with services.database.transaction() as conn:
             for _ in range(messages):
-                await office.outbox.put(
+                await office.outbox.enqueue(
                     conn,
                     "logout",
                     {"to": receiver},
@@ -209,7 +209,7 @@ async def test_zones_and_receivers_take_turns(services: Services):
 async def test_a_write_that_is_rolled_back_sends_nothing(office: Office):
     async def fail() -> None:
         async with office.services.database.transaction() as conn:
-            await office.outbox.put(conn, "test", {})
+            await office.outbox.enqueue(conn, "test", {})
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -295,7 +295,7 @@ async def test_mail_goes_out_and_an_organizations_goes_with_it(services: Service
     company = await found_company(services)
     organization_id = company.organization_id
     async with services.database.transaction() as conn:
-        await mail.put(
+        await mail.enqueue(
             conn,
             services.outbox,
             organization_id=organization_id,

@@ -15,7 +15,7 @@ from runtime.domain.errors import Conflict, TooLarge, Unavailable, ValidationFai
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, ZONE
 from runtime.domain.kinds.zone import Zone
 from runtime.storage.sql import database as database_module
-from runtime.storage.sql import dry_runs, entities, insert_batches, organization_head
+from runtime.storage.sql import dry_runs, entities, insert_batches, organization_revision
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.dry_runs import COPIED, READ_IN_PLACE
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -52,7 +52,7 @@ async def zone(database: Database) -> Zone:
     """A stored zone of an organization that can be written to."""
     async with database.transaction() as conn:
         zone = await make.add_zone(conn)
-        await organization_head.begin(conn, zone.organization_id)
+        await organization_revision.begin(conn, zone.organization_id)
     return zone
 
 
@@ -80,14 +80,14 @@ async def test_what_is_written_is_seen_there_alone_and_gone_afterwards(
         async with database.dry_run(zone.organization_id, [zone.id]) as conn:
             await entities.insert(conn, APPLICATION, make.application(zone))
             assert await count(conn, "applications") == 2
-            assert (await organization_head.advance(conn, zone.organization_id)).revision == 1
+            assert (await organization_revision.advance(conn, zone.organization_id)).revision == 1
             async with database.reading() as other:
                 assert await count(other, "applications") == 1
             await entities.remove(conn, ZONE, zone.id, within={"organization_id": zone.organization_id})
             assert await count(conn, "applications") == await count(conn, "resources") == 0
     async with database.reading() as conn:
         assert await count(conn, "applications") == await count(conn, "resources") == 1
-        assert await organization_head.revision(conn, zone.organization_id) == 0
+        assert await organization_revision.revision(conn, zone.organization_id) == 0
 
 
 async def test_the_database_refuses_to_write_anything_else(database: Database, zone: Zone) -> None:
@@ -107,11 +107,11 @@ async def test_nobody_waits(database: Database, zone: Zone) -> None:
     """While a dry run has a name, a row and the head of the organization, others take and change them."""
     held = make.application(zone)
     async with database.dry_run(zone.organization_id, [zone.id]) as conn:
-        await organization_head.advance(conn, zone.organization_id)
+        await organization_revision.advance(conn, zone.organization_id)
         await entities.insert(conn, APPLICATION, held)
         await conn.execute(update(TABLES["Zone"]).values(name="Tried"))
         async with asyncio.timeout(10), database.transaction() as writing:
-            await organization_head.advance(writing, zone.organization_id)
+            await organization_revision.advance(writing, zone.organization_id)
             await writing.execute(update(TABLES["Zone"]).values(name="Written"))
             same = make.application(zone, identifier=held.identifier, slug=held.slug)
             await entities.insert(writing, APPLICATION, same)
@@ -119,7 +119,7 @@ async def test_nobody_waits(database: Database, zone: Zone) -> None:
         assert await conn.scalar(select(TABLES["Zone"].c.name)) == "Tried"
         assert await count(conn, "applications") == 1
     async with database.reading() as reading:
-        assert await organization_head.revision(reading, zone.organization_id) == 1
+        assert await organization_revision.revision(reading, zone.organization_id) == 1
         assert await reading.scalar(select(TABLES["Zone"].c.name)) == "Written"
 
 

@@ -13,14 +13,14 @@ from runtime.storage.sql.tables import epoch_changes
 async def read(database, seen):
     """One reading, and what the next one starts from."""
     async with database.querying() as conn:
-        found = await epochs.read(conn, seen)
+        found = await epochs.read_changes(conn, seen)
     assert found.is_complete
     return dict(found.epochs), found.seen
 
 
 async def note(database, **moved):
     async with database.transaction() as conn:
-        await epochs.note(conn, moved)
+        await epochs.record_changes(conn, moved)
 
 
 async def test_each_note_is_read_once(database):
@@ -43,7 +43,7 @@ async def test_what_is_rolled_back_is_never_read(database):
     _, seen = await read(database, None)
     with suppress(ZeroDivisionError):
         async with database.transaction() as conn:
-            await epochs.note(conn, {"a": 1})
+            await epochs.record_changes(conn, {"a": 1})
             raise ZeroDivisionError
     await note(database, b=1)
 
@@ -56,7 +56,7 @@ async def test_who_begins_first_may_commit_last(database):
         pytest.skip("there is one writer")
     _, seen = await read(database, None)
     async with database.transaction() as slow:
-        await epochs.note(slow, {"slow": 1})
+        await epochs.record_changes(slow, {"slow": 1})
         for number in range(3):
             await note(database, quick=number)
             found, seen = await read(database, seen)
@@ -86,7 +86,7 @@ async def test_a_crowd_of_writers_and_readers(database):
     async def write(writer):
         for number in range(10):
             async with database.transaction() as conn:
-                await epochs.note(conn, {f"{writer}.{number}": 1})
+                await epochs.record_changes(conn, {f"{writer}.{number}": 1})
                 await asyncio.sleep(0.002 * writer)
 
     readers = [asyncio.create_task(follow(seen)) for seen in starts]
@@ -105,25 +105,25 @@ async def test_a_database_that_was_set_back_is_noticed(database):
     _, seen = await read(database, None)
     ahead = "99999999:99999999:" if ":" in seen else "99999999"
     async with database.querying() as conn:
-        assert not (await epochs.read(conn, ahead)).is_complete
-        assert (await epochs.read(conn, seen)).is_complete
+        assert not (await epochs.read_changes(conn, ahead)).is_complete
+        assert (await epochs.read_changes(conn, seen)).is_complete
 
 
 async def test_a_database_that_was_restored_is_noticed(database):
     """However far it has come since: what the reader knows of is not there."""
     await note(database, a=1)
     async with database.querying() as conn:
-        first = await epochs.read(conn, None)
-        assert (await epochs.read(conn, first.seen, first.newest)).is_complete
+        first = await epochs.read_changes(conn, None)
+        assert (await epochs.read_changes(conn, first.seen, first.newest)).is_complete
     async with database.transaction() as conn:
         await conn.execute(delete(epoch_changes))
     for number in range(3):
         await note(database, b=number)
 
     async with database.querying() as conn:
-        found = await epochs.read(conn, first.seen, first.newest)
+        found = await epochs.read_changes(conn, first.seen, first.newest)
         assert not found.is_complete
-        assert (await epochs.read(conn, found.seen, found.newest)).is_complete
+        assert (await epochs.read_changes(conn, found.seen, found.newest)).is_complete
 
 
 async def test_old_notes_go(database):
@@ -144,6 +144,6 @@ async def test_the_databases_clock(database):
     """Seconds since 1970, a fraction with them, and never back."""
     async with database.querying() as conn:
         first = await epochs.database_time(conn)
-        second = (await epochs.read(conn, None)).at
+        second = (await epochs.read_changes(conn, None)).at
     assert 1.7e9 < first <= second < first + 60
     assert first != int(first)

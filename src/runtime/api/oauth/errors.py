@@ -71,7 +71,7 @@ def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
                     request_id=request_id_of(request),
                     zone_id=zone_id,
                 )
-            zone = request.app.ctx.services.zones.held(zone_id)
+            zone = request.app.ctx.services.zones.cached(zone_id)
             return oauth_error_response(refusal, zone.issuer if zone else None)
 
     return answer

@@ -35,7 +35,7 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     zone = await services.zones.get(zone_id)
     form = read_form(request.body, request.headers.get("content-type"))
     client = await require_client(services, zone, request, form)
-    services.decisions.note_use(zone.organization_id, zone.id, client)
+    services.decisions.record_use(zone.organization_id, zone.id, client)
     await throttling.check_pushed_request_rate(services, zone, client, address_of(request))
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:

@@ -40,5 +40,5 @@ async def token(request: Request, zone_id: str) -> HTTPResponse:
     )
     headers = NO_STORE
     if proof is not None:
-        headers = {**NO_STORE, **offered_nonce(request, services.zones.held(zone_id))}
+        headers = {**NO_STORE, **offered_nonce(request, services.zones.cached(zone_id))}
     return HTTPResponse(orjson.dumps(answer), headers=headers, content_type="application/json")

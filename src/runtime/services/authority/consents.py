@@ -204,7 +204,7 @@ async def has_consented_at(
 ) -> bool:
     """Tell whether the user has let the client act, whatever for, when it was answered at that host."""
     async with services.database.querying() as conn:
-        given = await storage.given(conn, zone_id=zone.id, user_id=user.id, client_ref=client.client_ref)
+        given = await storage.of_client(conn, zone_id=zone.id, user_id=user.id, client_ref=client.client_ref)
     return any(record.redirect_host == redirect_host for record in given.values())
 
 

@@ -65,8 +65,8 @@ async def revalidate(
     names = [epochs.zone_key(zone.id), epochs.denials_key(zone.id)]
     if root is not None:
         names += [epochs.session_key(root.session.id), epochs.user_key(root.principal.user.id)]
-    published, kept = await services.epochs.published(names, also=key)
-    if zone.is_apart:
+    published, kept = await services.epochs.latest(names, also=key)
+    if zone.is_uncached:
         return root, kept
     zone_epoch, denials = published[:2]
     if not zone.is_followed() or zone_epoch is None or denials is None or denials > zone.denials:
@@ -124,7 +124,7 @@ async def on_current_zone(
     if not may_repeat:
         return await attempt(await services.zones.get(zone_id))
     for _ in range(_ATTEMPTS):
-        held = services.zones.held(zone_id)
+        held = services.zones.cached(zone_id)
         zone = held or await services.zones.get(zone_id)
         try:
             return await attempt(zone)
@@ -140,11 +140,9 @@ async def _at_one_instant(
     services: Services, zone_id: str, attempt: Callable[[CachedZone], Awaitable[T]]
 ) -> T:
     """What *attempt* makes of the zone as the database has it at one instant, after what was published."""
-    (published, _), _ = await services.epochs.published(
-        [epochs.zone_key(zone_id), epochs.denials_key(zone_id)]
-    )
+    (published, _), _ = await services.epochs.latest([epochs.zone_key(zone_id), epochs.denials_key(zone_id)])
     async with services.database.at_one_instant():
-        zone = await services.zones.apart(zone_id)
+        zone = await services.zones.uncached(zone_id)
         if published is None or published <= zone.epoch:
             return await attempt(zone)
     reason = f"the published epoch of zone {zone_id} is ahead of the database; it expires within a minute"

@@ -23,5 +23,5 @@ async def revoke(conn: AsyncConnection, services: Services, zone_id: str, sessio
     Clients that want to hear of it do once the outbox is notified after the commit.
     """
     ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=services.clock())
-    await backchannel_logout.put(conn, services.outbox, ended, zone_id=zone_id)
+    await backchannel_logout.enqueue(conn, services.outbox, ended, zone_id=zone_id)
     return {epochs.session_key(each): epoch for each, epoch in ended.items()}

@@ -163,7 +163,7 @@ def require_root(root: SessionRoot | None, subject: SubjectToken, now: datetime)
 
 async def require_own_application(zone: CachedZone, subject: SubjectToken) -> Application:
     """The application whose own token starts the chain. Raises InvalidGrant when it is gone, or another."""
-    found = await zone.applications.named(subject.sub)
+    found = await zone.applications.by_identifier(subject.sub)
     if found is None or not await zone.applications.is_principal(found):
         raise refused("the application no longer exists, or has the identifier of a user")
     if await _has_gone(zone, subject, "actor", subject.sub):
@@ -264,7 +264,7 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
 
 async def find_actor(zone: CachedZone, actor: str) -> Application | UserAgent | None:
     """Who is called so in a chain: an application, or a client that a user signed in to; None once gone."""
-    if (application := await zone.applications.named(actor)) is not None:
+    if (application := await zone.applications.by_identifier(actor)) is not None:
         return application
     client = await zone.clients.get(actor)
     return client.user_agent if isinstance(client, UserAgentClient) else None

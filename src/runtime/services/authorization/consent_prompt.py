@@ -134,7 +134,7 @@ async def record(
     async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await epochs.bump_user(conn, zone.id, user.id))
         of_this = {"zone_id": zone.id, "user_id": user.id}
-        given = await storage.given(conn, client_ref=client.client_ref, **of_this)
+        given = await storage.of_client(conn, client_ref=client.client_ref, **of_this)
         await storage.record(conn, _merged(given, request), client_ref=client.client_ref, now=now, **of_this)
         provider = await _token_service(conn, zone)
         for asked in request.resources:

@@ -41,7 +41,7 @@ async def current(services: Services, zone: CachedZone, client_id: str) -> UserA
     """
     if not admits(zone.entity.protocols.oauth2.cimd, client_id):
         raise BadLink(_UNKNOWN, internal="no document of that address is admitted")
-    if await zone.applications.named(client_id) is not None:
+    if await zone.applications.by_identifier(client_id) is not None:
         raise BadLink(_UNKNOWN, internal="policies know an application by that name")
     async with services.database.querying() as conn:
         known = await user_agents.find(conn, client_id, zone_id=zone.id)

@@ -60,7 +60,7 @@ class JobRunner:
     async def start(self) -> None:
         """Look for what is due, from now on, in the background."""
         if self._loop is None:
-            self._loop = asyncio.create_task(self._look())
+            self._loop = asyncio.create_task(self._poll())
 
     async def stop(self) -> None:
         """Cut off what runs here, give its leases back, and end."""
@@ -79,7 +79,7 @@ class JobRunner:
             now = self._services.clock()
             await storage.ensure(conn, [name], now=now)
             await storage.make_due(conn, [name], now=now)
-        return await self._take_and_run(self._jobs[name], raising=True)
+        return await self._acquire_and_run(self._jobs[name], raising=True)
 
     async def round(self) -> float:
         """Begin whatever is due and free; the seconds until it is worth looking again."""
@@ -96,7 +96,7 @@ class JobRunner:
             if name in self._running or not lease.is_free(now):
                 pauses.append(_PAUSE_WHILE_LEASED)
             elif lease.next_at <= now:
-                task = asyncio.create_task(self._take_and_run(job, raising=False), name=f"job {name}")
+                task = asyncio.create_task(self._acquire_and_run(job, raising=False), name=f"job {name}")
                 self._running[name] = task
                 task.add_done_callback(lambda _, name=name: self._ended(name))  # type: ignore[misc]
             else:
@@ -118,7 +118,7 @@ class JobRunner:
         self._running.pop(name, None)
         self._notifier.wake()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while True:
             try:
                 pause = await self.round()
@@ -127,7 +127,7 @@ class JobRunner:
                 pause = _LONGEST_PAUSE
             await self._notifier.wait(pause)
 
-    async def _take_and_run(self, job: Job, *, raising: bool) -> int | None:
+    async def _acquire_and_run(self, job: Job, *, raising: bool) -> int | None:
         """Take the job's lease and run it once; how much it did, None without the lease.
 
         Args:
@@ -137,7 +137,7 @@ class JobRunner:
         try:
             async with self._services.database.transaction() as conn:
                 until = now + job.limit + LEASE_MARGIN
-                taken = await storage.take(
+                taken = await storage.acquire_lease(
                     conn, job.name, holder, now=now, until=until, next_at=now + job.period
                 )
                 failures = (await storage.leases(conn))[job.name].failures
@@ -160,10 +160,10 @@ class JobRunner:
             JOB_SECONDS.labels(job.name).observe(perf_counter() - began)
             JOB_RUNS.labels(job.name, "failed" if done is None else "done").inc()
             JOB_WORK.labels(job.name).inc(done or 0)
-            await self._give_back(job, holder, failures, is_done=done is not None)
+            await self._release(job, holder, failures, is_done=done is not None)
         return done
 
-    async def _give_back(self, job: Job, holder: str, failures: int, *, is_done: bool) -> None:
+    async def _release(self, job: Job, holder: str, failures: int, *, is_done: bool) -> None:
         """End a lease. When that does not work out, it ends by itself."""
         now = self._services.clock()
         retry_at = now + min(job.period, FIRST_RETRY * 2 ** min(failures, 16))

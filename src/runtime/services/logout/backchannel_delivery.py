@@ -14,7 +14,7 @@ from runtime.domain.oauth.logout import LOGOUT_EVENT, LOGOUT_TOKEN_TYPE
 from runtime.services.client_types import ID_TOKEN_ALGORITHM
 from runtime.services.issuing.access_tokens import new_token_id
 from runtime.services.outbox.messages import Message, NotDelivered, Undeliverable
-from runtime.services.zones import Zones
+from runtime.services.zones import ZoneRegistry
 
 _LIFETIME = timedelta(seconds=120)
 
@@ -23,7 +23,7 @@ _LIFETIME = timedelta(seconds=120)
 class BackchannelLogoutDelivery:
     """Delivers the messages of the topic `backchannel-logout`."""
 
-    zones: Zones
+    zones: ZoneRegistry
     outbound: Outbound
     clock: Callable[[], datetime]
 

@@ -20,7 +20,7 @@ from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import audit as storage
 from runtime.storage.sql import entities as entity_storage
-from runtime.storage.sql import organization_head
+from runtime.storage.sql import organization_revision
 from runtime.storage.sql.audit import AuditExtent, AuditFilter
 
 SUBJECT = "audit_events"
@@ -121,8 +121,8 @@ async def record_migration(
             "before": {"version": before},
             "after": {"version": after},
         }
-        head = await organization_head.advance(conn, organization_id, by=0)
-        await organization_head.append(conn, organization_id, head, chained(head, [record]))
+        head = await organization_revision.advance(conn, organization_id, by=0)
+        await organization_revision.append(conn, organization_id, head, chained(head, [record]))
 
 
 # --- proving
@@ -152,7 +152,7 @@ async def _named(conn: AsyncConnection, organization: str, known: list[str]) -> 
 async def _proven(conn: AsyncConnection, organization_id: str) -> ChainVerification:
     """Walk the chain from its first record to its head, some hundred records at a time."""
     extent = await storage.extent(conn, organization_id)
-    previous, proven = organization_head.GENESIS, 0
+    previous, proven = organization_revision.GENESIS, 0
     while True:
         records, unreadable = await _batch(conn, organization_id, proven + 1)
         for record in records:
@@ -175,13 +175,13 @@ async def _batch(
     """The next records, up to one that is not even well-formed, and whether there is such a one."""
     try:
         last = first + _BATCH - 1
-        return await organization_head.audit_range(conn, organization_id, first=first, last=last), False
+        return await organization_revision.audit_range(conn, organization_id, first=first, last=last), False
     except (ValueError, TypeError):
         records: list[dict[str, Any]] = []
     try:
         while len(records) < _BATCH:
             place = first + len(records)
-            one = await organization_head.audit_range(conn, organization_id, first=place, last=place)
+            one = await organization_revision.audit_range(conn, organization_id, first=place, last=place)
             if not one:
                 break
             records.extend(one)

@@ -8,10 +8,12 @@ from typing import Any
 import orjson
 
 from runtime.domain.kinds.values import rfc3339
-from runtime.storage.sql import organization_head
+from runtime.storage.sql import organization_revision
 
 
-def chained(head: organization_head.Head, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def chained(
+    head: organization_revision.OrganizationHead, records: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """The records with their sequence numbers, each with the hash of itself and of all before it."""
     chained = []
     previous = head.audit_hash

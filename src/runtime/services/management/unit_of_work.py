@@ -23,7 +23,7 @@ from runtime.services import epochs, zone_keys
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.audit_chain import chained
-from runtime.storage.sql import organization_head, tombstones
+from runtime.storage.sql import organization_revision, tombstones
 from runtime.storage.sql.ownership import OwnershipRecord
 from runtime.storage.sql.tombstones import TombstoneRecord
 
@@ -76,7 +76,7 @@ class UnitOfWork:
     resource_overlaps: dict[str, ResourceOverlaps] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)
     keys_to_give: list[dict[Algorithm, SigningKey]] = field(default_factory=list, repr=False)
-    head: organization_head.Head | None = None
+    head: organization_revision.OrganizationHead | None = None
     _advanced: bool = False
     _records: list[dict[str, Any]] = field(default_factory=list)  # those that are not written yet
     _audit_begin: int = 0
@@ -111,7 +111,7 @@ class UnitOfWork:
         if self.head is None or not self._advanced:
             await self._lock_head(by=1)
             self._advanced = True
-        return cast(organization_head.Head, self.head).revision
+        return cast(organization_revision.OrganizationHead, self.head).revision
 
     async def lock_organization(self) -> None:
         """Let no other unit of the organization write from here to the commit; the revision stays."""
@@ -124,7 +124,7 @@ class UnitOfWork:
         What ends a caller is written in turn, too: nothing is begun after it that was let in before.
         """
         is_first = self.head is None
-        self.head = await organization_head.advance(self.conn, self.organization_id, by=by)
+        self.head = await organization_revision.advance(self.conn, self.organization_id, by=by)
         if is_first:
             self._audit_begin = self.head.audit_sequence
         if is_first and not self.dry_run:
@@ -200,9 +200,9 @@ class UnitOfWork:
             await self._write_records()
 
     async def _write_records(self) -> None:
-        head = cast(organization_head.Head, self.head)
+        head = cast(organization_revision.OrganizationHead, self.head)
         records, self._records = chained(head, self._records), []
-        self.head = await organization_head.append(self.conn, self.organization_id, head, records)
+        self.head = await organization_revision.append(self.conn, self.organization_id, head, records)
 
     async def add_tombstones(self, gone: Iterable[OwnershipRecord]) -> None:
         """Let the owners of what is gone hear of it: these are its ownership records.
@@ -269,13 +269,13 @@ class UnitOfWork:
         await self._write_records()
         await tombstones.add(self.conn, self.organization_id, self._tombstones)
         touched = set() if self.keeps_zones else self._touched - self._gone
-        bumped = await organization_head.bump_zone_epochs(self.conn, touched)
+        bumped = await organization_revision.bump_zone_epochs(self.conn, touched)
         for zone_id, epoch in bumped.items():
             self.publish(epochs.zone_key(zone_id), epoch)
 
     async def announce(self) -> None:
         """Note which epochs are about to move: the last thing of all before the commit."""
-        self._noted = await self.services.epochs.note(self.conn, self._epochs)
+        self._noted = await self.services.epochs.record_changes(self.conn, self._epochs)
 
     async def published(self) -> None:
         """Tell the other workers, then run the callbacks: the first things after the commit."""

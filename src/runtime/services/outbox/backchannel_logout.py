@@ -13,7 +13,9 @@ from runtime.storage.sql import listeners
 TOPIC = "backchannel-logout"
 
 
-async def put(conn: AsyncConnection, outbox: Outbox, session_ids: Collection[str], *, zone_id: str) -> None:
+async def enqueue(
+    conn: AsyncConnection, outbox: Outbox, session_ids: Collection[str], *, zone_id: str
+) -> None:
     """Add a logout notice for each client of these sessions; notify the outbox after the commit."""
     for listener in await listeners.of(conn, session_ids, zone_id=zone_id):
         payload = {
@@ -22,7 +24,7 @@ async def put(conn: AsyncConnection, outbox: Outbox, session_ids: Collection[str
             "subject": listener.subject,
             "session_id": listener.session_id,
         }
-        await outbox.put(
+        await outbox.enqueue(
             conn,
             TOPIC,
             payload,

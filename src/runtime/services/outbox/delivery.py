@@ -51,7 +51,7 @@ class Outbox:
         self._handlers = handlers
         self._notifier = notifier
 
-    async def put(
+    async def enqueue(
         self,
         conn: AsyncConnection,
         topic: str,

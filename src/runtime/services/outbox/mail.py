@@ -13,7 +13,7 @@ from runtime.services.outbox.messages import Message, NotDelivered, Undeliverabl
 TOPIC = "mail"
 
 
-async def put(
+async def enqueue(
     conn: AsyncConnection,
     outbox: Outbox,
     *,
@@ -24,7 +24,7 @@ async def put(
 ) -> None:
     """Put a mail in the outbox; notify the outbox after the commit."""
     payload = {"to": recipient, "subject": subject, "text": text}
-    await outbox.put(conn, TOPIC, payload, organization_id=organization_id)
+    await outbox.enqueue(conn, TOPIC, payload, organization_id=organization_id)
 
 
 @dataclass(frozen=True, slots=True)

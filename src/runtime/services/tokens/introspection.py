@@ -68,7 +68,7 @@ async def respond(
             raise InvalidRequest("`token` is missing")
         if client.is_public:
             raise InvalidClient(internal="a public client has no credential")
-        services.decisions.note_use(zone.organization_id, zone.id, client)
+        services.decisions.record_use(zone.organization_id, zone.id, client)
         return await _told_of(services, zone, client, token, services.clock())
 
     try:

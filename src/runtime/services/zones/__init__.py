@@ -5,9 +5,9 @@ than one with ten. A management write bumps the zone's epoch; the next look at i
 Nothing that is missing is remembered, so what is new is seen at once wherever it was asked for before.
 """
 
-from runtime.services.zones.cache import Zones
 from runtime.services.zones.cached_zone import CachedZone, ZoneCache
 from runtime.services.zones.policies import Policies
 from runtime.services.zones.principals import SessionRoot
+from runtime.services.zones.registry import ZoneRegistry
 
-__all__ = ["CachedZone", "Policies", "SessionRoot", "ZoneCache", "Zones"]
+__all__ = ["CachedZone", "Policies", "SessionRoot", "ZoneCache", "ZoneRegistry"]

@@ -29,7 +29,7 @@ class ApplicationCache:
             application_id, lambda conn: storage.application(conn, self._zone_id, application_id)
         )
 
-    async def named(self, identifier: str) -> Application | None:
+    async def by_identifier(self, identifier: str) -> Application | None:
         """The application of that identifier."""
         return await self._by_identifier.read(
             identifier, lambda conn: storage.application_named(conn, self._zone_id, identifier)

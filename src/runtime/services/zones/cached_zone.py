@@ -41,13 +41,13 @@ class CachedZone:
         issuer: as stored when the zone was made: no request can change it.
         keys: kid -> key that tokens of this zone may be signed with.
         jwks: the members of the published JWK set.
-        valid_until: when the zone's keys change next; it is made again then.
+        valid_until: when the zone's keys change next; the zone is read again then.
         settings: the zone's settings, by its operator.
-        denials: how many single tokens of the zone were ever revoked, an epoch of its own.
-        denied: the ids of those of them that may be alive.
+        denials: the number of tokens ever revoked by id in the zone, an epoch of its own.
+        denied: the ids of those that may not have expired yet.
         sealer: seals under the zone's data key.
-        checked_at: seconds on the monotonic clock, when it was last found to be the newest.
-        is_apart: made for one request, of the database at one instant: no epoch puts that out of date.
+        checked_at: seconds on the monotonic clock, when it was last revalidated.
+        is_uncached: read for one request from one database snapshot, and not revalidated.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class CachedZone:
         sealer: Sealer,
         ring: zone_keys.KeyRing,
         denied: tuple[int, frozenset[str]],
-        era: int,
+        generation: int,
     ) -> None:
         self._database = database
         self._policy_cache = policies
@@ -77,8 +77,8 @@ class CachedZone:
         self.valid_until = ring.changes_at
         self.denials, self.denied = denied
         self.checked_at = monotonic()
-        self.is_apart = False
-        self._read = ReadUnderEpochs(epochs, era)
+        self.is_uncached = False
+        self._read = ReadUnderEpochs(epochs, generation)
         self._signing = ring.signing
         self.clients = ClientCache(database, zone.id)
         self.applications = ApplicationCache(database, zone.id)
@@ -114,11 +114,11 @@ class CachedZone:
         return f"applications of {self.id}"
 
     def is_followed(self) -> bool:
-        """Tell whether epochs still say what of this is out of date: for so long nobody else asks."""
+        """Whether epochs can still revalidate this zone; otherwise it must be read again."""
         return self._read.is_followed()
 
     def is_as_new_as(self, epoch: int | None, denials: int | None) -> bool:
-        """Tell whether nothing newer was published; no, when it is not known what was."""
+        """Whether no newer epoch was published; False when the published epochs are unknown."""
         if epoch is None or denials is None or not self.is_followed():
             return False
         return epoch <= self.epoch and denials <= self.denials

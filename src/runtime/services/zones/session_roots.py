@@ -52,7 +52,7 @@ class SessionRootCache:
         cached = self._roots.get(session_id)
         if cached is not None:
             names = [epochs.session_key(session_id), epochs.user_key(cached.principal.user.id)]
-            (session_epoch, user_epoch), _ = await self._epochs.published(names)
+            (session_epoch, user_epoch), _ = await self._epochs.latest(names)
             if (
                 self._zone_read.is_followed()
                 and session_epoch is not None

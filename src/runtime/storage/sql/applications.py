@@ -40,7 +40,7 @@ async def count_dependencies(
     return {row[0]: int(row[1]) for row in found}
 
 
-async def put_dependency(
+async def upsert_dependency(
     conn: AsyncConnection,
     application_id: str,
     resource_id: str,

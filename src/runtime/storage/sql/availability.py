@@ -50,12 +50,12 @@ def unavailable_using(failure: Exception, *, for_reading: bool = False) -> Unava
     if isinstance(failure, Unavailable):
         return failure
     for cause in _causes(failure):
-        if (told := _told(cause, for_reading=for_reading)) is not None:
+        if (told := _reason(cause, for_reading=for_reading)) is not None:
             return Unavailable(told, internal=str(cause))
     return None
 
 
-def _told(cause: BaseException, *, for_reading: bool) -> str | None:
+def _reason(cause: BaseException, *, for_reading: bool) -> str | None:
     state = getattr(cause, "sqlstate", None)
     if state == _READ_ONLY[0] or (state is None and _READ_ONLY[1] in str(cause)):
         return None if for_reading else TAKES_NO_WRITES

@@ -373,7 +373,7 @@ async def find(conn: AsyncConnection, organization_id: str, changeset_id: str) -
     return ChangesetRecord(**row)
 
 
-async def keep(conn: AsyncConnection, applied: ChangesetRecord) -> None:
+async def insert_changeset(conn: AsyncConnection, applied: ChangesetRecord) -> None:
     """Put a changeset into history."""
     await conn.execute(
         insert(changesets), {name: getattr(applied, name) for name in ChangesetRecord.__dataclass_fields__}

@@ -83,7 +83,7 @@ _AGREED = {
 }
 
 
-async def given(
+async def of_client(
     conn: AsyncConnection, *, zone_id: str, user_id: str, client_ref: ClientRef
 ) -> dict[str, ConsentRecord]:
     """A user's consents for one application or user agent, by resource id."""

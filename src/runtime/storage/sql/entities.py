@@ -186,7 +186,7 @@ async def remove(
     if found is None:
         raise NotFound(f"there is no {kind.name} `{entity_id}`")
     tenant_id = found[1] if len(found) > 1 else entity_id
-    await names.leave(conn, kind, entity_id, tenant_id=tenant_id)
+    await names.retire(conn, kind, entity_id, tenant_id=tenant_id)
     dropped = await clear_references(conn, kind, entity_id, tenant_id=tenant_id)
     await conn.execute(delete(table).where(*mine))
     return dropped

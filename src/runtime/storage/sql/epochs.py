@@ -1,8 +1,8 @@
 """Epoch changes: written with each change of an epoch, and polled by every process about once a second.
 
-A note stands from the very commit that moved the epochs, whatever becomes of the process that wrote it and
-of the short-lived state. Readers take each note once, in the order in which commits made them visible. On
-PostgreSQL snapshots tell that, since a transaction that began first may commit last; SQLite has one writer.
+A change is committed together with the epochs that it bumps, so it survives the process that wrote it and
+the short-lived state. Readers read each change once, in the order in which commits became visible. PostgreSQL
+snapshots give that order, since a transaction that began first may commit last; SQLite has one writer.
 """
 
 from collections.abc import Mapping
@@ -30,14 +30,14 @@ from runtime.storage.sql.job_tables import epoch_changes as _changes
 
 @dataclass(frozen=True, slots=True)
 class EpochChanges:
-    """What was noted since an earlier reading.
+    """The epoch changes since an earlier reading.
 
     Attributes:
-        seen: what the next reading starts from.
+        seen: position to pass to the next reading.
         at: seconds since 1970, on the database's clock.
-        newest: the id of the newest note there is.
-        is_complete: whether the database is the one of the earlier reading, and not one from before it.
-        epochs: key -> the greatest epoch that was noted.
+        newest: the id of the newest change in the database.
+        is_complete: False when the database was restored to a state before the earlier reading.
+        epochs: key -> the greatest epoch of the changes.
     """
 
     seen: str
@@ -74,7 +74,7 @@ _IS_NEW = {
 
 # By its position, so that the index has it; `prune` leaves it.
 _NEWEST = "(SELECT id FROM epoch_changes ORDER BY position DESC LIMIT 1)"
-# A database that has lost epochs has lost the notes of them: no counter that goes on through a restore tells.
+# A database that has lost epochs has lost their changes, too: a counter that continues would not show it.
 _earlier = _changes.alias("earlier")
 _IS_THERE = select(_earlier.c.id).where(_earlier.c.id == bindparam("known", type_=String)).exists()
 
@@ -100,11 +100,8 @@ async def database_time(conn: AsyncConnection) -> float:
     return float(await conn.scalar(select(literal_column(_NOW[conn.dialect.name], Float))) or 0.0)
 
 
-async def note(conn: AsyncConnection, epochs: Mapping[str, int]) -> str:
-    """Note that these epochs have moved: key -> epoch. For the transaction that moves them.
-
-    The answer is the note's id.
-    """
+async def record_changes(conn: AsyncConnection, epochs: Mapping[str, int]) -> str:
+    """Record these epochs (key -> epoch) in the transaction that bumps them; returns the id of the change."""
     dialect, note_id = conn.dialect.name, new_id()
     await conn.execute(
         insert(_changes).values(
@@ -117,12 +114,12 @@ async def note(conn: AsyncConnection, epochs: Mapping[str, int]) -> str:
     return note_id
 
 
-async def read(conn: AsyncConnection, seen: str | None, known: str | None = None) -> EpochChanges:
-    """What was noted since an earlier reading; nothing yet for a first one.
+async def read_changes(conn: AsyncConnection, seen: str | None, known: str | None = None) -> EpochChanges:
+    """The changes since an earlier reading; none for a first one.
 
     Args:
-        seen: of the earlier reading.
-        known: the id of a note that was committed before: the newest of the earlier reading, or a newer one.
+        seen: of the earlier reading; None for the first.
+        known: the id of a committed change: the newest of the earlier reading, or a newer one.
     """
     statements = _FIRST if seen is None else _NEXT
     values = {"known": known or ""} | ({} if seen is None else {"seen": seen})
@@ -138,7 +135,7 @@ async def read(conn: AsyncConnection, seen: str | None, known: str | None = None
 
 
 async def prune(conn: AsyncConnection, *, older_than_seconds: int) -> int:
-    """Forget notes that everybody has read by now; how many those were.
+    """Delete changes that every process has read; the number of rows.
 
     The newest stays: on SQLite the next one is numbered after it.
     """

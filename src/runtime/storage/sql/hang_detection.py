@@ -29,7 +29,7 @@ class HangDetector:
         """Tell whether the server leaves a question without any answer, be it a refusal."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask())
-            self._asking.add_done_callback(_heard)
+            self._asking.add_done_callback(_consume_result)
         asking = self._asking
         await asyncio.wait({asking}, timeout=ANSWER_SECONDS)
         if not asking.done():
@@ -61,9 +61,9 @@ class GuardedWait:
             self._looking.cancel()
 
     def _suspect(self) -> None:
-        self._looking = asyncio.get_running_loop().create_task(self._look())
+        self._looking = asyncio.get_running_loop().create_task(self._ping())
 
-    async def _look(self) -> None:
+    async def _ping(self) -> None:
         if not await self._watch.hangs():
             self._timer = asyncio.get_running_loop().call_later(SUSPECT_SECONDS, self._suspect)
         elif self.driver is None:
@@ -72,7 +72,7 @@ class GuardedWait:
             self.driver.terminate()
 
 
-def _heard(asking: asyncio.Future[None]) -> None:
+def _consume_result(asking: asyncio.Future[None]) -> None:
     """Whatever was answered: a refusal is for who asks for something, not for a question in between."""
     if not asking.cancelled():
         asking.exception()

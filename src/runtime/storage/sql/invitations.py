@@ -30,12 +30,12 @@ async def by_token(
         return None
     stored = dict(row)
     name = str(stored.pop("organization_name"))
-    (invitation,) = await as_they_stand(conn, [Invitation.model_validate(stored)], now=now)
+    (invitation,) = await with_current_status(conn, [Invitation.model_validate(stored)], now=now)
     return invitation, name
 
 
-async def held(conn: AsyncConnection, invitation: Invitation, *, now: datetime) -> Invitation | None:
-    """The invitation as it stands, which nobody changes before the transaction ends; None when it is gone."""
+async def lock(conn: AsyncConnection, invitation: Invitation, *, now: datetime) -> Invitation | None:
+    """The invitation, locked until the transaction ends (`SELECT ... FOR UPDATE`); None when it is gone."""
     found = await conn.execute(
         select(_invitations)
         .where(
@@ -46,7 +46,7 @@ async def held(conn: AsyncConnection, invitation: Invitation, *, now: datetime) 
     row = found.mappings().one_or_none()
     if row is None:
         return None
-    (current,) = await as_they_stand(conn, [Invitation.model_validate(dict(row))], now=now)
+    (current,) = await with_current_status(conn, [Invitation.model_validate(dict(row))], now=now)
     return current
 
 
@@ -65,11 +65,11 @@ async def pending(
         .order_by(_invitations.c.created_at)
     )
     stored = [Invitation.model_validate(dict(row)) for row in found.mappings()]
-    standing = await as_they_stand(conn, stored, now=now)
+    standing = await with_current_status(conn, stored, now=now)
     return next((one for one in standing if one.status is InvitationStatus.PENDING), None)
 
 
-async def as_they_stand(
+async def with_current_status(
     conn: AsyncConnection, found: Sequence[Invitation], *, now: datetime
 ) -> list[Invitation]:
     """The same invitations, of one organization; revoked while whoever sent them could not send them now.

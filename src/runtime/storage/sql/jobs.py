@@ -49,16 +49,16 @@ async def leases(conn: AsyncConnection) -> dict[str, Lease]:
 
 
 async def make_due(conn: AsyncConnection, names: Collection[str], *, now: datetime) -> None:
-    """Let somebody work on these as soon as they are free."""
+    """Make these jobs due now."""
     await conn.execute(
         update(_jobs).where(_jobs.c.name.in_(names), _jobs.c.next_at > now).values(next_at=now)
     )
 
 
-async def take(
+async def acquire_lease(
     conn: AsyncConnection, name: str, holder: str, *, now: datetime, until: datetime, next_at: datetime
 ) -> bool:
-    """Lease a job that is due; False when it is not due, or somebody else's.
+    """Acquire the lease of a due job; False when it is not due, or leased by another process.
 
     Args:
         holder: names this one run, not the process.

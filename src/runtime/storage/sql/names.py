@@ -99,8 +99,8 @@ async def step_aside(conn: AsyncConnection, kind: Kind, entity_id: str, name: st
     await conn.execute(update(subjects).where(*of_it).values(is_held=False))
 
 
-async def leave(conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str) -> None:
-    """Note that an entity goes. Its names stay behind, and name nobody but who comes back as the same."""
+async def retire(conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str) -> None:
+    """Keep the names of a deleted entity reserved: only the same entity, created again, may have them."""
     if _subject_member(kind) is None:
         return
     identity = await _identity(conn, entity_id, tenant_id) if kind is USER else None

@@ -13,7 +13,7 @@ _organizations = TABLES["Organization"]
 _resources = TABLES["Resource"]
 
 
-async def named(conn: AsyncConnection, id_or_label: str) -> Organization | None:
+async def find(conn: AsyncConnection, id_or_label: str) -> Organization | None:
     """The organization with that id, or else with that label."""
     for member in ("id", "label"):
         found = await entities.find_by(conn, ORGANIZATION, member, id_or_label, within={})

@@ -13,7 +13,7 @@ from runtime.services.management import unit_of_work
 from runtime.services.management.audit_chain import record_hash
 from runtime.services.management.changesets import receipts
 from runtime.services.management.listing import ListQuery
-from runtime.storage.sql import organization_head
+from runtime.storage.sql import organization_revision
 
 
 async def test_sent_again_is_answered_again(git: Git, zone: str) -> None:
@@ -66,7 +66,9 @@ async def test_audit_records_belong_to_the_changeset(
     monkeypatch.setattr(unit_of_work, "_TOGETHER", together)
     answer = await git.apply(*(app(name, zone) for name in "abc"))
     async with git.company.services.database.reading() as conn:
-        records = await organization_head.audit_range(conn, git.company.organization_id, **answer["audit"])
+        records = await organization_revision.audit_range(
+            conn, git.company.organization_id, **answer["audit"]
+        )
     assert [record["action"] for record in records] == ["applications.create"] * 3
     assert [record["entity_id"] for record in records] == [git.id("Application", name) for name in "abc"]
     for before, after in pairwise(records):

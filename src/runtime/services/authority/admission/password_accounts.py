@@ -48,7 +48,7 @@ async def by_invited_registration(
     conn: AsyncConnection, zone: Zone, by: InvitedRegistration, now: datetime
 ) -> AdmittedUser:
     require_local(zone)
-    current = await invitations.held(conn, by.invitation, now=now)
+    current = await invitations.lock(conn, by.invitation, now=now)
     if current is None or current.organization_id != zone.organization_id:
         raise SignInRefused(INVITATION_OVER)
     require_open_invitation(current, now, joins=False)

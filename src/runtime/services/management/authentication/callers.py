@@ -59,7 +59,7 @@ async def _by_api_key(services: Services, credential: str) -> Caller:
         key, role = found.key, _role_of(found)
         if key.expires_at is not None and key.has_expired(services.clock()):
             raise Unauthorized(f"the API key expired at `{rfc3339(key.expires_at)}`; make another one")
-        _note_use(services, key)
+        _record_use(services, key)
         bound = CredentialScope.of(key.owner, key.zones)
         return Caller(
             key.id,
@@ -85,7 +85,7 @@ def _role_of(found: api_keys.PresentedKey) -> str:
     return found.key.role if permissions.reaches(found.person_role, found.key.role) else found.person_role
 
 
-def _note_use(services: Services, key: ApiKey) -> None:
+def _record_use(services: Services, key: ApiKey) -> None:
     """Have it recorded that the key is in use, at most once a minute and behind the answer."""
     now = services.clock()
     noted = max((each for each in (key.last_used_at, _noted.get(key.id)) if each), default=None)

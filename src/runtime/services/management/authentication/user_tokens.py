@@ -190,7 +190,7 @@ async def exchange_token(
     """
     unknown = NotFound(f"there is no Organization `{id_or_label}`")
     async with services.database.reading() as conn:
-        found = await organizations.named(conn, id_or_label)
+        found = await organizations.find(conn, id_or_label)
     if found is None or not (caller.at_home or found.id == caller.organization_id):
         raise unknown
     sign_in = own_sign_in(caller, "exchange a token for an organization")

@@ -68,7 +68,7 @@ async def record_receipt(
 ) -> None:
     """Store the changeset in the history, with the answer for a request that sends the same plan again."""
     audit = answer.get("audit", {})
-    await storage.keep(
+    await storage.insert_changeset(
         unit.conn,
         ChangesetRecord(
             id=answer["id"],

@@ -125,7 +125,7 @@ async def accept_by_address(services: Services, home: CachedZone, user: User, re
 async def locked(unit: UnitOfWork, invitation: Invitation) -> Invitation:
     """The invitation as it stands while nobody else of the organization writes. Raises NotFound."""
     await unit.next_revision()
-    current = await invitations.held(unit.conn, invitation, now=unit.now)
+    current = await invitations.lock(unit.conn, invitation, now=unit.now)
     if current is None:
         raise NotFound(_UNKNOWN)
     return current

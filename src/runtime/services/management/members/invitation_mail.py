@@ -46,7 +46,7 @@ async def enqueue_mail(
         api=f"{unit.services.settings.public_url.rstrip('/')}/invitations/{token}",
         until=f"{invitation.expires_at:%Y-%m-%d %H:%M} UTC",
     )
-    await mail.put(
+    await mail.enqueue(
         unit.conn,
         unit.services.outbox,
         organization_id=unit.organization_id,

@@ -23,7 +23,7 @@ from runtime.storage.sql import invitations
 async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of invitations, each as it stands now."""
     listed = await entities.list_(unit, INVITATION, parents, query)
-    standing = await invitations.as_they_stand(unit.conn, listed.items, now=unit.now)
+    standing = await invitations.with_current_status(unit.conn, listed.items, now=unit.now)
     return listed.with_items([one.as_of(unit.now) for one in standing])
 
 

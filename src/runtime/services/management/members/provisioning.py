@@ -38,7 +38,7 @@ async def add(
         that will not do; Conflict when the address has a password there, or acts for the organization.
     """
     async with services.database.reading() as conn:
-        found = await organizations.named(conn, organization)
+        found = await organizations.find(conn, organization)
     if found is None or found.zone_id is None:
         raise NotFound(f"there is no Organization `{organization}`")
     zone = await services.zones.get(found.zone_id)

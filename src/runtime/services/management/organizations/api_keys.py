@@ -199,7 +199,7 @@ async def revoke(services: Services, key_id: str, *, by: Actor = SERVICE) -> int
 
 async def _organization(services: Services, id_or_label: str) -> Organization:
     async with services.database.reading() as conn:
-        found = await organizations.named(conn, id_or_label)
+        found = await organizations.find(conn, id_or_label)
     if found is None:
         raise NotFound(f"there is no {ORGANIZATION.name} `{id_or_label}`")
     return found

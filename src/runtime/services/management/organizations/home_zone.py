@@ -30,7 +30,7 @@ async def create_client_and_resource(unit: UnitOfWork, zone: Zone) -> None:
     client = await _client(unit, zone)
     resource = await _management_api(unit, zone)
     if resource.id not in await applications.dependencies_of(unit.conn, client.id, zone_id=zone.id):
-        await applications.put_dependency(
+        await applications.upsert_dependency(
             unit.conn, client.id, resource.id, zone_id=zone.id, when_accessing=(), now=unit.now
         )
 

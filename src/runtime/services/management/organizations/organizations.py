@@ -24,7 +24,7 @@ from runtime.services.management.organizations import api_keys, home_zone
 from runtime.services.management.unit_of_work import UnitOfWork, nested, unit_of_work
 from runtime.services.management.zones import zones
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import names, organization_head
+from runtime.storage.sql import names, organization_revision
 from runtime.storage.sql import organization_users as people
 from runtime.storage.sql import organizations as known
 from runtime.storage.sql.tables import TABLES
@@ -205,7 +205,7 @@ async def _found(unit: UnitOfWork, name: str) -> Organization:
         id=unit.organization_id, created_at=unit.now, updated_at=unit.now, label=label, name=name
     )
     await storage.insert(unit.conn, ORGANIZATION, made)
-    await organization_head.begin(unit.conn, made.id)
+    await organization_revision.begin(unit.conn, made.id)
     # Named apart from the organization, so that a zone of git may have the name and slug of its own.
     # Its tokens call the management API, so nobody introduces a client there.
     body = {

@@ -64,7 +64,7 @@ async def announce_ended_sessions(unit: UnitOfWork, ended: Mapping[str, int], zo
     Args:
         ended: session id -> its new epoch.
     """
-    await backchannel_logout.put(unit.conn, unit.services.outbox, ended, zone_id=zone_id)
+    await backchannel_logout.enqueue(unit.conn, unit.services.outbox, ended, zone_id=zone_id)
     for session_id, epoch in ended.items():
         unit.publish(epochs.session_key(session_id), epoch)
 

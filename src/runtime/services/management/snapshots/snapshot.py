@@ -24,7 +24,7 @@ from runtime.services.management.snapshots.entity_specs import extras_of, is_nam
 from runtime.services.management.snapshots.missing_names import MissingNames, missing_names
 from runtime.services.management.snapshots.undescribable import undescribable_in
 from runtime.services.management.unit_of_work import UnitOfWork, read_only
-from runtime.storage.sql import changes, organization_head, ownership, tombstones
+from runtime.storage.sql import changes, organization_revision, ownership, tombstones
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
 _LINES_A_CHUNK = 200
@@ -80,7 +80,7 @@ async def open_snapshot(
     async with read_only(services, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
         entities.require(unit, "snapshot", Verb.RETRIEVE, {})
-        revision = await organization_head.revision(unit.conn, found.id)
+        revision = await organization_revision.revision(unit.conn, found.id)
         zones = await _zones(unit, found.id, wanted)
         missing = await _missing_names(unit, zones.inside)
         chunks = _chunks(unit, found, revision, zones, wanted.owner, missing)

@@ -206,7 +206,7 @@ async def _put(
     unit: UnitOfWork, application: Entity, resource_id: str, when_accessing: tuple[str, ...]
 ) -> None:
     zone_id = await _touch(unit, application)
-    await storage.put_dependency(
+    await storage.upsert_dependency(
         unit.conn, application.id, resource_id, zone_id=zone_id, when_accessing=when_accessing, now=unit.now
     )
     await _record(unit, application, "add", after=_told(resource_id, when_accessing))

@@ -1,4 +1,4 @@
-"""The zone cache of a process: loads zones, reloads one when its epoch moves, evicts beyond a bound."""
+"""The zone registry of a process: loads zones, caches them, and reloads one when its epoch has changed."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,8 +26,8 @@ RECENT_SECONDS = 1.0
 _AWAY_SECONDS = 60.0
 
 
-class Zones:
-    """The cached zones of this process, each until its epoch moves."""
+class ZoneRegistry:
+    """Loads zones and caches each until its epoch changes."""
 
     def __init__(
         self,
@@ -48,54 +48,54 @@ class Zones:
         self._policies = PolicyCache()
         self._ids_by_slug: BoundedCache[str] = BoundedCache(cache_sizes.ZONES)
 
-    def held(self, zone_id: str) -> CachedZone | None:
-        """A zone as it was right when it was made: for those who compare its epoch before they answer."""
+    def cached(self, zone_id: str) -> CachedZone | None:
+        """The cached zone without revalidation: the caller compares its epoch. None when it is not cached."""
         zone = self._zones.get(zone_id)
         return zone if zone and self._is_current(zone) else None
 
     async def get(self, zone_id: str) -> CachedZone:
-        """The zone as it stands now. Raises NotFound."""
-        held = self.held(zone_id)
-        if held is not None:
+        """The zone, revalidated by its epoch. Raises NotFound."""
+        cached = self.cached(zone_id)
+        if cached is not None:
             asked_at = monotonic()
             names = [epochs.zone_key(zone_id), epochs.denials_key(zone_id)]
-            (epoch, denials), _ = await self._epochs.published(names)
-            if held.is_as_new_as(epoch, denials):
-                held.checked_at = asked_at
-                return held
+            (epoch, denials), _ = await self._epochs.latest(names)
+            if cached.is_as_new_as(epoch, denials):
+                cached.checked_at = asked_at
+                return cached
         return await self.refresh(zone_id)
 
     async def recent(self, zone_id: str) -> CachedZone:
-        """The zone as it stood a second ago at most, or a minute while nobody can tell. Raises NotFound.
+        """The zone, at most a second old; a minute while epochs are unavailable. Raises NotFound.
 
-        For what is public, and kept for minutes by those who read it.
+        For public documents, which clients cache for minutes.
         """
-        held = self.held(zone_id)
-        age = monotonic() - held.checked_at if held is not None else inf
-        if held is not None and age < RECENT_SECONDS:
-            return held
+        cached = self.cached(zone_id)
+        age = monotonic() - cached.checked_at if cached is not None else inf
+        if cached is not None and age < RECENT_SECONDS:
+            return cached
         try:
             return await self.get(zone_id)
         except Unavailable:
-            if held is not None and age < _AWAY_SECONDS:
-                return held
+            if cached is not None and age < _AWAY_SECONDS:
+                return cached
             raise
 
     def invalidate(self, zone_id: str) -> None:
-        """Look again before the next answer: this process has just changed the zone."""
-        if (held := self._zones.get(zone_id)) is not None:
-            held.checked_at = -inf
+        """Revalidate the zone on the next access: this process has just changed it."""
+        if (cached := self._zones.get(zone_id)) is not None:
+            cached.checked_at = -inf
 
     async def refresh(self, zone_id: str) -> CachedZone:
-        """The zone as the database has it now. Raises NotFound."""
+        """The zone, read from the database when its epoch has changed. Raises NotFound."""
         await self._epochs.begin()
         async with self._loading.setdefault(zone_id, asyncio.Lock()):
-            asked_at, era = monotonic(), self._epochs.era
+            asked_at, generation = monotonic(), self._epochs.generation
             async with self._database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
-                zone = self.held(zone_id)
+                zone = self.cached(zone_id)
                 if zone is None or found is None or zone.epoch != found[0]:
-                    zone = await self._load(conn, zone_id, era)
+                    zone = await self._load(conn, zone_id, generation)
                 elif zone.denials != found[1]:
                     denied = await revocations.denied(conn, zone_id, now=self._clock())
                     zone.denials, zone.denied = denied
@@ -109,18 +109,18 @@ class Zones:
         await self._epochs.remember(read)
         return zone
 
-    async def apart(self, zone_id: str) -> CachedZone:
-        """A zone for one request alone, as the database has it for this task. Raises NotFound."""
+    async def uncached(self, zone_id: str) -> CachedZone:
+        """The zone read from the database for one request, and not cached. Raises NotFound."""
         await self._epochs.begin()
         async with self._database.reading() as conn:
-            zone = await self._read(conn, zone_id, self._epochs.era)
+            zone = await self._read(conn, zone_id, self._epochs.generation)
         if zone is None:
             raise NotFound(f"there is no zone `{zone_id}`")
-        zone.is_apart = True
+        zone.is_uncached = True
         return zone
 
     async def locate(self, slug: str) -> str:
-        """The id of the zone whose issuer is the template filled with that slug. Raises NotFound."""
+        """The id of the zone with that slug in its issuer URL. Raises NotFound."""
         settings = self._settings
         issuer = settings.zone_url_template.format(public_url=settings.public_url, zone_id="", slug=slug)
         found = self._ids_by_slug.get(slug)
@@ -148,14 +148,14 @@ class Zones:
         is_due = zone.valid_until is not None and zone.valid_until <= self._clock()
         return zone.is_followed() and not is_due
 
-    async def _load(self, conn: AsyncConnection, zone_id: str, era: int) -> CachedZone | None:
-        """A zone read anew, kept from now on; None when there is no such zone."""
-        zone = await self._read(conn, zone_id, era)
+    async def _load(self, conn: AsyncConnection, zone_id: str, generation: int) -> CachedZone | None:
+        """The zone read from the database, and cached; None when there is none."""
+        zone = await self._read(conn, zone_id, generation)
         if zone is not None:
             self._zones[zone_id] = zone
         return zone
 
-    async def _read(self, conn: AsyncConnection, zone_id: str, era: int) -> CachedZone | None:
+    async def _read(self, conn: AsyncConnection, zone_id: str, generation: int) -> CachedZone | None:
         found = await storage.zone(conn, zone_id)
         if found is None:
             return None
@@ -167,5 +167,5 @@ class Zones:
         ring = await asyncio.to_thread(zone_keys.key_ring, stored, sealer, parsed, now)
         denied = await revocations.denied(conn, zone_id, now=now)
         return CachedZone(
-            self._database, self._epochs, self._policies, zone, internals, sealer, ring, denied, era
+            self._database, self._epochs, self._policies, zone, internals, sealer, ring, denied, generation
         )

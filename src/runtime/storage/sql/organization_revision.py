@@ -1,4 +1,4 @@
-"""An organization's head row (revision, last audit hash), appends to its audit log, and zone epochs."""
+"""The revision of an organization, its audit log, and zone epochs: what every write of one advances."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ _internals = METADATA.tables["zone_internals"]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """Where an organization stands inside the transaction that has advanced it."""
+class OrganizationHead:
+    """The revision of an organization and the end of its audit chain, inside a transaction."""
 
     revision: int
     audit_sequence: int
@@ -27,7 +27,7 @@ class Head:
 
 
 async def begin(conn: AsyncConnection, organization_id: str) -> None:
-    """The head of a new organization."""
+    """Insert the first revision of a new organization."""
     await conn.execute(
         insert(_heads).values(
             organization_id=organization_id, revision=0, audit_sequence=0, audit_hash=GENESIS
@@ -35,7 +35,7 @@ async def begin(conn: AsyncConnection, organization_id: str) -> None:
     )
 
 
-async def advance(conn: AsyncConnection, organization_id: str, *, by: int = 1) -> Head:
+async def advance(conn: AsyncConnection, organization_id: str, *, by: int = 1) -> OrganizationHead:
     """Take the next revision. The organization's other writers wait until the transaction ends.
 
     Args:
@@ -50,11 +50,11 @@ async def advance(conn: AsyncConnection, organization_id: str, *, by: int = 1) -
     row = result.one_or_none()
     if row is None:
         raise NotFound(f"there is no Organization `{organization_id}`")
-    return Head(row.revision, row.audit_sequence, row.audit_hash)
+    return OrganizationHead(row.revision, row.audit_sequence, row.audit_hash)
 
 
 async def revision(conn: AsyncConnection, organization_id: str) -> int:
-    """The revision that stands. Raises NotFound."""
+    """The current revision. Raises NotFound."""
     found = await conn.scalar(select(_heads.c.revision).where(_heads.c.organization_id == organization_id))
     if found is None:
         raise NotFound(f"there is no Organization `{organization_id}`")
@@ -62,8 +62,8 @@ async def revision(conn: AsyncConnection, organization_id: str) -> int:
 
 
 async def append(
-    conn: AsyncConnection, organization_id: str, head: Head, records: Sequence[dict[str, Any]]
-) -> Head:
+    conn: AsyncConnection, organization_id: str, head: OrganizationHead, records: Sequence[dict[str, Any]]
+) -> OrganizationHead:
     """Add chained audit records, and move the head to the last of them."""
     if not records:
         return head
@@ -74,7 +74,7 @@ async def append(
         .where(_heads.c.organization_id == organization_id)
         .values(audit_sequence=last["sequence"], audit_hash=last["hash"])
     )
-    return Head(head.revision, last["sequence"], last["hash"])
+    return OrganizationHead(head.revision, last["sequence"], last["hash"])
 
 
 async def audit_range(
