@@ -1,8 +1,8 @@
 """`zonectl`: validate, fmt, plan, drift, apply, watch, schema.
 
-Exit codes: 0 nothing to do or done; 1 failed; 2 the plan has changes, or files are not formatted;
-3 drift only; 4 stale or conflict; 5 refused by a guard; 64 usage; 130 interrupted.
-Nothing that `validate` does not need is imported before it is needed.
+Exit codes: 0 success; 1 failed; 2 the plan has changes, or files are not formatted; 3 drift only;
+4 stale or conflict; 5 refused by a guard; 64 usage; 130 interrupted. Commands are imported when they run,
+so that `validate` starts fast.
 """
 
 import gc
@@ -35,23 +35,29 @@ def _output(function: F) -> F:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="Form of the result.",
+        help="Format of the result.",
     )(function)
 
 
 def _connection(function: F) -> F:
     for option in (
         click.option(
-            "--organization", help="Id or label; not needed when the caller has one. [ZONECTL_ORGANIZATION]"
+            "--organization",
+            help="Id or label; default: the organization of the credential. [ZONECTL_ORGANIZATION]",
         ),
         click.option(
-            "--api-key-file", type=click.Path(), help="File with an API key. [ZONECTL_API_KEY holds the key]"
+            "--api-key-file",
+            type=click.Path(),
+            help="File with an API key; or put the key itself in ZONECTL_API_KEY.",
         ),
         click.option(
             "--server",
-            help="Base URL of the server; remembered for this credential. [ZONECTL_SERVER]",
+            help="Base URL of the server; default: the one last used with this credential. [ZONECTL_SERVER]",
         ),
-        click.option("--owner", help="Id of this configuration set. [ZONECTL_OWNER]"),
+        click.option(
+            "--owner",
+            help="Owner of the configuration; must match `owner` in zonectl.yaml, if set. [ZONECTL_OWNER]",
+        ),
     ):
         function = option(function)
     return function
@@ -59,34 +65,34 @@ def _connection(function: F) -> F:
 
 def _guards(function: F) -> F:
     for option in (
-        click.option("--secrets-dir", type=_PATH, help="Directory for secrets that the server shows once."),
+        click.option(
+            "--secrets-dir", type=_PATH, help="Directory to write secrets to that the server shows only once."
+        ),
         click.option(
             "--secrets-from",
             type=_PATH,
             multiple=True,
             metavar="DIR",
-            help="A directory that `from_file` may read besides the repository.",
+            help="Allow `from_file` to read this directory, besides the repository; repeatable.",
         ),
         click.option(
             "--allow-env",
             multiple=True,
             metavar="NAME",
-            help="An environment variable that `from_env` may read; `OKTA_*` for all that begin so.",
+            help="Allow `from_env` to read this environment variable; `OKTA_*` allows a prefix; repeatable.",
         ),
         click.option(
             "--consent",
             multiple=True,
             metavar="NAME=N",
-            help="Go ahead with exactly N deletes, in-use, conflicts or unowned.",
+            help="Pass a guard for exactly N objects: deletes, in-use, conflicts or unowned; repeatable.",
         ),
         click.option(
             "--renew-lost",
             is_flag=True,
-            help="Replace credentials whose secret was shown once and never arrived.",
+            help="Replace credentials whose secret was shown once and never delivered.",
         ),
-        click.option(
-            "--allow-deletes", type=click.IntRange(min=0), help="The same as `--consent deletes=N`."
-        ),
+        click.option("--allow-deletes", type=click.IntRange(min=0), help="Same as `--consent deletes=N`."),
     ):
         function = option(function)
     return function
@@ -94,19 +100,24 @@ def _guards(function: F) -> F:
 
 _EXITS = """\b
 Exit codes:
-  0    nothing to do, or done
+  0    success: done, or nothing to do
   1    failed
   2    the plan has changes, or `fmt --check` found files to format
-  3    drift, and nothing else to do
-  4    stale plan, or a conflict with what was changed on the server
+  3    drift, and no other changes
+  4    stale plan, or a conflict with changes made on the server
   5    refused by a guard
-  64   wrong usage
+  64   usage error
   130  interrupted"""
 
 
-def _exits(*codes: int) -> str:
-    """The lines of these exit codes, for a command's help."""
+def _exits(*codes: int, changes: str = "the plan has changes") -> str:
+    """The lines of these exit codes, for a command's help.
+
+    Args:
+        changes: what exit code 2 means for this command.
+    """
     first, head, *lines = _EXITS.splitlines()
+    lines = [f"  2    {changes}" if line.split()[0] == "2" else line for line in lines]
     return "\n".join([first, head, *(line for line in lines if int(line.split()[0]) in codes)])
 
 
@@ -115,45 +126,45 @@ def _exits(*codes: int) -> str:
 )
 @click.version_option(reconciler.__version__, prog_name="zonectl")
 def cli() -> None:
-    """Identity configuration from git: validate it, plan it, apply it."""
+    """Validate, plan and apply identity configuration from git."""
 
 
 @cli.command(epilog=_exits(0, 1, 64, 130))
 @click.argument("paths", nargs=-1, required=True, type=_PATH)
 @_output
-@click.option("--no-cache", is_flag=True, help="Parse every file again.")
+@click.option("--no-cache", is_flag=True, help="Ignore cached results and parse every file.")
 def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> int:
-    """Check files, or all that is in directories, without a server."""
+    """Check manifests in files and directories; needs no server."""
     from reconciler.commands.validate import validate_command
 
     return validate_command(paths, as_json=output == "json", use_cache=not no_cache)
 
 
-@cli.command(epilog=_exits(0, 1, 2, 64, 130))
+@cli.command(epilog=_exits(0, 1, 2, 64, 130, changes="`--check` found files to format"))
 @click.argument("paths", nargs=-1, type=_PATH)
-@click.option("--check", is_flag=True, help="Write nothing; exit with 2 when a file is not formatted.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 2 if a file is not formatted.")
 @click.option("--diff", is_flag=True, help="Show the changes as a unified diff, with secrets masked.")
 @_output
 def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
-    """Format manifests in place: files, or all that is in directories; default: the current directory.
+    """Format manifests in place; by default those in the current directory.
 
-    Members are put in the order of their kind, strings are quoted only where they must be, and indentation
-    and line ends are made the same. Comments, empty lines and block scalars are kept. A file that is not
-    valid, or whose meaning would change, is left as it is.
+    Sorts members into the order of their kind, quotes strings only where necessary, and normalizes
+    indentation and line ends. Keeps comments, empty lines and block scalars. Leaves files unchanged that
+    are not valid, or whose meaning would change.
     """
     from reconciler.commands.fmt import fmt_command
 
     return fmt_command(paths, as_json=output == "json", check=check, diff=diff)
 
 
-@cli.command(epilog=_EXITS)
+@cli.command(epilog=_exits(0, 1, 2, 3, 4, 5, 64, 130))
 @click.argument("path", type=_PATH)
-@click.option("--out", type=_PATH, help="Save the plan here, to apply exactly it.")
+@click.option("--out", type=_PATH, help="Save the plan to this file, for `zonectl apply`.")
 @_output
 @_connection
 @_guards
 def plan(path: Path, **options: "Unpack[Options]") -> int:
-    """Show what applying PATH would change. Read-only: it cannot send a write."""
+    """Show what applying PATH would change; changes nothing."""
     from reconciler.commands.plan import plan_command
 
     return plan_command(path, options)
@@ -169,14 +180,14 @@ def plan(path: Path, **options: "Unpack[Options]") -> int:
     "ignored",
     multiple=True,
     metavar="KIND",
-    help="Objects of that kind may be attached to managed ones without being in git.",
+    help="Do not report unmanaged objects of this kind that are attached to managed ones; repeatable.",
 )
 @_output
 @_connection
 def drift(path: Path, unmanaged: bool, ignored: tuple[str, ...], **options: "Unpack[Options]") -> int:
-    """Show drift: changes made on the server to what PATH describes. Exits with 3 when there are any.
+    """Show drift: changes made on the server to objects that PATH describes. Exits with 3 if there is any.
 
-    Exits with 1 when a part of PATH is not compared: it was never applied for this owner, another owner
+    Exits with 1 if a part of PATH cannot be compared: it was never applied for this owner, another owner
     manages it, or the credential may not read it.
     """
     from reconciler.commands.drift import drift_command
@@ -187,8 +198,10 @@ def drift(path: Path, unmanaged: bool, ignored: tuple[str, ...], **options: "Unp
 @cli.command(epilog=_exits(0, 1, 4, 5, 64, 130))
 @click.argument("path", type=_PATH)
 @click.option("--yes", is_flag=True, help="Apply without asking for confirmation.")
-@click.option("--expect", metavar="DIGEST", help="Plan again and go ahead only with the plan of this digest.")
-@click.option("--receipt", type=_PATH, help="Write the receipt here.")
+@click.option(
+    "--expect", metavar="DIGEST", help="Plan again, and apply only if the new plan has this digest."
+)
+@click.option("--receipt", type=_PATH, help="Write a receipt of the changes to this file, as JSON.")
 @click.option(
     "--root", type=_PATH, help="Base directory of a saved plan's relative paths; default: the repository."
 )
@@ -196,7 +209,7 @@ def drift(path: Path, unmanaged: bool, ignored: tuple[str, ...], **options: "Unp
 @_connection
 @_guards
 def apply(path: Path, **options: "Unpack[Options]") -> None:
-    """Apply PATH, or a saved plan: all of it or nothing."""
+    """Apply the configuration at PATH, or a saved plan; all changes or none."""
     from reconciler.commands.apply import apply_command
 
     apply_command(path, options, ask=_ask)
@@ -204,11 +217,11 @@ def apply(path: Path, **options: "Unpack[Options]") -> None:
 
 @cli.command(epilog=_exits(1, 5, 64, 130))
 @click.argument("path", type=_PATH)
-@click.option("--apply", "applies", is_flag=True, help="Also apply, within the same guards.")
+@click.option("--apply", "applies", is_flag=True, help="Also apply each valid plan, with the same guards.")
 @_connection
 @_guards
 def watch(path: Path, applies: bool, **options: "Unpack[Options]") -> None:
-    """Validate and plan each time files under PATH are saved. Ends with Ctrl-C."""
+    """Validate and plan whenever a file under PATH is saved; Ctrl-C ends it."""
     from reconciler.commands.watch import watch_command
 
     watch_command(path, options, applies=applies)
@@ -216,13 +229,21 @@ def watch(path: Path, applies: bool, **options: "Unpack[Options]") -> None:
 
 @cli.command(epilog=_exits(0, 1, 64, 130))
 @click.option(
-    "--dir", "directory", type=_PATH, default=Path(), show_default=True, help="The editor's project folder."
+    "--dir",
+    "directory",
+    type=_PATH,
+    default=Path(),
+    show_default=True,
+    help="Project directory of the editor.",
 )
 @click.option(
-    "--glob", "globs", multiple=True, help="Files that are manifests; default: the folders that hold some."
+    "--glob",
+    "globs",
+    multiple=True,
+    help="Pattern of manifest files; default: every directory with manifests; repeatable.",
 )
 def schema(directory: Path, globs: tuple[str, ...]) -> None:
-    """Write settings for YAML editors to complete and check manifests."""
+    """Write editor settings for completing and checking manifests."""
     from reconciler.commands.schema import schema_command
 
     schema_command(directory, globs)

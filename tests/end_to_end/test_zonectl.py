@@ -232,7 +232,7 @@ def test_a_plan_sent_twice_is_applied_once(config: Config, tmp_path: Path):
     config.server.zonectl("apply", str(saved), "--yes", "--receipt", str(receipt))
     first = json.loads(receipt.read_text())
     said = config.server.zonectl("apply", str(saved), "--yes", "--receipt", str(receipt)).stdout
-    assert "had been applied before" in said
+    assert "already applied" in said
     assert json.loads(receipt.read_text())["revision"] == first["revision"]
 
 

@@ -45,8 +45,8 @@ def check_delivery(plan: Plan, directory: Path | None) -> None:
         return
     if directory is None:
         raise DeliveryImpossible(
-            f"{', '.join(action.title for action in shown)}: the server makes a secret and shows it once; "
-            "say where to put it with `--secrets-dir DIRECTORY`"
+            f"{', '.join(action.title for action in shown)}: the server generates a secret and shows it once;"
+            " name a directory for it with `--secrets-dir DIRECTORY`"
         )
     try:
         check_writable(directory)

@@ -141,9 +141,7 @@ def _report_result(done: ApplyResult, options: Options) -> None:
         summary, revision = applied_summary(done.receipt["summary"]), done.receipt["revision"]
         count = counted(len(done.receipt["operations"]), "operation")
         if done.replayed:
-            print_lines(
-                f"had been applied before, as revision {revision}: {summary}; nothing was changed now"
-            )
+            print_lines(f"already applied, as revision {revision}: {summary}; nothing was changed now")
         else:
             print_lines(f"applied: {summary} ({count}), now at revision {revision}")
         print_lines(*(f"wrote {file}" for file in done.files))

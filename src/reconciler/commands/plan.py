@@ -86,7 +86,6 @@ def one_time_secret_lines(plan: Plan, options: Options) -> Iterator[Line]:
     """A note that an apply needs `--secrets-dir` for one-time secrets, unless it is given."""
     if plan.showing_once and options.get("secrets_dir") is None:
         secrets = counted(len(plan.showing_once), "secret")
-        is_or_are = "is" if len(plan.showing_once) == 1 else "are"
-        made = f"{secrets} {is_or_are} made by the server and shown once; `apply` writes what is shown to "
-        needs = "`--secrets-dir DIRECTORY`, and without this option it is refused before any change"
-        yield Styled("note", "yellow"), f": {made}{needs}"
+        them = "it" if len(plan.showing_once) == 1 else "them"
+        need = f"`apply` needs `--secrets-dir DIRECTORY` to write {them} to"
+        yield Styled("note", "yellow"), f": the server generates {secrets} and shows {them} once: {need}"

@@ -18,7 +18,7 @@ from .context import CommandContext
 from .options import Options, check_output_paths, find_refusals, secret_sources
 from .plan import one_time_secret_lines
 
-WATCHING = "watching for files to be saved; Ctrl-C ends this"
+WATCHING = "watching for changed files; press Ctrl-C to stop"
 
 
 def watch_command(path: Path, options: Options, *, applies: bool) -> None:

@@ -10,13 +10,13 @@ from reconciler.terminal import Line, Styled
 
 from .value_diff import counted
 
-DRIFTED = "drift: changed on the server, git puts it back"
+DRIFTED = "drift: changed on the server, an apply reverts it"
 _STATES = {
     ChangeState.DRIFT: DRIFTED,
     ChangeState.CONFLICT: "conflict: changed both in git and on the server",
-    ChangeState.CLAIM: "managed from now on, the value stays",
-    ChangeState.RELEASE: "no longer managed, the value stays",
-    ChangeState.KEEP: "stays, and is written again",
+    ChangeState.CLAIM: "managed from now on, value unchanged",
+    ChangeState.RELEASE: "no longer managed, value unchanged",
+    ChangeState.KEEP: "unchanged, but written again",
 }
 
 

@@ -65,7 +65,7 @@ def _attached_lines(found: Unmanaged) -> Iterator[Line]:
     yield Styled(f"! {found.title}", "magenta"), f"  attached to {to}, in no configuration"
     if found.write is not None:
         yield f"    {write_line(found.write, 'last written')}"
-    yield "    an apply leaves it: write a manifest for it, or delete it on the server"
+    yield "    an apply does not change it: write a manifest for it, or delete it on the server"
 
 
 def unmanaged_lines(found: Unmanaged) -> Iterator[Line]:

@@ -27,7 +27,7 @@ def formatting_lines(formatting: Formatting, *, written: bool, diff: Kinds | Non
     changed, files = len(formatting.changed), len(formatting.source.files)
     verb = "formatted" if written else "to format"
     yield f"{counted(files, 'file')}: {changed} {verb}, {files - changed - left} unchanged" + (
-        f", {left} left as they are because of the problems above" if left else ""
+        f", {left} skipped because of the problems above" if left else ""
     )
 
 

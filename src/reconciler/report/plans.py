@@ -47,7 +47,8 @@ def plan_lines(
         budgets = ", ".join(f"{kind} {budget}" for kind, budget in sorted(plan.budgets.items()))
         yield f"  delete budgets of `zonectl.yaml`: {budgets}"
     if not plan.empty:
-        yield f"  digest {plan.digest} on revision {plan.base_revision}, of `{plan.owner}` at {plan.server}"
+        place = f"owner `{plan.owner}`, revision {plan.base_revision} of {plan.server}"
+        yield f"  digest {plan.digest} ({place})"
     if plan.saved and plan.actions:
         yield "  files and lines are taken from the saved plan and cannot be verified"
     if plan.unmanaged:
@@ -177,7 +178,7 @@ def _notes(action: Action) -> Iterator[str]:
     if action.previous_name:
         yield f"was {action.previous_name}"
     if action.moved_from:
-        yield f"moved from zone {action.moved_from}: created anew, as another object"
+        yield f"moved from zone {action.moved_from}: created as a new object"
     if action.moved_to:
         yield f"moved to zone {action.moved_to}: its id, secrets and grants are not carried over"
     if action.takes_along:
@@ -186,7 +187,7 @@ def _notes(action: Action) -> Iterator[str]:
         called = f"`{action.handle}`, " if action.handle not in (None, action.name) else ""
         yield f"{called}not managed so far"
     if action.deleted:
-        yield "drift: deleted on the server, git puts it back"
+        yield "drift: deleted on the server, an apply creates it again"
     if action.secret_ends:
         yield "its secret stops working at once"
     if action.shown_once:
@@ -234,7 +235,7 @@ def _secret_told(change: FieldChange, op: Op) -> str:
     source = _source(reference)
     new = as_text(reference.get("version"))
     if op is Op.REPLACE and before is not None:
-        return f"{gone}, and the new object is given version {new} from {source}"
+        return f"{gone}, and the new object gets version {new} from {source}"
     if before is not None and before.get("overwritten"):
         return f"overwritten on the server since version {as_text(old)}; version {new} is sent from {source}"
     if before is None:

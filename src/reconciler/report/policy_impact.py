@@ -38,7 +38,7 @@ def impact_summary(plan: Plan) -> str:
     """The end of a summary line; empty when nothing follows."""
     told = []
     if any(each.before != each.after for each in plan.deciding):
-        told.append("the deciding policy set changes")
+        told.append("the active policy set changes")
     told.extend(dict.fromkeys(words for each in plan.deciding for words in _allowed(each)))
     if plan.widened:
         count = len({(each.zone, each.policy) for each in plan.widened})
@@ -62,17 +62,17 @@ def _allowed(found: PolicySetChange) -> Iterator[str]:
 
 
 def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
-    head = Styled(f"! the deciding policy set changes in zone {found.zone}: ", "red")
+    head = Styled(f"! the active policy set changes in zone {found.zone}: ", "red")
     if found.after == found.before:
         told = " and ".join(_allowed(found))
-        yield Styled(f"! {told} in zone {found.zone}: ", "red"), f"{found.after} decides as before"
+        yield Styled(f"! {told} in zone {found.zone}: ", "red"), f"{found.after} stays active"
     elif found.after is None:
         yield head, f"{found.before} is deactivated, and no other set is active: everything is refused"
     elif found.first:
-        yield head, f"{found.before} is deactivated; the zone's default policies decide again:"
+        yield head, f"{found.before} is deactivated; the zone's default policies are active again:"
         yield from (f"      {each}" for each in found.first)
     elif found.first_ended:
-        yield head, f"{found.after} decides in place of the zone's default policies:"
+        yield head, f"{found.after} replaces the zone's default policies:"
         yield from (f"      {each}" for each in found.first_ended)
     else:
         yield head, f"{found.after} in place of {found.before}"
@@ -99,7 +99,7 @@ def policy_set_drift_lines(found: PolicySetChange) -> Iterator[Line]:
         yield head, f"{found.before} in place of {found.after}"
     if found.forbids_again:
         yield f"    not in force, with a `forbid`: {', '.join(found.forbids_again)}"
-    yield f"    an apply lets {found.after} decide again"
+    yield f"    an apply activates {found.after} again"
 
 
 def missing_name_lines(found: Iterable[MissingPolicyName]) -> Iterator[Line]:

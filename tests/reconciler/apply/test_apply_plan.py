@@ -109,7 +109,7 @@ class TestApply:
         again = zonectl("apply", tmp_path / "plan.json")
 
         assert (again.exit_code, world.revision) == (0, 2)
-        assert "had been applied before, as revision 2: 1 created; nothing was changed now" in again.out
+        assert "already applied, as revision 2: 1 created; nothing was changed now" in again.out
 
     @pytest.mark.parametrize("name", ["plan.json", "tfplan", "review.plan"])
     def test_a_saved_plan_has_any_name_but_a_manifests(

@@ -142,9 +142,7 @@ class TestLeftAsTheyAre:
 
         assert (result.exit_code, file.read_text()) == (1, INVALID)
         assert "did you mean `name`?" in result.out
-        assert result.out.endswith(
-            "0 formatted, 0 unchanged, 1 left as they are because of the problems above\n"
-        )
+        assert result.out.endswith("0 formatted, 0 unchanged, 1 skipped because of the problems above\n")
 
     def test_a_file_that_would_lose_a_comment(self, config: Any, zonectl: Zonectl) -> None:
         """The message says why, and what to do."""

@@ -167,10 +167,7 @@ class TestMoves:
             (Op.CREATE, "workforce", None),
             (Op.DELETE, None, "other"),
         ]
-        assert (
-            "create Application other/agent (moved from zone workforce: created anew, as another object"
-            in told
-        )
+        assert "create Application other/agent (moved from zone workforce: created as a new object" in told
         assert "delete Application workforce/agent (moved to zone other: its id, secrets and grants" in told
 
     def test_the_same_name_in_two_zones_is_no_move(self, any_world: AnyWorld) -> None:

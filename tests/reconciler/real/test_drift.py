@@ -380,8 +380,8 @@ def test_other_policies_that_decide_are_told(company: Company, how: str) -> None
     drift, plan = company.drift(expect=3), company.plan(expect=3).out
     assert f"! the active policy set differs from git in zone {company.zone}: " in drift
     assert "    not in force, with a `forbid`: Policy/reading\n" in drift
-    assert "    an apply lets PolicySet/main decide again\n" in drift
-    assert f"! the deciding policy set changes in zone {company.zone}: PolicySet/main " in plan
+    assert "    an apply activates PolicySet/main again\n" in drift
+    assert f"! the active policy set changes in zone {company.zone}: PolicySet/main " in plan
     assert "    in force again, with a `forbid`: Policy/reading\n" in plan
     assert ({BORN_WITH in each for each in (drift, plan)}) == {how != "by-hand"}
     company.apply()

@@ -159,7 +159,8 @@ class TestShownOnce:
 
     TITLE = "ApplicationCredential {zone}/agent-key"
     NOTE = (
-        "note: 1 secret is made by the server and shown once; `apply` writes what is shown to `--secrets-dir"
+        "note: the server generates 1 secret and shows it once: `apply` needs `--secrets-dir DIRECTORY` to "
+        "write it to"
     )
 
     @pytest.fixture
@@ -182,9 +183,8 @@ class TestShownOnce:
         making.write("groups.yaml", called("on-call", "standby"))
         before = making.items("groups")
         done = making.apply("--consent", "deletes=3", expect=5)
-        told = (
-            f"{self.TITLE.replace('{zone}', making.zone)}: the server makes a secret and shows it once; say"
-        )
+        title = self.TITLE.replace("{zone}", making.zone)
+        told = f"{title}: the server generates a secret and shows it once; name"
         assert f"refused: {told}" in done.out
         assert "refused: `--consent deletes=3` does not match" in done.out
         assert "refused; nothing was changed\n" in done.err

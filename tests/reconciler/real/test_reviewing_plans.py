@@ -66,7 +66,7 @@ def compare(company: Company, name: str, done: Result, exit_code: int) -> None:
     text = f"{done.out}{done.err}".replace(str(company.folder), "config").replace(company.zone, "product")
     text = re.sub(r"by api_key \w+ at \S+", "by api_key k7d2m4 at 2026-11-22T10:15:00.000Z", text)
     text = re.sub(r" in changeset \w+", " in changeset c4n8s2", text)
-    text = re.sub(r"\n  digest sha256:\w+ on revision [^\n]+", "", text)
+    text = re.sub(r"\n  digest sha256:\w+ \(owner [^\n]+", "", text)
     part = f"```text\n{text.rstrip()}\n```\n"
     if os.environ.get(WRITE):
         write_part(PAGE, name, part)

@@ -239,3 +239,15 @@ def test_the_digest_is_that_of_the_plan_and_not_of_the_commit(scene: Scene, tmp_
 def test_the_help_tells_the_exit_codes(zonectl: Zonectl, command: str) -> None:
     """Where somebody who writes a script looks."""
     assert "Exit codes:" in zonectl(command, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("command", "meaning"),
+    [("plan", "the plan has changes"), ("fmt", "`--check` found files to format")],
+)
+def test_the_help_of_a_command_has_its_own_meaning_of_exit_code_2(
+    zonectl: Zonectl, command: str, meaning: str
+) -> None:
+    """The help of `zonectl` itself lists both."""
+    lines = zonectl(command, "--help").out.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines if line.split()[:1] == ["2"]] == [meaning]

@@ -151,7 +151,7 @@ def test_two_texts_are_compared_line_by_line() -> None:
     [
         (
             {"from_env": "CORP", "version": "2"},
-            'version "1" is deleted, and the new object is given version "2" from the environment variable',
+            'version "1" is deleted, and the new object gets version "2" from the environment variable',
         ),
         ({"keep": True}, 'version "1" is deleted'),
     ],
