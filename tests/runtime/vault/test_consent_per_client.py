@@ -27,7 +27,7 @@ async def client_of(desk: Desk, sort: str, name: str) -> Client:
         document = {"redirect_uris": metadata.redirect_uris, "client_name": name}
         return UserAgentClient(await dynamic_registration.register(services, zone, document))
     return UserAgentClient(
-        await dynamic_registration.keep(
+        await dynamic_registration.store_client(
             services,
             zone,
             f"https://{name}.test/client.json",
