@@ -222,9 +222,10 @@ def _compare_removed(path: str, shape: MemberSchema, found: Any, applied: Mappin
     default = shape.resets_to
     if shape.fixed or same_value(shape, default, found):
         return FieldChange(path, found, found, ChangeState.RELEASE)
-    base = value_at(applied, path)
-    state = ChangeState.PENDING if same_value(shape, base, found) else ChangeState.CONFLICT
-    return FieldChange(path, found, None if shape.default_from else default, state, base)
+    base, after = value_at(applied, path), None if shape.default_from else default
+    if same_value(shape, base, found):
+        return FieldChange(path, found, after, ChangeState.PENDING)
+    return FieldChange(path, found, after, ChangeState.CONFLICT, base)
 
 
 def _compare_secrets(

@@ -3,15 +3,21 @@
 import random
 from typing import Any
 
+import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reconciler.configurations import configurations
 from tests.reconciler.factories import OWNER, carry_out, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import World
+from tests.reconciler.plan.values import action
+from tests.reconciler.plan.values import plan as plan_of
 
 from reconciler.kinds import Manifest, load_kinds
-from reconciler.plan import check_guards
+from reconciler.plan import check_guards, read_plan
+from reconciler.plan.delete_budget import delete_budget
+from reconciler.plan.model import Op
 from reconciler.plan.plan_consistency import inconsistencies
+from reconciler.plan.zone_moves import with_zone_moves
 
 
 def entity_by_hand(world: World, draw: Any) -> None:
@@ -107,3 +113,82 @@ def _local_ids(value: Any) -> set[str]:
     if isinstance(value, list):
         return set().union(*(_local_ids(each) for each in value))
     return set()
+
+
+@settings(max_examples=30, deadline=None)
+@given(before=configurations(), after=configurations())
+def test_any_plan_survives_being_saved(before: list[Manifest], after: list[Manifest]) -> None:
+    """Read from its file it is the same plan, under the same digest, and says what its operations do."""
+    world = World(load_kinds())
+    settle(world, before)
+    plan = plan_for(world, after)
+    saved = read_plan(orjson.dumps(plan.as_json()))
+
+    assert saved == plan
+    assert saved.digest == plan.digest
+    assert list(inconsistencies(saved)) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(before=configurations(), after=configurations())
+def test_what_a_plan_counts_is_what_happens(before: list[Manifest], after: list[Manifest]) -> None:
+    """As many are created and destroyed as its actions say, and those who consent to that are let through."""
+    world = World(load_kinds())
+    settle(world, before)
+    there = {each.id for each in world.snapshot().entities if each.ownership}
+    plan = plan_for(world, after)
+    counts = {"deletes": len(plan.destroying), "unowned": sum(each.takes_along for each in plan.actions)}
+    allowed = check_guards(plan, {name: count for name, count in counts.items() if count})
+    settle(world, after)
+    now = {each.id for each in world.snapshot().entities if each.ownership}
+
+    assert {each.code for each in allowed} <= {"rename", "refused", "protected"}
+    assert len(there - now) == len(plan.destroying) + plan.summary().get("release", 0)
+    made = sum(plan.summary().get(op, 0) for op in ("create", "replace", "adopt"))
+    assert len(now - there) == made
+
+
+BUDGETS = st.none() | st.integers(0, 50) | st.integers(0, 100).map(lambda share: f"{share}%")
+
+
+@given(owned=st.integers(0, 500), more=st.integers(0, 500), given_=BUDGETS)
+def test_who_manages_more_has_no_smaller_budget(owned: int, more: int, given_: int | str | None) -> None:
+    """Whatever the settings say; and a share is never more than all."""
+    budgets = {} if given_ is None else {"Group": given_}
+    budget = delete_budget("Group", owned, budgets)
+
+    assert budget <= delete_budget("Group", owned + more, budgets)
+    assert budget >= 0
+    if isinstance(given_, str):
+        assert budget <= owned
+
+
+@given(
+    owned=st.integers(0, 100), deleted=st.integers(0, 30), one=st.integers(0, 30), other=st.integers(0, 30)
+)
+def test_a_larger_budget_never_refuses_more(owned: int, deleted: int, one: int, other: int) -> None:
+    """And without deletions nothing is refused, however small it is."""
+    gone = [action(Op.DELETE, "Group", f"g{n}") for n in range(deleted)]
+    smaller, larger = (
+        bool(check_guards(plan_of(*gone, owned={"Group": owned}, budgets={"Group": budget}), {}))
+        for budget in sorted((one, other))
+    )
+
+    assert smaller or not larger
+    assert deleted or not smaller
+
+
+NAMED = st.tuples(
+    st.sampled_from([Op.CREATE, Op.DELETE, Op.UPDATE]), st.sampled_from("ab"), st.sampled_from("vw")
+)
+
+
+@given(st.lists(NAMED, max_size=6))
+def test_moves_between_zones_come_in_pairs(drawn: list[tuple[Op, str, str]]) -> None:
+    """Each end names the other's zone; found again they are the same."""
+    found = with_zone_moves([action(op, "Group", name, zone=zone_name) for op, name, zone_name in drawn])
+    left = sorted((each.name, each.zone or "", each.moved_to) for each in found if each.moved_to)
+    came = sorted((each.name, each.moved_from, each.zone or "") for each in found if each.moved_from)
+
+    assert left == came
+    assert with_zone_moves(found) == found

@@ -385,6 +385,13 @@ class TestMembersThatLeave:
         found = entity("Group", "g1", {"members": there}, owned=record("g", applied={"members": ["a@x"]}))
         assert diff("Group", {}, found) == [("members", state, there, after)]
 
+    @pytest.mark.parametrize(("there", "told"), [(["a@x"], None), (["b@x"], ["a@x"])])
+    def test_what_was_applied_is_told_only_where_others_have_changed_it(self, there: Any, told: Any) -> None:
+        """As of any other member: a saved plan says no more than that."""
+        found = entity("Group", "g1", {"members": there}, owned=record("g", applied={"members": ["a@x"]}))
+        (change,) = three_way_diff(KINDS["Group"], {}, {}, found)
+        assert change.applied == told
+
     def test_what_is_ignored_is_let_go(self) -> None:
         """It stays as it is."""
         found = group("a", {"name": "a"})
