@@ -17,8 +17,9 @@ from tests.support.applying import Git
 from tests.support.factories import Company, found_company, opened_parts
 
 from reconciler.client.api import read_snapshot
-from reconciler.kinds import Entity, Kind, Kinds, MemberSchema, Snapshot
-from reconciler.plan.three_way_diff import normalized
+from reconciler.kinds import Entity, Kind, Kinds, MemberSchema, Ownership, Snapshot
+from reconciler.plan.changeset import nest
+from reconciler.plan.three_way_diff import leaves, normalized
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
@@ -172,11 +173,22 @@ def _told(entity: Entity, kind: Kind, names: Mapping[str, str]) -> dict[str, Any
             "owner": record.owner,
             "name": record.name,
             "fields": sorted(record.fields),
-            "applied": _named(kind.wire, record.applied, names, entity.spec),
+            "applied": _named(kind.wire, _applied(kind, record), names, entity.spec),
             "secret_versions": dict(record.secret_versions),
             "protect": record.protect,
         },
     }
+
+
+def _applied(kind: Kind, record: Ownership) -> dict[str, Any]:
+    """What git has written, without what only followed another member then: the record does not follow it."""
+    return nest(
+        {
+            path: value
+            for path, shape, value in leaves(kind.wire, record.applied)
+            if shape.default_from is None or path in record.fields
+        }
+    )
 
 
 def _named(

@@ -265,6 +265,11 @@ class TestPatching:
         told = patched(spec, self.LEFT)
         assert told["protocols"]["oauth2"] == {"scope_separator": None, "token_endpoint": None}
 
+    def test_an_object_stays_for_what_is_given_to_it(self) -> None:
+        """One member goes, and another has a new value."""
+        told = patched(self.SPEC, {**self.LEFT, "protocols.oauth2.token_endpoint": "https://new"})
+        assert told["protocols"]["oauth2"] == {"scope_separator": None, "token_endpoint": "https://new"}
+
     def test_what_follows_another_member_holds_no_object(self) -> None:
         """An issuer that is the identifier is nobody's word."""
         oauth2 = {**self.SPEC["protocols"]["oauth2"], "issuer": "https://a"}

@@ -146,6 +146,21 @@ class TestBase:
             _found(any_world, "Provider", "corp").spec["protocols"]["oauth2"]["issuer"] == "https://a.example"
         )
 
+    def test_an_issuer_that_git_says_no_more_follows_again(self, any_world: AnyWorld) -> None:
+        """Also where it was the identifier, which changes at the same time, and the object stays git's."""
+        company = [zone(), manifest("Provider", "corp", name="Corp", identifier="https://a.example")]
+        issuer = {"oauth2": {"issuer": "https://a.example"}}
+        settle(any_world, changed(company, "Provider", "corp", protocols=issuer))
+        wanted = changed(
+            company, "Provider", "corp", identifier="https://b.example", protocols={"oauth2": {}}
+        )
+        settle(any_world, wanted)
+
+        assert plan_for(any_world, wanted).empty
+        assert (
+            _found(any_world, "Provider", "corp").spec["protocols"]["oauth2"]["issuer"] == "https://b.example"
+        )
+
 
 class TestInForce:
     @pytest.mark.parametrize("last", [{"active": False}, None])

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from tests.reconciler.factories import OWNER, carry_out, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import World
+from tests.reconciler.plan.values import a_zone, entity
 
 from reconciler.kinds import Manifest
 from reconciler.manifests.diagnostics import suggest
 from reconciler.plan import Plan, PlanImpossible, build_plan, check_guards
 from reconciler.plan.drift import detect_drift
+from reconciler.plan.other_owners import OtherOwners, ReferenceUnresolved
 from reconciler.report.change_notes import unmanaged_line
 
 PLATFORM, PAYMENTS = "platform", "payments"
@@ -86,6 +88,17 @@ class TestZones:
         told = refused(shared, agent, zones={"workfroce": None})
         assert told == (
             "Application.yaml:1: there is no Zone `workfroce` on the server; did you mean `workforce`?"
+        )
+
+    def test_what_could_have_been_meant_are_names_and_slugs(self) -> None:
+        """Of zones that have any."""
+        nameless = entity("Zone", "z3", {"name": "hidden"})
+        zones = OtherOwners([a_zone(), a_zone("wild", zone_id="z2", owner=None), nameless], PAYMENTS, {})
+        with pytest.raises(ReferenceUnresolved) as caught:
+            zones.zone("workfroce")
+        assert (caught.value.word, set(caught.value.known)) == (
+            "workfroce",
+            {"workforce", "workforce-slug", "wild-slug"},
         )
 
     def test_two_of_a_name_take_the_owner(self, shared: World) -> None:

@@ -204,6 +204,13 @@ class TestValues:
         assert self.written({"name": "b"}, NAME) == []
         assert self.written(spec, NAME)
 
+    @pytest.mark.parametrize("shown", [{"a": "b"}, ["b"], None, 7], ids=str)
+    def test_a_value_of_another_sort_than_is_told_is_found(self, shown: Any) -> None:
+        """A text is no object, and an object is no text."""
+        assert self.written({"name": "b"}, FieldChange("name", "a", shown, ChangeState.PENDING))
+        metadata = FieldChange("metadata", {}, shown, ChangeState.PENDING)
+        assert self.written({"metadata": {"local_id": "b"}}, metadata)
+
     def test_a_value_that_nobody_tells_is_found(self) -> None:
         """Beside one that is told."""
         assert self.written({"name": "b", "identifier": "x"}, NAME)
@@ -429,6 +436,10 @@ class TestIds:
         crew = entity("Group", "Group-staff", {"identifier": "s"}, owned=record("crew"))
         told = action(Op.RENAME, previous_name="crew")
         assert misidentified([told], [operation("rename")], a_zone(), crew) == []
+
+    def test_what_no_action_tells_of_is_told_elsewhere(self) -> None:
+        """That it is in no action is an inconsistency; here there is nothing to compare."""
+        assert misidentified([], [operation("update")], a_zone(), self.STAFF) == []
 
     def test_what_is_gone_is_left_to_the_server(self) -> None:
         """The plan may have been applied before."""

@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 import pytest
 from tests.reconciler.apply.texts import HEAD, PROVIDER, Zonectl
-from tests.reconciler.factories import OWNER, manifest, plan_for, settle, zone
+from tests.reconciler.factories import OWNER, carry_out, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import FakeServer, World
 
-from reconciler.plan import read_plan, saved_plan_discrepancies
+from reconciler.kinds import Manifest
+from reconciler.plan import Plan, read_plan, saved_plan_discrepancies, with_server_facts
 from reconciler.plan.model import digest_of
 
 OBJECT = HEAD + "kind: {}\nmetadata: {{zone: workforce, name: {}}}\nspec: {}\n"
@@ -355,3 +356,144 @@ def test_what_is_claimed_at_the_value_it_has_by_default_is_told_as_it_is(world: 
             read_plan(orjson.dumps({**content, "digest": digest_of(content)})), world.snapshot()
         )
     )
+
+
+# --- what follows from a plan, worked out again
+
+API, BOOKS = "https://api.example", "https://api.example/books"
+
+
+def _zone_with(*members: str, prefix: bool = False, active: bool = True) -> list[Manifest]:
+    """A zone in which a policy decides, unless it is not active; with a group and two resources."""
+    return [
+        zone(),
+        manifest("Group", "leavers", name="L", members=list(members)),
+        manifest("Policy", "guard", cedar=f"{FORBID}\npermit (principal, action, resource);"),
+        manifest("PolicySet", "main", policies=["guard"], active=active),
+        manifest("Resource", "api", name="A", identifier=API, prefix=prefix),
+        manifest("Resource", "books", name="B", identifier=BOOKS),
+    ]
+
+
+CONSEQUENCES = {
+    "deciding": _zone_with("a@x.example", active=False),
+    "widened": _zone_with(),
+    "exempt": _zone_with("a@x.example", prefix=True),
+}
+
+
+def _saved_for(world: World, consequence: str) -> Plan:
+    """The plan, from a file, that has one consequence."""
+    settle(world, _zone_with("a@x.example"))
+    made = read_plan(orjson.dumps(plan_for(world, CONSEQUENCES[consequence]).as_json()))
+    assert getattr(made, consequence)
+    return made
+
+
+@pytest.mark.parametrize("consequence", CONSEQUENCES)
+class TestConsequences:
+    def test_a_plan_that_says_what_follows_is_believed(self, world: World, consequence: str) -> None:
+        """The server tells the same."""
+        plan = _saved_for(world, consequence)
+        assert list(saved_plan_discrepancies(plan, world.snapshot())) == []
+
+    @pytest.mark.parametrize("moved", [False, True])
+    def test_a_plan_that_hides_it_is_not(self, world: World, consequence: str, moved: bool) -> None:
+        """Whether or not something was written since."""
+        plan = _saved_for(world, consequence)
+        if moved:
+            world.add("ServiceAccount", {"name": "other"})
+            world.revision += 1
+        hidden: Any = {consequence: ()}
+        assert list(saved_plan_discrepancies(replace(plan, **hidden), world.snapshot()))
+
+    def test_a_plan_that_was_applied_already_may_say_more_than_there_is(
+        self, world: World, consequence: str
+    ) -> None:
+        """What it says has happened: whoever applies it again is not told that it lies."""
+        plan = _saved_for(world, consequence)
+        carry_out(world, plan)
+        assert list(saved_plan_discrepancies(plan, world.snapshot())) == []
+
+    def test_a_plan_that_says_more_than_follows_is_not_believed(self, world: World, consequence: str) -> None:
+        """While nothing was written since, it says exactly what there is."""
+        plan = _saved_for(world, consequence)
+        more = replace(
+            getattr(plan, consequence)[0],
+            zone="elsewhere",
+            **({"prefix": "x"} if consequence == "exempt" else {}),
+        )
+        both: Any = {consequence: (*getattr(plan, consequence), more)}
+        assert list(saved_plan_discrepancies(replace(plan, **both), world.snapshot()))
+
+
+class TestServerFacts:
+    def test_how_many_there_are_is_counted(self, world: World) -> None:
+        """With what the plan deletes and is gone: it may have been applied before."""
+        groups = [manifest("Group", f"g{n}", name="G") for n in range(3)]
+        settle(world, [zone(), *groups])
+        plan = read_plan(orjson.dumps(plan_for(world, [zone(), groups[0]]).as_json()))
+        lying = replace(plan, owned={"Group": 99})
+        assert with_server_facts(lying, world.snapshot()).owned == {"Group": 3, "Zone": 1}
+        carry_out(world, plan)
+        assert with_server_facts(lying, world.snapshot()).owned == {"Group": 3, "Zone": 1}
+
+    def test_what_others_have_is_not_counted(self, world: World) -> None:
+        """Nor what nobody manages."""
+        settle(world, [zone()], owner="acme/other")
+        world.add("ServiceAccount", {"name": "by-hand"})
+        plan = plan_for(world, [manifest("ServiceAccount", "ci")])
+        assert with_server_facts(plan, world.snapshot()).owned == {}
+
+    def test_the_place_of_a_widened_policy_is_the_servers(self, world: World) -> None:
+        """A file may name any; what does not follow has none."""
+        plan = _saved_for(world, "widened")
+        (found,) = plan.widened
+        elsewhere = replace(found, place="harmless.cedar:1:1")
+        (told,) = with_server_facts(replace(plan, widened=(elsewhere,)), world.snapshot()).widened
+        assert told.place == found.place == "line 1 of its text"
+        (other,) = with_server_facts(
+            replace(plan, widened=(replace(elsewhere, loses=("b@x.example",)),)), world.snapshot()
+        ).widened
+        assert other.place == ""
+
+    def test_it_stays_the_same_plan(self, world: World) -> None:
+        """Under the digest that was approved."""
+        plan = _saved_for(world, "widened")
+        assert with_server_facts(replace(plan, owned={}), world.snapshot()).digest == plan.digest
+
+
+class TestWholePlan:
+    def test_another_organization_is_found(self, world: World) -> None:
+        """The plan was made for other objects."""
+        plan = plan_for(world, [zone()])
+        assert list(saved_plan_discrepancies(replace(plan, organization_id="other"), world.snapshot()))
+
+    @pytest.mark.parametrize("kept", [0, 1])
+    def test_a_plan_that_removes_everything_is_found(self, world: World, kept: int) -> None:
+        """Whoever says how many manifests there were: something has to stay."""
+        accounts = [manifest("ServiceAccount", name) for name in ("a", "b")]
+        settle(world, accounts)
+        plan = plan_for(world, accounts[:kept])
+        told = list(saved_plan_discrepancies(replace(plan, wanted=5), world.snapshot()))
+        assert bool(told) is (kept == 0)
+
+    @pytest.mark.parametrize("how", ["deleted", "drift"])
+    def test_a_set_that_others_put_out_of_force_decides_again(self, world: World, how: str) -> None:
+        """The file says that it is drift, and the server tells the same."""
+        settle(world, _zone_with("a@x.example"))
+        found = world.find("PolicySet", "main")
+        if how == "deleted":
+            world.delete_by_hand(found["id"])
+        else:
+            first = next(
+                each["id"]
+                for each in world.entities.values()
+                if each["kind"] == "PolicySet" and each["owner_type"] == "platform"
+            )
+            world.update_by_hand(found["id"], {"active": False})
+            world.update_by_hand(first, {"active": True})
+        plan = read_plan(orjson.dumps(plan_for(world, _zone_with("a@x.example")).as_json()))
+        assert [each.drift for each in plan.deciding] == [True]
+        hidden = tuple(replace(each, drift=False) for each in plan.deciding)
+        assert list(saved_plan_discrepancies(replace(plan, deciding=hidden), world.snapshot()))
