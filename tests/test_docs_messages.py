@@ -25,3 +25,12 @@ def test_the_catalogue_is_written_from_the_source() -> None:
 def test_what_is_listed_of_a_module(source: str, texts: list[str]) -> None:
     """Texts of several words, values as expressions; no docstrings, no SQL, no names of members."""
     assert list(texts_of(source)) == texts
+
+
+def test_docstrings_of_classes_that_schemas_publish_are_listed() -> None:
+    """OpenAPI shows the first paragraph as the description of the class; further ones are for developers."""
+    source = (
+        'class Zone:\n    """An isolated server.\n\n    More."""\n\n\nclass Row:\n    """A row of a table."""'
+    )
+
+    assert list(texts_of(source, {"An isolated server."})) == ["An isolated server."]

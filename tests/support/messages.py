@@ -5,8 +5,9 @@ are shown as `{expression}`.
 """
 
 import ast
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,9 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CATALOGUE = ROOT / "docs" / "messages.txt"
 TEMPLATES = ROOT / "src" / "runtime" / "api" / "pages" / "templates"
 _HEAD = """\
-Every text that a person may read: errors, command line help, settings, pages, log events.
-Written from the source by `make documents`, for reviews: read a changed text here as somebody who sees it for
-the first time. A value is shown as {expression}.
+Every text that a person may read: errors, command line help, settings, pages, log events, and what the
+schemas say of classes. Written from the source by `make documents`, for reviews: read a changed text here as
+somebody who sees it for the first time. A value is shown as {expression}.
 """
 # What a text is given to when no person reads it: SQL, patterns, names of types.
 _NOT_FOR_PEOPLE = {
@@ -41,7 +42,8 @@ _COMMANDS = {"command", "group"}
 def catalogue() -> str:
     """The catalogue as docs/messages.txt has it."""
     modules = [path for path in sorted((ROOT / "src").rglob("*.py")) if "migrations" not in path.parts]
-    texts = {path: list(texts_of(path.read_text("utf-8"))) for path in modules}
+    published = _descriptions()
+    texts = {path: list(texts_of(path.read_text("utf-8"), published)) for path in modules}
     texts |= {page: _page(page.read_text("utf-8")) for page in sorted(TEMPLATES.glob("*.html"))}
     return "\n".join([_HEAD, *(_section(path, found) for path, found in texts.items() if found)])
 
@@ -51,18 +53,43 @@ def _section(path: Path, texts: list[str]) -> str:
     return "\n".join([f"## {path.relative_to(ROOT / 'src')}", *(f"- {each}" for each in unique), ""])
 
 
-def texts_of(source: str) -> Iterator[str]:
-    """The texts of a module, in their order: no docstrings but those that a command shows as its help."""
-    yield from _texts(ast.parse(source))
+def texts_of(source: str, published: Collection[str] = ()) -> Iterator[str]:
+    """The texts of a module, in their order.
+
+    Docstrings are left out, but for the help of commands and for those of classes whose first paragraph is
+    among the *published* descriptions.
+    """
+    yield from _texts(ast.parse(source), published)
 
 
-def _texts(node: ast.AST) -> Iterator[str]:
+def _descriptions() -> frozenset[str]:
+    """The descriptions in `schemas/`, among them docstrings of classes."""
+    files = sorted((ROOT / "schemas").rglob("*.json"))
+    return frozenset(text for file in files for text in _described(json.loads(file.read_text("utf-8"))))
+
+
+def _described(schema: object) -> Iterator[str]:
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _described(each)
+    if isinstance(schema, dict):
+        for name, value in schema.items():
+            if name == "description" and isinstance(value, str):
+                yield value
+            yield from _described(value)
+
+
+def _texts(node: ast.AST, published: Collection[str]) -> Iterator[str]:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return  # a docstring
     if isinstance(node, ast.Call) and _name(node.func) in _NOT_FOR_PEOPLE:
         return
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_command(node):
         yield from _shown(ast.get_docstring(node) or "")
+    if isinstance(node, ast.ClassDef):
+        help_text = " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+        if help_text in published:
+            yield from _shown(help_text)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield from _shown(node.value)
         return
@@ -70,10 +97,10 @@ def _texts(node: ast.AST) -> Iterator[str]:
         yield from _shown("".join(_piece(each) for each in node.values))
         for each in node.values:
             if isinstance(each, ast.FormattedValue):
-                yield from _texts(each.value)
+                yield from _texts(each.value, published)
         return
     for child in ast.iter_child_nodes(node):
-        yield from _texts(child)
+        yield from _texts(child, published)
 
 
 def _shown(text: str) -> Iterator[str]:

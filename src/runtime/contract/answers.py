@@ -109,13 +109,13 @@ class GroupMember(Part):
 
 
 class Link(Part):
-    """Where something else is."""
+    """A link to another resource of the API."""
 
     href: str
 
 
 class ZoneMemberLinks(Part):
-    """The member itself, and the person behind it."""
+    """Links to the member itself, and to its organization user."""
 
     organization_user: Link
     self: Link
@@ -149,7 +149,7 @@ class ValidationCheck(Part):
 
 
 class ValidationResult(Part):
-    """What the checks of a provider's connection came to, in the order they ran. It is not stored."""
+    """The results of a provider's connection checks, in the order they ran. They are not stored."""
 
     checks: list[ValidationCheck]
     provider_id: Id
@@ -167,7 +167,7 @@ class OrganizationRoleInfo(Part):
 
 
 class InvitationPreview(Part):
-    """What a holder of an invitation's token sees of it."""
+    """An invitation as shown to the holder of its token."""
 
     created_by_name: str
     email: Email
@@ -178,7 +178,7 @@ class InvitationPreview(Part):
 
 
 class InvitationAcceptance(Part):
-    """What has become of an invitation that was accepted. `user_id`: of the organization user."""
+    """The result of accepting an invitation. `user_id`: of the organization user."""
 
     organization_id: Id
     organization_name: str
@@ -187,7 +187,7 @@ class InvitationAcceptance(Part):
 
 
 class Identity(Part):
-    """A user of an organization, or somebody who is invited to be one. `status`: of either."""
+    """A user of an organization, or an invitation to become one. `status`: of either."""
 
     id: Id
     created_at: Timestamp

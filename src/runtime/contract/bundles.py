@@ -18,7 +18,7 @@ _Advice = Annotated[str, StringConstraints(max_length=2048)]  # not read, made a
 
 
 class BundleArchive(BaseModel):
-    """Tar in gzip: `manifest.json`, `schema.cedarschema`, and `policies/<public_id>.cedar` for each policy.
+    """A gzipped tar: `manifest.json`, `schema.cedarschema`, and `policies/<public_id>.cedar` for each policy.
 
     In a bundle that is sent, a new policy is `policies/<new_policy>.cedar`. `BundleManifest` is the manifest.
     """

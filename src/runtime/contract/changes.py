@@ -32,7 +32,7 @@ class TokenForm(Part):
 
 
 class Source(Part):
-    """Where a changeset comes from."""
+    """The origin of a changeset: repository, commit and CI run."""
 
     repository: Annotated[
         Annotated[str, StringConstraints(max_length=2048)] | None,
@@ -114,13 +114,13 @@ class ChangesetHeader(Part):
 
 
 class Changeset(ChangesetHeader):
-    """An ordered list of operations that happens wholly or not at all."""
+    """An ordered list of operations, applied in one transaction."""
 
     operations: Annotated[list[Operation], Field(min_length=1)]
 
 
 class OperationResult(Part):
-    """What one operation did. `shown_once` has secrets that will never be shown again.
+    """The result of one operation. `shown_once` has secrets that no other response has.
 
     A dry run tells of deletions what goes or ends with them, `{"sessions": 12}`, and whether a client or a
     credential was used within the last thirty days.
@@ -145,7 +145,7 @@ class AuditRange(Part):
 
 
 class ChangesetResult(Part):
-    """What a changeset did, or would do. `id` is null on a dry run."""
+    """The result of a changeset. `id` is null on a dry run."""
 
     id: str | None
     base_revision: Annotated[int, Example(41)]
@@ -156,7 +156,7 @@ class ChangesetResult(Part):
 
 
 class Receipt(Part):
-    """A changeset in history. `operations` counts them."""
+    """The receipt of an applied changeset. `operations` is their number."""
 
     id: str
     owner: Annotated[str, Example("acme/identity")]
@@ -171,14 +171,14 @@ class Receipt(Part):
 
 
 class AuditActor(Part):
-    """Who made a change: an API key, a service account, a user, an operator, or the service itself."""
+    """The actor of a change: an API key, a service account, a user, an operator, or the service itself."""
 
     type: Annotated[str, Example("api_key")]
     id: str
 
 
 class AuditEvent(Part):
-    """One change in history. `hash` covers all other members, and through `previous_hash` all before it."""
+    """An event of the audit trail. `hash` covers the other members, `previous_hash` among them."""
 
     id: str
     sequence: Annotated[int, Example(1042)]
@@ -197,7 +197,7 @@ class AuditEvent(Part):
 
 
 class Ownership(Part):
-    """Who manages an entity from git, and what it last wrote. `applied` holds no secrets."""
+    """The configuration that manages an entity, and what it last wrote. `applied` has no secrets."""
 
     owner: Annotated[str, Example("acme/identity")]
     name: Annotated[str, Example("Calendar agent")]
@@ -225,7 +225,7 @@ class SnapshotStart(Part):
 
 
 class PartInForce(Part):
-    """A policy in the policy set version that decides: which version of it, and what that says."""
+    """A policy in the active policy set version: its version and text."""
 
     kind: str
     id: str
@@ -235,7 +235,7 @@ class PartInForce(Part):
 
 
 class LastChange(Part):
-    """Who has written last, when, and what it was: the audit record's `action`."""
+    """The last write: actor, time, and the `action` of the audit event."""
 
     at: Timestamp
     action: Annotated[str, Example("applications.update")]
@@ -244,7 +244,7 @@ class LastChange(Part):
 
 
 class MissingName(Part):
-    """`Type::"id"` in a policy in force that nothing in the zone is called; its place is that in the text."""
+    """`Type::"id"` in an active policy that names no entity of the zone, and its position in the text."""
 
     policy_id: str
     policy: str
@@ -255,7 +255,7 @@ class MissingName(Part):
 
 
 class InForce(Part):
-    """Which version of a policy or a policy set decides in the zone.
+    """The active version of a policy or a policy set in the zone.
 
     Attributes:
         spec: what `spec` would say of that version, where that differs from what was written last.
@@ -298,7 +298,7 @@ class SnapshotEntity(Part):
 
 
 class SnapshotTombstone(Part):
-    """That something is gone which `owner` manages: until the next changeset of that owner.
+    """A deleted entity that `owner` manages; listed until the next changeset of that owner.
 
     Who deleted it, and in which changeset, is told to those who may read the audit log.
     """
@@ -317,7 +317,7 @@ class SnapshotTombstone(Part):
 
 
 class Undescribable(Part):
-    """What no kind of manifest describes, in the snapshot's zones or of a service account.
+    """An entity that no manifest kind can describe, in the snapshot's zones or of a service account.
 
     A `Secret` of a vault, never what it says; a `ZoneMember`; a `ServiceAccountCredential`. `of` is the id of
     what it was made for. `name` of a member is the address, or the id of the organization user for those who
@@ -335,7 +335,7 @@ class Undescribable(Part):
 
 
 class SnapshotEnd(Part):
-    """The last line of a snapshot; without it the stream was cut. `count` is of the lines before.
+    """The last line of a snapshot; without it the stream was cut off. `count`: the number of lines before it.
 
     `undescribable` is what the caller may list of kinds that no manifest describes, at most 500 of each;
     `undescribable_truncated` names the kinds of which there is more. Both are left out where there is none.

@@ -9,14 +9,14 @@ from runtime.domain.kinds.values import Id, Part, Timestamp
 
 
 class SecretToken(Part):
-    """A token that was kept."""
+    """A stored token."""
 
     type: Literal["token"]
     token: str = Field(repr=False)
 
 
 class SecretPassword(Part):
-    """A user name with a password that were kept."""
+    """A stored user name and password."""
 
     type: Literal["password"]
     username: str

@@ -9,7 +9,7 @@ from runtime.domain.kinds.values import Id, OwnerType, Part, ZoneRole, together
 
 
 class AssignmentBody(Part):
-    """Which role to give, by id or by name, and what it is limited to."""
+    """The role to assign, by id or by name, and the scope it is limited to."""
 
     example: ClassVar[Mapping[str, Any]] = {"role_identifier": "zone_viewer", "owner_type": "platform"}
     model_config = ConfigDict(
@@ -49,25 +49,25 @@ class AssignmentBody(Part):
 
 
 class MemberBody(Part):
-    """Who joins a group."""
+    """The user to add to a group."""
 
     user_id: Id
 
 
 class ZoneMemberBody(Part):
-    """Who of the organization becomes a member of a zone, and as what."""
+    """The organization user to make a member of a zone, and the role."""
 
     organization_user_id: Id
     role: ZoneRole
 
 
 class ZoneRoleBody(Part):
-    """Another role in a zone."""
+    """The new role of a member of a zone."""
 
     role: ZoneRole
 
 
 class EmptyBody(Part):
-    """A body that says nothing: absent or `{}`."""
+    """An empty body: absent or `{}`."""
 
     example: ClassVar[Mapping[str, Any]] = {}

@@ -28,7 +28,7 @@ KEY_PREFIX = "zwk_"
 
 
 class ApiKey(OrganizationEntity):
-    """A key that calls the management API. It is shown once, and lives no longer than what made it.
+    """A key for the management API. It is shown once, and is valid no longer than its creator's credential.
 
     Attributes:
         owner: the configuration set that it applies changesets for; None for whichever.

@@ -29,7 +29,7 @@ ANY_SUBJECT = "*"  # the identifier of a `token` credential without a subject
 
 
 class ApplicationOAuth2(Part):
-    """Where the browser may be sent back to, and where the application is told that a session has ended.
+    """The redirect URIs of an application, and where it receives back-channel logout tokens.
 
     `backchannel_logout_session_required` says that a logout token must have a `sid`; here each has one.
     Spec: OpenID Connect Back-Channel Logout section 2.2 for what the interface has no member for.
@@ -44,13 +44,13 @@ class ApplicationOAuth2(Part):
 
 
 class ApplicationProtocols(Part):
-    """What an application speaks."""
+    """The protocol settings of an application."""
 
     oauth2: ApplicationOAuth2 | None = None
 
 
 class DependencyInput(Part):
-    """A resource the new application depends on. `type` is taken and not stored."""
+    """A resource that the new application depends on. `type` is accepted and not stored."""
 
     id: Annotated[Id, Ref("Resource")]
     type: str | None = None
@@ -79,7 +79,7 @@ class ApplicationLists(Part):
 
 
 class ApplicationCredential(ZoneEntity):
-    """What an application authenticates with at the token endpoint; the classes below are its variants."""
+    """A credential of an application at the token endpoint; its variants are told apart by `type`."""
 
     application_id: Annotated[Id, Mark.FIXED, Ref("Application")]
     application: Annotated[Application | None, Mark.DERIVED, Embed("application_id")] = None
@@ -88,7 +88,7 @@ class ApplicationCredential(ZoneEntity):
 
 
 class PasswordCredential(ApplicationCredential):
-    """A client id and a secret that the service makes and shows once."""
+    """A client id, and a client secret that the service generates and shows once."""
 
     type: Annotated[Literal[CredentialType.PASSWORD], Mark.FIXED] = CredentialType.PASSWORD
     identifier: Annotated[Identifier, Mark.FIXED, Mark.HANDLE, Mark.MADE]
@@ -108,7 +108,7 @@ class PublicCredential(ApplicationCredential):
 
 
 class TokenCredential(ApplicationCredential):
-    """A workload's identity: tokens that a provider issues to it, about one subject or about any.
+    """A workload identity: tokens that a provider issues for one subject, or for any.
 
     Any subject may be every customer of a provider that many share, so that has to be said: `any_subject`.
     """
@@ -129,7 +129,7 @@ class TokenCredential(ApplicationCredential):
 
 
 class PublicKeyCredential(ApplicationCredential):
-    """A client id and the keys that its assertions are signed with."""
+    """A client id, and the URL of the public keys that verify its assertions (`private_key_jwt`)."""
 
     type: Annotated[Literal[CredentialType.PUBLIC_KEY], Mark.FIXED] = CredentialType.PUBLIC_KEY
     identifier: Annotated[Identifier, Mark.FIXED, Mark.HANDLE, Mark.MADE]
@@ -137,7 +137,7 @@ class PublicKeyCredential(ApplicationCredential):
 
 
 class UrlCredential(ApplicationCredential):
-    """A client id that is the address of a document about the client."""
+    """A client id that is the URL of a client ID metadata document."""
 
     type: Annotated[Literal[CredentialType.URL], Mark.FIXED] = CredentialType.URL
     identifier: Annotated[Uri, Mark.HANDLE, Example("https://calendar.acme.example")]

@@ -10,7 +10,7 @@ from runtime.domain.kinds.values import Email, Id, InvitationStatus, Organizatio
 
 
 class Invitation(OrganizationEntity):
-    """An offer to act for the organization, to whoever has the token that was sent to the address.
+    """An invitation to become a user of the organization, for the holder of the token in the e-mail.
 
     Attributes:
         address: the e-mail address in lower case: what tells two invitations of one person apart from others.

@@ -34,7 +34,7 @@ from runtime.domain.kinds.values import (
 
 
 class Organization(Entity):
-    """The customer: owns zones, keys and service accounts. Addressed by id or by label."""
+    """A customer, who owns zones, API keys and service accounts. Addressed by id or by label."""
 
     label: Annotated[Slug, Mark.SERVER, Mark.HANDLE, Example("acme")]
     name: Annotated[Name, Mark.MADE, Example("Acme")]
@@ -44,7 +44,7 @@ class Organization(Entity):
 
 
 class OrganizationUser(OrganizationEntity):
-    """A person who acts for the organization. The id is the account's: the same in every organization of it.
+    """A user of the organization. The id is that of the account: the same in all of its organizations.
 
     Attributes:
         source: issuer of the provider that signs the person in.

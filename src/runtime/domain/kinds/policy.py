@@ -35,7 +35,7 @@ Names = Annotated[list[EntityName], Field(max_length=1_000)]
 
 
 class ActorUser(Part):
-    """Who made a change, when that was a person."""
+    """The user who made a change; null for other actors."""
 
     id: str
     email: Email | None
@@ -168,7 +168,7 @@ class NewPolicySet(Part):
 
 
 class ActivationBody(Part):
-    """Binds a version of a policy set; there is no unbinding."""
+    """Activates a version of a policy set; it cannot be deactivated, only replaced."""
 
     active: Literal[True]
 
@@ -195,7 +195,7 @@ class PolicySetManifest(Part):
 
 
 class AttestationStatement(Part):
-    """What the service vouches for when it stores a policy set version."""
+    """The service's attestation of a stored policy set version."""
 
     attested_at: Timestamp
     attested_by: str

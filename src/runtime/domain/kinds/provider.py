@@ -23,7 +23,7 @@ from runtime.domain.kinds.zone import ZONE
 
 
 class ProviderMetadata(Part):
-    """What is shown beside a provider's name."""
+    """Links and an icon shown with a provider's name."""
 
     icon_url: Uri | None = None
 
@@ -38,7 +38,7 @@ _MAX_LIFETIME_SECONDS = 10 * 366 * 86_400
 
 
 class ProviderOAuth2(Part):
-    """How to talk OAuth to an external provider; addresses given here come before discovered ones.
+    """The OAuth settings of an external provider; endpoints given here override discovered ones.
 
     Attributes:
         revocation_endpoint: where tokens are revoked. Spec: RFC 7009, RFC 8414 section 2.
@@ -85,7 +85,7 @@ class ProviderOAuth2(Part):
 
 
 class ProviderOpenID(Part):
-    """How to read an external provider's ID tokens."""
+    """How to interpret an external provider's ID tokens."""
 
     external_id_claim: Annotated[NonEmpty | None, Example("sub")] = None
     scopes: Annotated[list[str] | None, Mark.SET, Example(["calendar.use"])] = None
@@ -95,7 +95,7 @@ class ProviderOpenID(Part):
 
 
 class ProviderProtocols(Part):
-    """What an external provider speaks."""
+    """The protocol settings of an external provider."""
 
     oauth2: ProviderOAuth2 | None = None
     openid: ProviderOpenID | None = None
@@ -114,7 +114,7 @@ _ADDRESSES = BoundTo(
 
 
 class Provider(ZoneEntity):
-    """Signs a zone's users in, or issues the tokens a resource accepts."""
+    """An identity provider of a zone's users, or the issuer of the tokens that a resource accepts."""
 
     identifier: Annotated[Identifier, Mark.HANDLE, Example("https://login.acme.example")]
     name: Annotated[Name, Example("Acme login")]

@@ -25,7 +25,7 @@ from runtime.domain.kinds.zone import ZONE
 
 
 class Resource(ZoneEntity):
-    """Something that accepts tokens: an API, a tool server. Its identifier is the `aud` of those tokens."""
+    """An API or tool server that accepts access tokens. Its identifier is the `aud` of those tokens."""
 
     identifier: Annotated[Identifier, Mark.HANDLE, Example("https://calendar.acme.example/v1")]
     name: Annotated[Name, Example("Calendar API")]

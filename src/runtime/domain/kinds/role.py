@@ -34,7 +34,7 @@ class Role(ZoneEntity):
 
 
 class Group(ZoneEntity):
-    """People who are treated alike; a group's roles are its members' roles."""
+    """A group of users; its roles are roles of its members."""
 
     identifier: Annotated[Identifier, Mark.HANDLE, Mark.MADE, Example("platform-team")]
     name: Annotated[Name, Example("Platform team")]
@@ -90,7 +90,7 @@ class UserCredential(Part):
 
 
 class User(ZoneEntity):
-    """A person known to a zone. Made by sign-in, registration or `zoned user add`, never through the API."""
+    """A user of a zone. Created by sign-in, registration or `zoned user add`, never through the API."""
 
     identifier: Annotated[Identifier, Mark.HANDLE, Mark.SUBJECT, Example("ada")]
     email: Email
@@ -112,7 +112,7 @@ class User(ZoneEntity):
 
 
 class RoleAssignment(ZoneEntity):
-    """A role held by a user, an application or a group. Made and ended by hand-written operations."""
+    """A role of a user, an application or a group."""
 
     organization_id: Annotated[Id, Mark.INTERNAL]
     principal_id: Annotated[Id, Mark.SERVER]
@@ -125,7 +125,7 @@ class RoleAssignment(ZoneEntity):
 
 
 class AssignmentPrincipal(Part):
-    """Who a manifest gives a role to: exactly one of these."""
+    """The principal of a role assignment: exactly one of these."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 

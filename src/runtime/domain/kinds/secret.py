@@ -35,14 +35,14 @@ class _Input(Part):
 
 
 class TokenInput(_Input):
-    """A token to keep."""
+    """A token to store."""
 
     type: Literal["token"]
     token: _Given
 
 
 class PasswordInput(_Input):
-    """A user name with a password to keep."""
+    """A user name and password to store."""
 
     type: Literal["password"]
     username: _UserName

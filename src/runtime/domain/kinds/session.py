@@ -27,7 +27,7 @@ class SessionMetadata(Part):
 
 
 class Session(ZoneEntity):
-    """A user's session in a browser, or what one application or user agent holds of it."""
+    """A user's session in a browser, or the session of one application or user agent below it."""
 
     session_type: Annotated[SessionType, Mark.SERVER]
     active: Annotated[bool, Mark.DERIVED, Example(True)] = False
@@ -70,7 +70,7 @@ class Session(ZoneEntity):
 
 
 class DelegatedGrant(ZoneEntity):
-    """A user's word that a resource may be accessed for them, with the provider its tokens come from."""
+    """A user's consent to access to a resource on the user's behalf, with tokens of a provider."""
 
     active: Annotated[bool, Mark.DERIVED, Example(True)] = False
     expires_at: Annotated[Timestamp, Mark.SERVER]  # the last day there is, where none was set
@@ -93,7 +93,7 @@ class DelegatedGrant(ZoneEntity):
 
 
 class RevocationBody(Part):
-    """Ends a session or a delegated grant; there is no way back."""
+    """Revokes a session or a delegated grant; this cannot be undone."""
 
     status: Literal["revoked"]
 

@@ -15,7 +15,7 @@ from runtime.domain.kinds.values import NonEmpty, Part, Uri
 
 
 class SSOConnectionOAuth2(Part):
-    """How to talk OAuth to the provider; addresses given here come before discovered ones."""
+    """The OAuth settings of the provider; endpoints given here override discovered ones."""
 
     authorization_endpoint: Uri | None = None
     authorization_parameters: Annotated[dict[str, str] | None, Example({"prompt": "select_account"})] = None
@@ -27,7 +27,7 @@ class SSOConnectionOAuth2(Part):
 
 
 class SSOConnectionOpenID(Part):
-    """How to read the provider's ID tokens. `scopes` are asked for besides openid, profile and email."""
+    """How to interpret the provider's ID tokens. `scopes` are requested beside openid, profile and email."""
 
     external_id_claim: Annotated[NonEmpty | None, Example("sub")] = None
     scopes: Annotated[list[str] | None, Mark.SET, Example(["calendar.use"])] = None
@@ -36,14 +36,14 @@ class SSOConnectionOpenID(Part):
 
 
 class SSOConnectionProtocol(Part):
-    """What the provider speaks."""
+    """The protocol settings of the provider."""
 
     oauth2: SSOConnectionOAuth2 | None = None
     openid: SSOConnectionOpenID | None = None
 
 
 class SSOConnection(OrganizationEntity):
-    """The provider that signs an organization's people in. `identifier` is its issuer."""
+    """The identity provider of an organization's users. `identifier` is its issuer."""
 
     client_id: NonEmpty | None
     client_secret: Annotated[bytes | None, Mark.SEALED] = None

@@ -155,7 +155,7 @@ class OrganizationRole(StrEnum):
 
 
 class ServiceAccountRole(StrEnum):
-    """What a credential of a service account may do: all that the account may, or only read."""
+    """The permissions of a service account's credential: all of the account's, or only reading."""
 
     WHOLE = "service_account"
     VIEWER = "org_viewer"
@@ -176,7 +176,7 @@ class OrganizationStatus(StrEnum):
 
 
 class InvitationStatus(StrEnum):
-    """Where an invitation stands; `expired` follows from its end."""
+    """The status of an invitation; `expired` follows from `expires_at`."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"
@@ -185,7 +185,7 @@ class InvitationStatus(StrEnum):
 
 
 class IdentityStatus(StrEnum):
-    """Where a user stands, or an invitation."""
+    """The status of a user, or of an invitation."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
@@ -196,21 +196,21 @@ class IdentityStatus(StrEnum):
 
 
 class IdentityType(StrEnum):
-    """What stands behind an entry of the list of identities."""
+    """The type of an entry in the list of identities."""
 
     USER = "user"
     INVITATION = "invitation"
 
 
 class Consent(StrEnum):
-    """Whether a user is asked before an application acts for them."""
+    """Whether an application needs the user's consent."""
 
     IMPLICIT = "implicit"
     REQUIRED = "required"
 
 
 class ApplicationTrait(StrEnum):
-    """What an application is besides a client."""
+    """What an application is in addition to a client."""
 
     GATEWAY = "gateway"
     MCP_PROVIDER = "mcp-provider"
@@ -267,7 +267,7 @@ class UserStatus(StrEnum):
 
 
 class SessionStatus(StrEnum):
-    """Where a session stands; `expired` follows from its end."""
+    """The status of a session; `expired` follows from `expires_at`."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -275,14 +275,14 @@ class SessionStatus(StrEnum):
 
 
 class SessionType(StrEnum):
-    """Whose a session is."""
+    """The subject of a session: a user, or an application without a user."""
 
     USER = "user"
     APPLICATION = "application"
 
 
 class GrantStatus(StrEnum):
-    """Where a delegated grant stands; `expired` follows from its end."""
+    """The status of a delegated grant; `expired` follows from `expires_at`."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -290,7 +290,7 @@ class GrantStatus(StrEnum):
 
 
 class SecretType(StrEnum):
-    """What a secret is: a token alone, or a user name with a password."""
+    """The type of a secret: a token, or a user name and password."""
 
     TOKEN = "token"
     PASSWORD = "password"
@@ -312,14 +312,14 @@ class PolicyTargetType(StrEnum):
 
 
 class PolicySetMode(StrEnum):
-    """How a bound policy set counts: `active` decides, `shadow` is only recorded."""
+    """The mode of a bound policy set: `active` decides, `shadow` is only recorded."""
 
     ACTIVE = "active"
     SHADOW = "shadow"
 
 
 class SchemaStatus(StrEnum):
-    """No new policy versions are written against an `archived` schema."""
+    """The status of a policy schema; an `archived` one accepts no new policy versions."""
 
     ACTIVE = "active"
     DEPRECATED = "deprecated"
@@ -327,7 +327,7 @@ class SchemaStatus(StrEnum):
 
 
 class Metadata(Part):
-    """Links shown beside a name. An update with null or `{}` drops the whole object."""
+    """Links shown with a name. An update with null or `{}` removes the whole object."""
 
     docs_url: Uri | None = None
     icon_url: Uri | None = None

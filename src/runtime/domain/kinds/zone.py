@@ -22,7 +22,7 @@ ADDRESSES = (
 
 
 class ZoneCimd(Part):
-    """Which unregistered clients with a metadata document at their client id are let in."""
+    """Client ID metadata documents: which unregistered clients are allowed."""
 
     allowed_client_ids: Annotated[
         list[NonEmpty], Mark.SET, Example(["https://*.agents.example/client.json"])
@@ -43,7 +43,7 @@ class ZoneCimd(Part):
 
 
 class ZoneOAuth2(Part):
-    """The OAuth settings of a zone, among the addresses that follow from its issuer."""
+    """The OAuth settings of a zone, and its endpoints, which follow from its issuer."""
 
     authorization_endpoint: Annotated[Uri, Mark.SERVER]
     authorization_server_metadata: Annotated[Uri, Mark.SERVER]
@@ -68,21 +68,21 @@ class ZoneOAuth2(Part):
 
 
 class ZoneOpenID(Part):
-    """The OpenID Connect addresses of a zone."""
+    """The OpenID Connect endpoints of a zone."""
 
     provider_configuration: Annotated[Uri, Mark.SERVER]
     userinfo_endpoint: Annotated[Uri, Mark.SERVER]
 
 
 class ZoneProtocols(Part):
-    """What a zone speaks, and where. Stored whole when the zone is made: never computed from a request."""
+    """The protocols of a zone and their endpoints, as stored when the zone was created."""
 
     oauth2: ZoneOAuth2
     openid: Annotated[ZoneOpenID, Mark.SERVER]
 
 
 class EncryptionKeyAwsKmsConfig(Part):
-    """A customer's key in a cloud key-management service."""
+    """A customer-managed key in a cloud key-management service."""
 
     arn: Annotated[NonEmpty, Example("arn:aws:kms:eu-central-1:111122223333:key/1234abcd")]
     type: Literal["cloud"]
