@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
 
 import click
+from click.decorators import FC
 from pydantic import TypeAdapter, ValidationError
 
 from runtime.cli.commands import ReadOnlyCommand
@@ -18,7 +18,6 @@ from runtime.services.container import Services
 from runtime.services.management.organizations import api_keys
 from runtime.settings import Settings
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _MEMBERS = ("id", "name", "role", "owner", "zones", "created_at", "created_by", "expires_at", "last_used_at")
 
@@ -48,7 +47,7 @@ def _check_owner(owner: str) -> None:
         ) from None
 
 
-def _expiry(name: str, about: str) -> Callable[[_Command], _Command]:
+def _expiry(name: str, about: str) -> Callable[[FC], FC]:
     return click.option(
         name,
         metavar="DURATION",

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from inspect import signature
+from typing import Any
 
 import pytest
 
@@ -343,50 +344,113 @@ async def test_a_shared_fetch_outlives_the_first_waiter():
     assert len(fetches) == 1
 
 
-@pytest.mark.threat("7aa", "7ad")
-async def test_a_failure_counts_for_seconds():
-    """Whoever comes soon is told the same without a fetch; a mend is seen, and a value goes before."""
-    now, fetches, outcome = 0.0, 0, OutboundFailed("away", temporary=False)
-    shared = SharedFetch(lifetime_seconds=60, failure_lifetime=pause_after, max_entries=2, clock=lambda: now)
+class Source:
+    """A source of one document, away for as long as `outcome` is a failure, and the cache before it."""
 
-    async def fetch():
-        nonlocal fetches
-        fetches += 1
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+    def __init__(self, outcome: Any) -> None:
+        self.now, self.fetches, self.outcome = 0.0, 0, outcome
+        self.cache = SharedFetch(
+            lifetime_seconds=60, failure_lifetime=pause_after, max_entries=2, clock=lambda: self.now
+        )
 
-    async def fails(key="key", **how):
+    async def get(self, key: str = "key", **how: Any) -> Any:
+        return await self.cache.get(key, self._fetch, **how)
+
+    async def fail(self, key: str = "key", **how: Any) -> int:
+        """Get a failure; how many frames its traceback has."""
         with pytest.raises(OutboundFailed) as failure:
-            await shared.get(key, fetch, **how)
+            await self.get(key, **how)
         return len(failure.traceback)
 
-    assert len({await fails() for _ in range(5)} | {await fails(newer_than_seconds=30)}) <= 2  # none grows
-    assert fetches == 1
-    await fails(newer_than_seconds=0)
-    assert fetches == 2
-    outcome, now = "document", 29.0
-    await fails()
-    now = 31.0
-    assert [await shared.get("key", fetch), fetches] == ["document", 3]
+    async def _fetch(self) -> Any:
+        self.fetches += 1
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
 
-    outcome, now = OutboundFailed("away", temporary=True), 62.0
-    for _ in range(3):
-        await fails(newer_than_seconds=30)  # looking for a newer one fails, and leaves the old one
-        assert await shared.get("key", fetch) == "document"
-    assert fetches == 4
-    now = 67.5
-    await fails(newer_than_seconds=30)
-    assert fetches == 5
+
+PERMANENT, TEMPORARY = OutboundFailed("away", temporary=False), OutboundFailed("away", temporary=True)
+
+
+@pytest.mark.threat("7aa", "7ad")
+@pytest.mark.parametrize(("failure", "last"), [(PERMANENT, 29.0), (TEMPORARY, 4.5)])
+async def test_a_cached_failure_is_raised_without_a_fetch(failure: OutboundFailed, last: float) -> None:
+    """For 30 seconds, or for 5 when the failure is temporary."""
+    source = Source(failure)
+    await source.fail()
+    source.now = last
+    await source.fail()
+    assert source.fetches == 1
+
+
+@pytest.mark.threat("7aa", "7ad")
+@pytest.mark.parametrize(("failure", "after"), [(PERMANENT, 31.0), (TEMPORARY, 5.5)])
+async def test_an_expired_failure_is_fetched_again(failure: OutboundFailed, after: float) -> None:
+    """A source that has been repaired is noticed."""
+    source = Source(failure)
+    await source.fail()
+    source.now, source.outcome = after, "document"
+    assert await source.get() == "document"
+
+
+@pytest.mark.threat("7aa", "7ad")
+async def test_a_caller_who_wants_something_newer_gets_past_a_cached_failure() -> None:
+    """`newer_than_seconds=0` always fetches."""
+    source = Source(PERMANENT)
+    await source.fail()
+    await source.fail(newer_than_seconds=0)
+    assert source.fetches == 2
+
+
+async def test_a_failure_that_is_raised_again_does_not_grow() -> None:
+    """Its traceback is that of one caller, however many there were."""
+    source = Source(PERMANENT)
+    first, second, *others = [await source.fail() for _ in range(5)]
+    assert {*others} == {second}
+    assert second <= first
+
+
+async def test_a_cached_value_takes_precedence_over_a_later_failure() -> None:
+    """Somebody wanted a newer value, which failed; everybody else still has the cached one."""
+    source = Source("document")
+    await source.get()
+    source.now, source.outcome = 40.0, TEMPORARY
+    await source.fail(newer_than_seconds=30)
+    assert await source.get() == "document"
+
+
+@pytest.mark.threat("41h")
+async def test_cached_failures_are_bounded() -> None:
+    """With room for two, the third evicts the first, which is fetched again."""
+    source = Source(PERMANENT)
     for key in "abc" * 2:
-        await fails(key)
-    assert fetches == 11  # as many failures are remembered as values
+        await source.fail(key)
+    assert source.fetches == 6
 
-    plain = SharedFetch(lifetime_seconds=60)
-    for _ in range(2):
-        with pytest.raises(OutboundFailed):
-            await plain.get("key", fetch)
-    assert fetches == 13
+
+async def test_failures_are_not_cached_by_default() -> None:
+    """Only with a `failure_lifetime`."""
+    source = Source(PERMANENT)
+    source.cache = SharedFetch(lifetime_seconds=60)
+    await source.fail()
+    await source.fail()
+    assert source.fetches == 2
+
+
+@pytest.mark.threat("41h")
+async def test_partitions_of_expired_values_are_removed() -> None:
+    """Zones whose documents have expired leave nothing behind."""
+    now = 0.0
+    shared = SharedFetch(lifetime_seconds=60, clock=lambda: now)
+
+    async def fetch() -> str:
+        return "document"
+
+    for zone in "abc":
+        await shared.get("key", fetch, partition=zone)
+    now = 61.0
+    await shared.get("key", fetch, partition="d")
+    assert set(shared._values._partitions) == {"d"}
 
 
 @pytest.mark.threat("41h")

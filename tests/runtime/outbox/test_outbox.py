@@ -53,6 +53,13 @@ class Office:
         async with self.services.database.reading() as conn:
             return [dict(row) for row in (await conn.execute(text("SELECT * FROM outbox"))).mappings()]
 
+    async def fail(self, *, times: int) -> None:
+        """Add a message, and let that many attempts to deliver it fail."""
+        await self.put()
+        self.failure = NotDelivered("away")
+        for _ in range(times):
+            await self.after(minutes=10)
+
     async def after(self, **span: float) -> int:
         self.now += timedelta(**span)
         return await self.outbox.deliver_due()
@@ -220,21 +227,32 @@ async def test_a_write_that_is_rolled_back_sends_nothing(office: Office):
     assert [message.payload["value"] for message in office.delivered] == ["stands"]
 
 
-async def test_failures_wait_longer_each_time_and_end(office: Office):
-    """Twice the time after each failure, then it is parked; a parked row goes after a month."""
-    await office.put()
-    office.failure = NotDelivered("away")
+@pytest.mark.parametrize(("failures", "before", "after"), [(1, 59, 17), (2, 119, 32)])
+async def test_the_delay_doubles_with_each_failure(office: Office, failures: int, before: int, after: int):
+    """A minute after the first failure, two after the second, and up to a quarter more."""
+    await office.fail(times=failures)
 
-    assert [await office.after(), (await office.rows())[0]["attempts"]] == [0, 1]
-    assert [await office.after(seconds=59), (await office.rows())[0]["attempts"]] == [0, 1]
-    assert [await office.after(seconds=17), (await office.rows())[0]["attempts"]] == [0, 2]
-    assert [await office.after(seconds=119), (await office.rows())[0]["attempts"]] == [0, 2]
-    await office.after(seconds=32)
-    [parked] = await office.rows()
-    assert (parked["attempts"], parked["parked_at"] is not None) == (3, True)
+    await office.after(seconds=before)
+    assert (await office.rows())[0]["attempts"] == failures
+    await office.after(seconds=after)
+    assert (await office.rows())[0]["attempts"] == failures + 1
 
+
+async def test_a_message_is_a_dead_letter_after_its_last_attempt(office: Office):
+    """It stays in the outbox with the time, and is not sent when the receiver is back."""
+    await office.fail(times=3)
+
+    [dead] = await office.rows()
+    assert (dead["attempts"], dead["parked_at"] is not None) == (3, True)
     office.failure = None
     assert await office.after(days=29) == 0
+
+
+async def test_a_dead_letter_is_deleted_after_a_month(office: Office):
+    """By the periodic job; until then it is kept for whoever looks into it."""
+    await office.fail(times=3)
+
+    office.now += timedelta(days=29)
     assert await office.outbox.delete_dead_letters() == 0
     office.now += timedelta(days=2)
     assert await office.outbox.run_job() == 1
