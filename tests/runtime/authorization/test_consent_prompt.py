@@ -17,7 +17,7 @@ from tests.support.oauth_site import (
     claims,
 )
 
-from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT
+from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, PROVIDER, RESOURCE
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
 from runtime.storage.sql.tables import METADATA
@@ -306,6 +306,18 @@ class TestForgery:
 
         assert_page(browser.post(page, decision="allow"), 403)
 
+    @pytest.mark.threat("23c", "23e")
+    def test_page_loaded_twice(self, site: Site, browser: Browser) -> None:
+        """A no on one copy of the page cannot become a yes on the other, whose form token is unused."""
+        client, _ = agent(site)
+        page = asked(browser, client)
+        copy = browser.open(str(page.response.url))
+        assert isinstance(copy, Page)
+        assert browser.post(page, decision="deny").status_code == 303
+
+        assert_page(browser.post(copy, decision="allow"), 400)
+        assert rows(site, _consents, client.zone.id) == []
+
     @pytest.mark.threat("23f")
     def test_question_in_another_browser(self, site: Site, browser: Browser) -> None:
         """Neither the page nor the form works without the browser's cookies."""
@@ -367,3 +379,29 @@ def test_a_revoked_grant_is_given_again_to_one_application(site: Site, browser: 
     assert first.refresh(tokens["refresh_token"]).json()["error"] == "access_denied"
     assert "access_token" in agreed(first)
     assert first.refresh(tokens["refresh_token"]).status_code == 200
+
+
+class TestRecord:
+    """What a yes is recorded for."""
+
+    def test_scopes_allowed_at_another_host_are_asked_for_again(self, site: Site, browser: Browser) -> None:
+        """A yes counts for the host that the page named: at a second one it begins with nothing."""
+        other = "https://other.example/callback"
+        client, _ = agent(site, protocols={"oauth2": {"redirect_uris": [CALLBACK, other]}})
+        browser.send(asked(browser, client, scope="openid email"), decision="allow")
+        browser.send(asked(browser, client, scope="openid", redirect_uri=other), decision="allow")
+
+        asked(browser, client, scope="openid email", redirect_uri=other)
+
+    def test_a_resource_of_another_provider_gets_no_grant_of_the_zones(
+        self, site: Site, browser: Browser
+    ) -> None:
+        """Its tokens come from an account that the user connects; a yes here does not stand for that."""
+        client, files = agent(site)
+        elsewhere = {"identifier": "https://provider.example", "name": "Elsewhere", "client_id": "zone"}
+        made = site.run(site.company.create(PROVIDER, client.zone.id, **elsewhere))
+        site.run(site.company.update(RESOURCE, client.zone.id, files.id, credential_provider_id=made.id))
+
+        browser.send(asked(browser, client, resources=[files.identifier]), decision="allow")
+
+        assert rows(site, _grants, client.zone.id) == []

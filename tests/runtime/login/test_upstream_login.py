@@ -242,6 +242,54 @@ class TestForeignProvider:
         assert isinstance(heard, Answer)
         assert (heard.values["error"], heard.values["iss"]) == (told, client.issuer)
 
+    @pytest.mark.parametrize(
+        "said", ["access_denied", "login_required", "interaction_required", "consent_required"]
+    )
+    def test_a_sign_in_that_the_provider_did_not_complete(
+        self, site: Site, browser: Browser, foreign: Foreign, said: str
+    ) -> None:
+        """Whatever kept the user from it, the application is told that there was no access."""
+        client = site.app(federated(site, foreign.issuer))
+        state = parse_qs(urlsplit(str(at_provider(browser, client).url)).query)["state"][0]
+
+        heard = browser.open(f"{client.issuer}/oauth/callback?{urlencode({'error': said, 'state': state})}")
+
+        assert isinstance(heard, Answer)
+        assert heard.values["error"] == "access_denied"
+        assert heard.values["error_description"] == "the identity provider did not complete the sign-in"
+
+    def test_a_sign_in_in_the_future_happens_now(
+        self, site: Site, browser: Browser, foreign: Foreign
+    ) -> None:
+        """A provider whose clock is ahead does not make sessions that count as recent for longer."""
+        client = site.app(federated(site, foreign.issuer))
+        ahead = int(site.services.clock().timestamp()) + 30
+        foreigner = {**ADA, "auth_time": ahead}
+        assert httpx.put(f"{foreign.issuer}/users/early", json=foreigner).status_code == 204
+
+        answer = sign_in(browser, client, "early")
+
+        assert isinstance(answer, Answer)
+        assert claims(client.redeem(answer.code).json()["id_token"])["auth_time"] < ahead
+
+    def test_a_callback_after_the_zone_changed_its_provider(
+        self, site: Site, browser: Browser, foreign: Foreign
+    ) -> None:
+        """A sign-in that one provider was asked for is not finished as another's, even of the same issuer."""
+        zone = federated(site, foreign.issuer)
+        back = as_person(browser, at_provider(browser, site.app(zone)), "ada")
+        body = {"identifier": "https://second.example", "name": "Second", "client_id": "zone"}
+        oauth2 = {"oauth2": {"issuer": foreign.issuer}}
+        second = site.run(site.company.create(PROVIDER, zone.id, client_secret="s", protocols=oauth2, **body))
+        patch = {"user_identity_provider_id": second.id}
+        site.run(site.company.run(ZONE, Verb.UPDATE, {}, zone.id, patch))
+
+        refused = browser.open(back)
+
+        assert isinstance(refused, Page)
+        assert_page(refused.response, 400)
+        assert users_of(site, zone) == []
+
     def test_provider_away(self, site: Site, browser: Browser) -> None:
         """The application hears that it is for now."""
         zone = federated(site, "http://127.0.0.1:9")
