@@ -80,7 +80,7 @@ def test_a_user_who_is_gone_leaves_the_name_to_nobody_else(site: Site, zone: Zon
     assert isinstance(sign_in(Browser(), client, "heir"), Answer)
     (heir,) = users_of(site, zone)
     assert heir.identifier == heir.id
-    with pytest.raises(Exception, match="another User was called"):
+    with pytest.raises(Exception, match="was the name of another User"):
         site.run(site.company.create(APPLICATION, zone.id, identifier="Ada", name="Ada"))
     # The cookie of before is nobody's: the provider is asked again.
     again = sign_in(browser, client, "ada", scope="openid offline_access")

@@ -236,7 +236,7 @@ class TestApplications:
         assert [one["id"] for one in at_home] == [home.organization_id]
         assert len(mine.ok("GET", "/organizations?limit=100")["items"]) == 2
         told = theirs.refused(403, "POST", "/organizations", {"name": "hers"})
-        assert "own client" in told["message"]
+        assert "sign in with `zonectl`" in told["message"]
         assert mine.ok("POST", "/organizations", {"name": home.named("hers")})
 
     @pytest.mark.threat("39d", "39f", "39g")
@@ -255,7 +255,7 @@ class TestApplications:
         invitation = token_of(away, ada.email)
         refused = accept(away, invitation, **bearer(token_in(theirs)))
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
-        assert "own client" in refused.json()["message"]
+        assert "sign in with `zonectl`" in refused.json()["message"]
         assert accept(away, invitation, **bearer(token_in(ada.calling()))).status_code == 200
 
     @pytest.mark.threat("39c", "39g", "39h")

@@ -600,7 +600,7 @@ class TestTwoTeams:
     def test_two_teams_that_do_not_meet_need_not_wait(self, api: Api, zone: Zone) -> None:
         """What another owner made meanwhile elsewhere in the zone makes no plan stale."""
         first, second = (bound(api, api.named(each), zone) for each in ("a", "b"))
-        base = first.next_revision()
+        base = first.revision()
         for team in (first, second):
             name = api.named("agent")
             answer = team.post(app(name, zone.id), base=base)
