@@ -165,7 +165,7 @@ def _read(named: Path, source: SourceFiles) -> ConfigurationSettings:
     )
 
 
-def _zones(file: Path, written: Any, place: str) -> Iterator[tuple[str, str | None]]:
+def _zones(file: Path, written: object, place: str) -> Iterator[tuple[str, str | None]]:
     """The zones of other configurations: names, or name and owner. Raises InvalidSettingsFile."""
     seen = set()
     for index, each in _listed(f"{file}{place}", "zones", written, "a list of names of zones"):
@@ -184,7 +184,7 @@ def _zones(file: Path, written: Any, place: str) -> Iterator[tuple[str, str | No
         yield said["name"], said.get("owner")
 
 
-def _nested(file: Path, written: Any, place: str) -> Iterator[str]:
+def _nested(file: Path, written: object, place: str) -> Iterator[str]:
     """The directories of other configurations. Raises InvalidSettingsFile."""
     for index, each in _listed(f"{file}{place}", "nested", written, "a list of directories"):
         steps = each.split("/") if isinstance(each, str) else []
@@ -196,13 +196,13 @@ def _nested(file: Path, written: Any, place: str) -> Iterator[str]:
         yield each
 
 
-def _listed(where: str, member: str, written: Any, wanted: str) -> Iterable[tuple[int, Any]]:
+def _listed(where: str, member: str, written: object, wanted: str) -> Iterable[tuple[int, Any]]:
     if not isinstance(written, list):
         raise InvalidSettingsFile(f"{where}: {wrong_type(f'`{member}`', wanted, written)}")
     return enumerate(written)
 
 
-def _budgets_problem(value: Any) -> str:
+def _budgets_problem(value: object) -> str:
     """What is wrong with delete budgets; empty when nothing is."""
     if not isinstance(value, dict):
         return wrong_type(f"`{_BUDGETS}`", "a mapping of kinds to numbers", value)

@@ -1,7 +1,6 @@
 """The exit codes of `zonectl`, and the exception that carries one."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from reconciler.output_documents import ERROR, ErrorDocument, ProblemDocument
 from reconciler.terminal import Line, plain
@@ -17,7 +16,7 @@ class CommandFailed(Exception):
     """
 
     def __init__(
-        self, exit_code: int, *lines: Line, document: Mapping[str, Any] | ErrorDocument | None = None
+        self, exit_code: int, *lines: Line, document: Mapping[str, object] | ErrorDocument | None = None
     ) -> None:
         super().__init__(*lines)
         self.exit_code, self.lines = exit_code, lines

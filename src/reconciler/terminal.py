@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from io import TextIOWrapper
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import orjson
@@ -117,7 +117,7 @@ def _parts(line: Line) -> Sequence[str | Styled]:
     return [line] if isinstance(line, str | Styled) else line
 
 
-def print_json(content: Any, *, indent: bool = True) -> None:
+def print_json(content: object, *, indent: bool = True) -> None:
     """Print a value as JSON that no terminal and no CI system acts upon."""
     text = orjson.dumps(content, option=orjson.OPT_INDENT_2 if indent else 0).decode()
     text = re.sub(r"[^\n -~]", _json_escape, text)

@@ -17,7 +17,7 @@ def changeset_body(plan: Plan, operations: list[dict[str, Any]]) -> dict[str, An
     }
 
 
-def replace_secrets(value: Any, resolve: Callable[[Mapping[str, Any]], object]) -> Any:
+def replace_secrets(value: object, resolve: Callable[[Mapping[str, object]], object]) -> Any:
     """A copy of a spec with every `{"secret": reference}` replaced by `resolve(reference)`."""
     if isinstance(value, dict):
         if value.keys() == {"secret"} and isinstance(value["secret"], dict):

@@ -56,7 +56,7 @@ def _cascades(body: Mapping[str, Any]) -> Cascades:
     }
 
 
-def _without_secrets(operation: Mapping[str, Any]) -> dict[str, Any]:
+def _without_secrets(operation: Mapping[str, object]) -> dict[str, Any]:
     return (
         {**operation, "spec": replace_secrets(operation["spec"], lambda _: {"secret": True})}
         if ("spec" in operation)

@@ -61,7 +61,7 @@ class SecretValue:
         return self._value
 
 
-def read_secret(reference: Mapping[str, Any], sources: SecretSources) -> SecretValue:
+def read_secret(reference: Mapping[str, object], sources: SecretSources) -> SecretValue:
     """The secret that a reference leads to.
 
     Raises:
@@ -139,7 +139,7 @@ def unset_variables(plan: Plan, sources: SecretSources) -> Iterator[str]:
             yield f"the environment variable `{name}` is not set here, and `apply` reads it for {first}"
 
 
-def _problem_of(reference: Mapping[str, Any], sources: SecretSources) -> str:
+def _problem_of(reference: Mapping[str, object], sources: SecretSources) -> str:
     if name := str(reference.get("from_env") or ""):
         return sources.environment.problem_of(name)
     try:

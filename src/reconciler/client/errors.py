@@ -7,7 +7,6 @@ ApiError
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 
 class ApiError(Exception):
@@ -26,7 +25,7 @@ class Rejected(ApiError):
     """
 
     def __init__(
-        self, status: int, code: str, message: str, details: Sequence[Mapping[str, Any]] = ()
+        self, status: int, code: str, message: str, details: Sequence[Mapping[str, object]] = ()
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.details = status, code, message, tuple(details)
@@ -41,7 +40,7 @@ class Conflicting(Rejected):
     """Something the changeset touches was changed after its base revision; `details` say what and who."""
 
 
-def rejection(status: int, body: Any) -> Rejected:
+def rejection(status: int, body: object) -> Rejected:
     """The error that an answer's body describes."""
     known = body if isinstance(body, dict) else {}
     code = str(known.get("code") or known.get("error") or "error")

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from reconciler.apply import DryRunResult, dry_run_plan, server_rejection
 from reconciler.client import (
@@ -185,7 +184,7 @@ def report_rejections(plan: Plan, configuration: Configuration | None = None) ->
         raise rejection_failure(server_rejection(error, plan, configuration)) from error
 
 
-def rejection_failure(found: ServerRejection, document: Mapping[str, Any] | None = None) -> CommandFailed:
+def rejection_failure(found: ServerRejection, document: Mapping[str, object] | None = None) -> CommandFailed:
     """The failure of a command whose plan the server rejects."""
     code = STALE if found.stale else FAILED
     lines = rejection_lines(found)

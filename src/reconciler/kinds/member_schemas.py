@@ -138,11 +138,11 @@ class Kind:
             self._leaves[path] = known
         return known
 
-    def handle_of(self, spec: Mapping[str, Any]) -> str | None:
+    def handle_of(self, spec: Mapping[str, object]) -> str | None:
         """The member that names what this spec describes; None when the server decides the name."""
         return None if spec.get("type") in self.handle_decided else self.handle
 
-    def shows_once(self, spec: Mapping[str, Any]) -> bool:
+    def shows_once(self, spec: Mapping[str, object]) -> bool:
         """Tell whether creating this answers a secret that is never shown again."""
         return self.shown_once is not None and self.shown_once.items() <= spec.items()
 
@@ -192,7 +192,7 @@ def read_member_schema(
     return MemberSchema(members=members, items=items, required=required, **common)
 
 
-def _types(branch: Mapping[str, Any]) -> Iterator[str]:
+def _types(branch: Mapping[str, object]) -> Iterator[str]:
     named = branch.get("type")
     if isinstance(named, str):
         yield named
@@ -211,7 +211,7 @@ def schema_branches(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Itera
             yield from schema_branches(branch, root)
 
 
-def follow(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
+def follow(root: Mapping[str, object], pointer: str) -> Mapping[str, Any]:
     """What a local `$ref` such as `#/$defs/Name` stands for."""
     found: Any = root
     for step in pointer.removeprefix("#/").split("/"):

@@ -125,18 +125,18 @@ def _is_source(name: str | int | None) -> bool:
     return closest(name, _SOURCES, cutoff=0.75) is not None or name in _SOURCES
 
 
-def _is_reference(name: str | int | None, value: Any) -> bool:
+def _is_reference(name: str | int | None, value: object) -> bool:
     """Tell whether something is where a secret comes from, and cannot be the secret by mistake."""
     plain = _NAME if name == "from_env" else _PLAIN
     return _is_source(name) and isinstance(value, str) and plain.fullmatch(value) is not None
 
 
-def is_literal(value: Any) -> bool:
+def is_literal(value: object) -> bool:
     """Tell whether a value stands there itself, and not where it comes from."""
     return value is not None and not isinstance(value, dict | bool)
 
 
-def value_at(value: Any, path: MemberPath) -> Any:
+def value_at(value: object, path: MemberPath) -> Any:
     """What stands at a path; None where nothing does."""
     for step in path:
         if isinstance(value, dict):

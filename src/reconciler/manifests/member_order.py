@@ -37,7 +37,7 @@ def _with_one_moved(text: str, kind: Kind) -> str | None:
     return None
 
 
-def _reads_as(text: str, value: Any) -> bool:
+def _reads_as(text: str, value: object) -> bool:
     """Tell whether nothing but the order changed: an alias must not come before its anchor."""
     try:
         return [each.value for each in read_documents(text)] == [value]
@@ -45,7 +45,9 @@ def _reads_as(text: str, value: Any) -> bool:
         return False
 
 
-def canonical_order(schema: Mapping[str, Any], root: Mapping[str, Any], members: Sequence[str]) -> list[str]:
+def canonical_order(
+    schema: Mapping[str, object], root: Mapping[str, object], members: Sequence[str]
+) -> list[str]:
     """The members of one mapping in order; those that the schema does not name come last."""
     known = list(
         dict.fromkeys(name for each in schema_branches(schema, root) for name in each.get("properties", ()))

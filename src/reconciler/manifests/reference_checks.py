@@ -252,7 +252,7 @@ class _Check:
         return self._read[path]
 
 
-def _at(spec: Mapping[str, Any], path: Sequence[str]) -> Any:
+def _at(spec: Mapping[str, object], path: Sequence[str]) -> Any:
     value: Any = spec
     for name in path:
         if not isinstance(value, dict):
@@ -261,7 +261,7 @@ def _at(spec: Mapping[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _listed(value: Any, path: Sequence[str]) -> Iterator[tuple[MemberPath, Any]]:
+def _listed(value: object, path: Sequence[str]) -> Iterator[tuple[MemberPath, Any]]:
     """A value, or each item of a list, with its path."""
     if isinstance(value, list):
         for position, each in enumerate(value):

@@ -28,14 +28,14 @@ class Validators:
             validator = self._compiled[kind] = Draft202012Validator(dict(schema), validate_formats=True)
         return validator
 
-    def is_valid(self, value: Any) -> bool:
+    def is_valid(self, value: object) -> bool:
         """Tell whether a document satisfies the schema of the kind it names."""
         if not isinstance(value, dict) or value.get("apiVersion") != API_VERSION:
             return False
         kind = value.get("kind")
         return isinstance(kind, str) and kind in self.kinds.by_name and bool(self.of(kind).is_valid(value))
 
-    def findings(self, value: Any) -> list[SchemaFinding]:
+    def findings(self, value: object) -> list[SchemaFinding]:
         """Everything wrong with a document, in schema order."""
         if not isinstance(value, dict):
             wanted = "a mapping with `apiVersion` and `kind`"
@@ -59,7 +59,7 @@ class Validators:
             SchemaFinding((), False, "invalid", f"this is not a valid {kind.name}")
         ]
 
-    def _opening(self, value: Mapping[str, Any]) -> Iterator[SchemaFinding]:
+    def _opening(self, value: Mapping[str, object]) -> Iterator[SchemaFinding]:
         """What is wrong with `apiVersion` and `kind`; while they are, nothing else can be told."""
         if "apiVersion" not in value:
             yield _missing(value, "apiVersion", f"apiVersion: {API_VERSION}")
@@ -86,7 +86,7 @@ def _kinds(names: Sequence[str]) -> str:
     return f"; the kinds are {', '.join(f'`{name}`' for name in names)}"
 
 
-def _missing(value: Mapping[str, Any], name: str, written: str, hint: str = "") -> SchemaFinding:
+def _missing(value: Mapping[str, object], name: str, written: str, hint: str = "") -> SchemaFinding:
     """A member that is needed is not there, or there under another name."""
     close = closest(name, value, cutoff=0.75)
     if close is None:
@@ -98,7 +98,7 @@ def _missing(value: Mapping[str, Any], name: str, written: str, hint: str = "") 
     )
 
 
-def _source_findings(kind: Kind, document: Mapping[str, Any]) -> Iterator[SchemaFinding]:
+def _source_findings(kind: Kind, document: Mapping[str, object]) -> Iterator[SchemaFinding]:
     """What is wrong with the sources of secrets. What stands there is not repeated: it may be the secret."""
     for path in kind.secrets:
         at, member = ("spec", *path), path[-1]

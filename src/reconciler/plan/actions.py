@@ -115,7 +115,10 @@ class ActionFactory:
 
     @staticmethod
     def implied_changes(
-        match: Match, found: Entity, changes: Sequence[FieldChange], unlinked: Mapping[str, Mapping[str, Any]]
+        match: Match,
+        found: Entity,
+        changes: Sequence[FieldChange],
+        unlinked: Mapping[str, Mapping[str, object]],
     ) -> Iterator[FieldChange]:
         """What is written besides what git changes: references to what goes, and what would follow others."""
         told = {each.path for each in changes}

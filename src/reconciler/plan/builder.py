@@ -135,7 +135,7 @@ class _Builder:
         }
         self._by_local_id = {match.local_id: match for match in self.matches}
         self._gone_first: frozenset[str] = frozenset()
-        self._unlinked: dict[str, Mapping[str, Any]] = {}  # id -> references that it loses
+        self._unlinked: dict[str, Mapping[str, object]] = {}  # id -> references that it loses
         self.operations = ChangesetBuilder()
         self.actions: list[Action] = []
         self.refused: list[str] = []

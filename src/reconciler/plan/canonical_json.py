@@ -25,7 +25,7 @@ def canonical(value: Any) -> bytes:
     return rfc8785.dumps(value)
 
 
-def canonical_pieces(members: Mapping[str, Any]) -> Iterator[bytes]:
+def canonical_pieces(members: Mapping[str, object]) -> Iterator[bytes]:
     """The canonical JSON of an object in pieces: what is long in it is in nobody's memory as a whole.
 
     Args:
@@ -42,7 +42,7 @@ def canonical_pieces(members: Mapping[str, Any]) -> Iterator[bytes]:
     yield b"}"
 
 
-def _array(values: Iterable[Any]) -> Iterator[bytes]:
+def _array(values: Iterable[object]) -> Iterator[bytes]:
     yield b"["
     for place, value in enumerate(values):
         yield b"%b%b" % (b"," if place else b"", canonical(value))

@@ -97,7 +97,7 @@ class ChangesetBuilder:
         match: Match,
         found: Entity,
         zone: Pointer | None,
-        values: Mapping[str, Any],
+        values: Mapping[str, object],
     ) -> Operation:
         kind, versions, fields = match.manifest.kind, *self._record(match)
         operation = WriteOperation(
@@ -144,7 +144,7 @@ class ChangesetBuilder:
             )
         return dict(sorted(written.items())), sorted({*match.wanted, *written, *kept})
 
-    def _split(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _split(self, values: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Values that can be written now, and those that refer to what is not there yet."""
         now: dict[str, Any] = {}
         later: dict[str, Any] = {}
@@ -152,7 +152,7 @@ class ChangesetBuilder:
             (now if self._known(value) else later)[path] = value
         return now, later
 
-    def _known(self, value: Any) -> bool:
+    def _known(self, value: object) -> bool:
         return self._created.issuperset(local_ids(value))
 
 
@@ -172,7 +172,7 @@ def _managed(match: Match, paths: Iterable[str]) -> list[str]:
     return sorted(path for path in paths if not match.ignores(path))
 
 
-def local_ids(value: Any) -> Iterator[str]:
+def local_ids(value: object) -> Iterator[str]:
     """What a value refers to that the changeset creates."""
     if isinstance(value, list):
         for each in value:
@@ -184,7 +184,7 @@ def local_ids(value: Any) -> Iterator[str]:
             yield from local_ids(value["address_of"])
 
 
-def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+def nest(values: Mapping[str, object]) -> dict[str, Any]:
     """Dotted paths as nested objects."""
     nested: dict[str, Any] = {}
     for path, value in sorted(values.items()):
@@ -196,7 +196,9 @@ def nest(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def patch(kind: Kind, found: Entity, values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def patch(
+    kind: Kind, found: Entity, values: Mapping[str, object], wanted: Mapping[str, object]
+) -> dict[str, Any]:
     """The merge patch that brings these members to these values. Spec: RFC 7396."""
     prepared = {path: _map_patch(value, value_at(found.spec, path)) for path, value in values.items()}
     nested = nest(prepared)
@@ -204,7 +206,7 @@ def patch(kind: Kind, found: Entity, values: Mapping[str, Any], wanted: Mapping[
     return nested
 
 
-def _map_patch(value: Any, found: Any) -> Any:
+def _map_patch(value: object, found: object) -> Any:
     """A map of free keys: a merge patch keeps what is not named, so what goes is named with null."""
     if (
         isinstance(value, dict)
@@ -244,14 +246,17 @@ def _has_defaults(shape: MemberSchema) -> bool:
 
 
 def _all_cleared(
-    shape: MemberSchema, nested: Mapping[str, Any], found: Mapping[str, Any], whole: Mapping[str, Any]
+    shape: MemberSchema,
+    nested: Mapping[str, object],
+    found: Mapping[str, object],
+    whole: Mapping[str, object],
 ) -> bool:
     for path, below, value in leaves(shape, found):
         if normalized(below, value) is None or (
             below.default_from and value == whole.get(below.default_from)
         ):
             continue
-        at: Any = nested
+        at: object = nested
         for step in path.split("."):
             if at is None:
                 break

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 SMALLEST = 5
 PERCENT = 10
@@ -25,7 +24,7 @@ def delete_budget(kind: str, owned: int, given: Mapping[str, int | str]) -> int:
     return budget if isinstance(budget, int) else owned * int(budget.removesuffix("%")) // 100
 
 
-def is_delete_budget(value: Any) -> bool:
+def is_delete_budget(value: object) -> bool:
     """Tell whether a value can be a budget."""
     if isinstance(value, str):
         return _SHARE.fullmatch(value) is not None

@@ -27,7 +27,7 @@ class DisplayNames:
         """
         self._index, self._owner, self._made, self._renamed = index, owner, made, renamed
 
-    def shown(self, value: Any) -> Any:
+    def shown(self, value: object) -> Any:
         """A value for people and for review: references as `Kind/name` in place of ids."""
         if isinstance(value, list):
             return [self.shown(each) for each in value]

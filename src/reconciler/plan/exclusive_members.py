@@ -1,13 +1,12 @@
 """Exclusive members, which only one object of a zone can have: no plan takes them from another owner."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from reconciler.kinds import Entity, Kind, Ownership
 
 
 def taken_from_others(
-    kind: Kind, wanted: Mapping[str, Any], within: Iterable[Entity], owner: str
+    kind: Kind, wanted: Mapping[str, object], within: Iterable[Entity], owner: str
 ) -> Iterator[tuple[str, Ownership]]:
     """The exclusive members that a change would take from objects of other owners, each with their record.
 

@@ -78,7 +78,7 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
                 yield Refusal(INCONSISTENT, message)
 
 
-def _secrets(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _secrets(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
     """The references to secrets in a spec, each with its dotted path."""
     if isinstance(value, dict):
         if value.keys() == {"secret"} and isinstance(value["secret"], dict):

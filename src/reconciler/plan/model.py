@@ -392,7 +392,7 @@ class Plan:
         return bool(self.actions) and all(action.is_drift for action in self.actions)
 
 
-def digest_of(content: Mapping[str, Any]) -> str:
+def digest_of(content: Mapping[str, object]) -> str:
     """The digest of what a plan's JSON says it does. Spec: RFC 8785 canonical form, SHA-256."""
     digest = hashlib.sha256()
     for piece in canonical_pieces({name: value for name, value in content.items() if name not in BESIDE}):

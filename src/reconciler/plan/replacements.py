@@ -1,7 +1,6 @@
 """Replacements: what is deleted before something like it is created, and the references to it."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from reconciler.kinds import Entity, Kind, Ownership
 
@@ -10,7 +9,7 @@ from .three_way_diff import identity
 
 
 def exclusive_place(
-    kind: Kind, zone_id: str | None, values: Mapping[str, Any]
+    kind: Kind, zone_id: str | None, values: Mapping[str, object]
 ) -> tuple[str, str | None, bytes | str] | None:
     """What only one entity can have that never changes; None for kinds whose handles can change hands."""
     if kind.handle is None:
@@ -19,7 +18,7 @@ def exclusive_place(
     return (kind.name, zone_id, handle) if isinstance(handle, str) else None
 
 
-def unlinking_update(found: Entity, record: Ownership, cleared: Mapping[str, Any]) -> WriteOperation:
+def unlinking_update(found: Entity, record: Ownership, cleared: Mapping[str, object]) -> WriteOperation:
     """The operation that clears references of an entity to what is replaced; its record stays."""
     operation = WriteOperation(
         op="update",

@@ -279,7 +279,7 @@ def _wanted(
     """What git has, by what is written and what is left as it is: leaf path -> value; and its secrets."""
     fields = frozenset(fields)
     wanted: dict[str, Any] = {}
-    secrets: dict[str, Mapping[str, Any]] = {}
+    secrets: dict[str, Mapping[str, object]] = {}
     for path in fields | effect.values.keys():
         value = effect.values.get(path)
         if kind.leaf(path).secret:
@@ -310,7 +310,7 @@ def _form(change: FieldChange) -> bytes:
     return orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> Any:
     """A value as it is wanted; in a patch of a map, what goes is null."""
     if isinstance(value, dict):
         return {name: each for name, each in value.items() if each is not None}

@@ -16,7 +16,7 @@ PROTECT = "lifecycle.protect"
 
 
 def leaves(
-    shape: MemberSchema, spec: Mapping[str, Any], before: str = ""
+    shape: MemberSchema, spec: Mapping[str, object], before: str = ""
 ) -> Iterator[tuple[str, MemberSchema, Any]]:
     """The members of a spec (wire names) that are compared one by one: dotted path, shape, value.
 
@@ -31,7 +31,7 @@ def leaves(
             yield path, below if below is not None else MemberSchema(), value
 
 
-def value_at(spec: Mapping[str, Any], path: str) -> Any:
+def value_at(spec: Mapping[str, object], path: str) -> Any:
     """The value at a dotted path; None where there is none."""
     if "." not in path:
         return spec.get(path)
@@ -43,7 +43,7 @@ def value_at(spec: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def normalized(shape: MemberSchema, value: Any, *, text: bool = False) -> Any:
+def normalized(shape: MemberSchema, value: object, *, text: bool = False) -> Any:
     """A value in the form in which two that mean the same are equal.
 
     Null means the default, an empty list no list; the order of a set, the layout of a policy and the case of
@@ -65,13 +65,13 @@ def normalized(shape: MemberSchema, value: Any, *, text: bool = False) -> Any:
     return value
 
 
-def _folded(value: Any) -> Any:
+def _folded(value: object) -> Any:
     if isinstance(value, list):
         return [_folded(each) for each in value]
     return value.lower() if isinstance(value, str) else value
 
 
-def same_value(shape: MemberSchema, one: Any, other: Any, *, text: bool = False) -> bool:
+def same_value(shape: MemberSchema, one: object, other: object, *, text: bool = False) -> bool:
     """Tell whether two values mean the same."""
     return one == other or bool(normalized(shape, one, text=text) == normalized(shape, other, text=text))
 
@@ -85,7 +85,7 @@ def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
     return written if texts and is_laid_out(written, value) else value
 
 
-def identity(kind: Kind, values: Mapping[str, Any]) -> bytes:
+def identity(kind: Kind, values: Mapping[str, object]) -> bytes:
     """What makes an entity of a kind without handles what it is: its members that cannot change.
 
     Args:
@@ -164,7 +164,7 @@ def _stays(path: str, shape: MemberSchema, found: Any, wanted: Mapping[str, Any]
     )
 
 
-def _compare_found(kind: Kind, path: str, wanted: Any, found: Entity, *, text: bool) -> FieldChange | None:
+def _compare_found(kind: Kind, path: str, wanted: object, found: Entity, *, text: bool) -> FieldChange | None:
     """One member, as it was written last and as it is in force: git decides both."""
     shape = shape_in(kind, path, found)
     record = found.ownership
@@ -217,7 +217,9 @@ def _compare_member(
     return FieldChange(path, found, wanted, state, base)
 
 
-def _compare_removed(path: str, shape: MemberSchema, found: Any, applied: Mapping[str, Any]) -> FieldChange:
+def _compare_removed(
+    path: str, shape: MemberSchema, found: object, applied: Mapping[str, object]
+) -> FieldChange:
     """A member that left the manifest goes back to its default; we set it, so nobody else relies on it."""
     default = shape.resets_to
     if shape.fixed or same_value(shape, default, found):
@@ -229,7 +231,7 @@ def _compare_removed(path: str, shape: MemberSchema, found: Any, applied: Mappin
 
 
 def _compare_secrets(
-    kind: Kind, secrets: Mapping[str, Mapping[str, Any]], found: Entity, moved: AbstractSet[str]
+    kind: Kind, secrets: Mapping[str, Mapping[str, object]], found: Entity, moved: AbstractSet[str]
 ) -> Iterator[FieldChange]:
     """Secrets are compared by the version of their source: nobody reads a value back.
 
@@ -303,14 +305,14 @@ def foreign_secret_addresses(
                 yield path, address
 
 
-def _is_set(shape: MemberSchema, value: Any, found: Entity, wanted: Mapping[str, Any]) -> bool:
+def _is_set(shape: MemberSchema, value: object, found: Entity, wanted: Mapping[str, object]) -> bool:
     """Tell whether somebody has set a member: one that has the value of a member of git has it by default."""
     origin = shape.default_from
     by_default = origin is not None and origin in wanted and value == found.spec.get(origin)
     return value is not None and not by_default
 
 
-def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[str]:
+def fixed_changes(kind: Kind, wanted: Mapping[str, object], found: Entity) -> list[str]:
     """The members fixed at creation that would have to change; if there are any, it must be replaced."""
     paths = [
         path
@@ -328,7 +330,7 @@ def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[
     return sorted(paths + gone)
 
 
-def with_new_ids(value: Any, renewed: Mapping[str, Any]) -> Any:
+def with_new_ids(value: object, renewed: Mapping[str, object]) -> Any:
     """A value with the ids of what was deleted replaced by pointers to what is created in its place."""
     if isinstance(value, dict):
         return {name: with_new_ids(each, renewed) for name, each in value.items()}

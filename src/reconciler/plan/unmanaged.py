@@ -135,10 +135,10 @@ class UnmanagedSearch:
             yield replace(told, listed=isinstance(value, list))
 
     @staticmethod
-    def _follows(entity: Entity, shape: MemberSchema, value: Any) -> bool:
+    def _follows(entity: Entity, shape: MemberSchema, value: object) -> bool:
         return shape.default_from is not None and entity.spec.get(shape.default_from) == value
 
-    def _is_platforms(self, value: Any) -> bool:
+    def _is_platforms(self, value: object) -> bool:
         found = self.index.by_id.get(value) if isinstance(value, str) else None
         return found is not None and found.owner_type == "platform"
 

@@ -108,7 +108,7 @@ def key_of(operation: Operation, same: Mapping[str, str]) -> str:
     return same.get(local_id, local_id)
 
 
-def _known(value: Any, same: Mapping[str, str]) -> Any:
+def _known(value: object, same: Mapping[str, str]) -> Any:
     """A value with keys in place of the changeset's pointers."""
     if isinstance(value, list):
         return [_known(each, same) for each in value]
@@ -119,7 +119,7 @@ def _known(value: Any, same: Mapping[str, str]) -> Any:
     return value
 
 
-def merged(target: Any, patch: Any) -> Any:
+def merged(target: object, patch: object) -> Any:
     """What a merge patch makes of a value. Spec: RFC 7396."""
     if not isinstance(patch, Mapping):
         return patch

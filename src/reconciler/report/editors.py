@@ -49,7 +49,7 @@ def combined_schema(kinds: Kinds) -> dict[str, Any]:
     }
 
 
-def _embedded(value: Any, name: str) -> Any:
+def _embedded(value: object, name: str) -> Any:
     """A schema as a part of another: without an identity, its local references leading into the part."""
     if isinstance(value, Mapping):
         return {

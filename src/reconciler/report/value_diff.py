@@ -17,7 +17,7 @@ LONGEST_LINE = 120
 _UNSET: Final = "(unset)"
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """A value on one line, whole."""
     if value is None:
         return _UNSET
@@ -29,7 +29,7 @@ def counted(number: int, word: str) -> str:
     return f"{number:,} {word}" + ("" if number == 1 else "s")
 
 
-def difference_lines(label: str, before: Any, after: Any, *, ordered: bool = False) -> Iterator[Line]:
+def difference_lines(label: str, before: object, after: object, *, ordered: bool = False) -> Iterator[Line]:
     """What turns one value into the other: the label, and after it what differs.
 
     Args:
@@ -50,7 +50,7 @@ def difference_lines(label: str, before: Any, after: Any, *, ordered: bool = Fal
         yield from _all_of(after, "+")
 
 
-def whole_lines(label: str, value: Any, sign: str) -> Iterator[Line]:
+def whole_lines(label: str, value: object, sign: str) -> Iterator[Line]:
     """All of a value that comes (`+`) or goes (`-`)."""
     if _is_short(value):
         yield f"{label}: {as_text(value)}"
@@ -59,7 +59,7 @@ def whole_lines(label: str, value: Any, sign: str) -> Iterator[Line]:
         yield from _all_of(value, sign)
 
 
-def _all_of(value: Any, sign: str) -> Iterator[Line]:
+def _all_of(value: object, sign: str) -> Iterator[Line]:
     if isinstance(value, list) and value:
         yield from (_signed(sign, as_text(each)) for each in value)
     elif isinstance(value, dict) and value:
@@ -70,7 +70,7 @@ def _all_of(value: Any, sign: str) -> Iterator[Line]:
         yield _signed(sign, as_text(value))
 
 
-def _is_short(value: Any) -> bool:
+def _is_short(value: object) -> bool:
     return not (isinstance(value, str) and "\n" in value) and len(as_text(value)) <= LONGEST_LINE
 
 
@@ -134,7 +134,7 @@ def _longest_rising(numbers: Sequence[int]) -> set[int]:
 # --- maps
 
 
-def _maps(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Line]:
+def _maps(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[Line]:
     same = 0
     for name in sorted(before.keys() | after.keys()):
         old, new = (_member(name, each[name]) if name in each else None for each in (before, after))
@@ -146,7 +146,7 @@ def _maps(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Line]
     yield from _unchanged(same, "member")
 
 
-def _member(name: str, value: Any) -> str:
+def _member(name: str, value: object) -> str:
     return f"{as_text(name)}: {'null' if value is None else as_text(value)}"
 
 
@@ -178,7 +178,7 @@ def _folded_text(sign: str, text: str, begin: int, end: int) -> Line:
     return _signed(sign, " ".join(parts))
 
 
-def _common(before: Sequence[Any], after: Sequence[Any], context: int) -> tuple[int, int]:
+def _common(before: Sequence[object], after: Sequence[object], context: int) -> tuple[int, int]:
     """How much both have in common at the beginning and at the end, beyond the context of what differs."""
     shorter = min(len(before), len(after))
     begin = 0
