@@ -115,7 +115,7 @@ def _local_ids(value: Any) -> set[str]:
     return set()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(before=configurations(), after=configurations())
 def test_any_plan_survives_being_saved(before: list[Manifest], after: list[Manifest]) -> None:
     """Read from its file it is the same plan, under the same digest, and says what its operations do."""
@@ -129,7 +129,7 @@ def test_any_plan_survives_being_saved(before: list[Manifest], after: list[Manif
     assert list(inconsistencies(saved)) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(before=configurations(), after=configurations())
 def test_what_a_plan_counts_is_what_happens(before: list[Manifest], after: list[Manifest]) -> None:
     """As many are created and destroyed as its actions say, and those who consent to that are let through."""
