@@ -1,6 +1,6 @@
 """The schemas of single members: values, references, secrets, zone addresses, and objects of those."""
 
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel
 
@@ -100,7 +100,7 @@ def _default(model: type[BaseModel], name: str) -> Any:
 
 
 def _reference(member: Member, ref: Ref) -> Schema:
-    many = "list" in str(member.annotation)
+    many = get_origin(member.value_type) is list
     about: Schema = {"kind": ref.kind, "field": member.name, "late": ref.late}
     one: Schema = {
         "anyOf": [
