@@ -63,7 +63,7 @@ def _finite(text: str) -> float:
 _read = strict_json.reader(parse_float=_finite)
 
 
-def _has_nul(value: Any) -> bool:
+def _has_nul(value: object) -> bool:
     if isinstance(value, str):
         return "\0" in value
     if isinstance(value, list):

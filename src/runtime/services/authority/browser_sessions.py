@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TypeGuard
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -75,7 +75,7 @@ class Authentication:
     provider_id: str | None = None
     issuer: str | None = None
     subject: str | None = None
-    claims: Mapping[str, Any] = field(default_factory=dict)
+    claims: Mapping[str, object] = field(default_factory=dict)
     id_token: str | None = field(default=None, repr=False)
 
 
@@ -171,9 +171,9 @@ def _place(session_id: str) -> str:
     return f"sessions/{session_id}/provider_id_token"
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if _is_plain(value) else None
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= 2048

@@ -5,7 +5,6 @@ takes out of it is worth nothing from then on.
 """
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from runtime.adapters.keys.jose import CompactJws
@@ -63,7 +62,7 @@ async def _documented(services: Services, zone: CachedZone, client_id: str) -> s
     return named_keys(found.document, client_id)
 
 
-def named_keys(document: Mapping[str, Any], client_id: str) -> str:
+def named_keys(document: Mapping[str, object], client_id: str) -> str:
     """The address of the keys in a document that is about the client.
 
     It is a client's metadata, which repeats the client id to the letter, or a protected resource's, whose
