@@ -146,17 +146,17 @@ ROOMS: dict[str, frozenset[str]] = {
     "rate_limiter": frozenset({"bounded_cache", "cache_sizes", "rate_limits"}),
     "refused_requests": frozenset({"rate_limiter", "rate_limits"}),
     "retention": frozenset({"container"}),
-    "decision_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
+    "token_event_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
     "job_notifier": frozenset(),
     "jobs": frozenset({"container"}),
     "zone_keys": frozenset({"clock"}),
-    "stored_secrets": frozenset(),
+    "address_bound_secrets": frozenset(),
     "secret_values": frozenset(),
     "outbox": frozenset({"job_notifier"}),
     "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "zone_keys", "client_types"}),
     "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
     "container": frozenset(
-        {"decision_log", "epochs", "job_notifier", "outbox", "rate_limiter", "revocation_list", "zones"}
+        {"token_event_log", "epochs", "job_notifier", "outbox", "rate_limiter", "revocation_list", "zones"}
     ),
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),
@@ -171,20 +171,20 @@ ROOMS: dict[str, frozenset[str]] = {
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients"},
     "vault": _GROUND | {"authority", "secret_values"},
-    "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing", "vault"},
-    "tokens": _GROUND | {"authority", "clients", "decision_log", "grants", "issuing"},
+    "grants": _GROUND | {"authority", "authorization", "clients", "token_event_log", "issuing", "vault"},
+    "tokens": _GROUND | {"authority", "clients", "token_event_log", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization", "vault"},
     "management.token_revocation": frozenset({"management.unit_of_work"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
-    | {"zone_keys", "management.token_revocation", "stored_secrets"},
+    | {"zone_keys", "management.token_revocation", "address_bound_secrets"},
     "management.audit": _ANY_KIND | {"management.audit_chain"},
     "management.authentication": _GROUND
-    | {"authority", "clients", "decision_log", "issuing", "management.access"},
+    | {"authority", "clients", "token_event_log", "issuing", "management.access"},
     "management.people": _ANY_KIND | {"authority", "epochs", "outbox"},
     "management.policies": _ANY_KIND | {"zone_keys"},
     "management.zones": _ANY_KIND
-    | {"zone_keys", "management.people", "management.policies", "secret_values", "stored_secrets"},
+    | {"zone_keys", "management.people", "management.policies", "secret_values", "address_bound_secrets"},
     "management.members": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},
@@ -192,7 +192,7 @@ ROOMS: dict[str, frozenset[str]] = {
     | {
         "authority",
         "clients",
-        "decision_log",
+        "token_event_log",
         "rate_limiter",
         "rate_limits",
         "management.authentication",
@@ -206,11 +206,11 @@ ROOMS: dict[str, frozenset[str]] = {
     | {"authority", "epochs", "rate_limits", "management.policies", "client_types", "zones"},
     "login": _GROUND
     | {"authority", "authorization", "clients", "management.entities"}
-    | {"management.members", "management.unit_of_work", "stored_secrets"},
+    | {"management.members", "management.unit_of_work", "address_bound_secrets"},
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "message_handlers": frozenset({"logout", "outbox", "zones"}),
     "schedule": frozenset(
-        {"clients", "decision_log", "epochs", "jobs", "management.organizations", "management.zones"}
+        {"clients", "token_event_log", "epochs", "jobs", "management.organizations", "management.zones"}
         | {"outbox", "retention", "revocation_list"}
     ),
 }

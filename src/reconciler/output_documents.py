@@ -130,7 +130,7 @@ class WidenedDocument(TypedDict):
     now: NotRequired[str]
 
 
-class ExemptDocument(TypedDict):
+class PrefixExemptionDocument(TypedDict):
     """A resource that is a prefix from now on, and `resources` beneath it that were there before.
 
     Each of these stays a resource of its own: what policies say of the prefix does not hold for it.
@@ -202,7 +202,7 @@ class ProblemDocument(TypedDict):
     field: NotRequired[str]
 
 
-class LossDocument(TypedDict):
+class CascadeDocument(TypedDict):
     """What goes with an object that a plan deletes, counted when the plan was tried out.
 
     `object` is `Kind zone/name`. `in_use`: a client or a credential that was used within thirty days.
@@ -251,13 +251,13 @@ class PlanDocument(TypedDict):
     delete_budgets: NotRequired[Mapping[str, int | str]]
     deciding: NotRequired[Sequence[DecidingDocument]]
     widened: NotRequired[Sequence[WidenedDocument]]
-    exempt: NotRequired[Sequence[ExemptDocument]]
+    exempt: NotRequired[Sequence[PrefixExemptionDocument]]
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     unmanaged_truncated: NotRequired[Sequence[str]]
     missing_names: NotRequired[Sequence[MissingNameDocument]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
-    losses: NotRequired[Sequence[LossDocument]]
+    losses: NotRequired[Sequence[CascadeDocument]]
     undelivered: NotRequired[Sequence[str]]
     similar_owner: NotRequired[SimilarOwnerDocument]
     shown_once: NotRequired[Sequence[str]]

@@ -23,7 +23,7 @@ class ServerRefused(ValueError):
     """The credential is not sent to that server until somebody says so on the command line."""
 
 
-class ServerClaim(NamedTuple):
+class ConfiguredServer(NamedTuple):
     """What a repository says its server is. `place` is where it says so, as in `config/zonectl.yaml`."""
 
     server: str
@@ -63,7 +63,7 @@ def find_connection(
     *,
     server: str | None,
     known: KnownServers,
-    claim: ServerClaim | None = None,
+    claim: ConfiguredServer | None = None,
     api_key_file: str | None = None,
     organization: str | None = None,
 ) -> Connection:
@@ -117,7 +117,7 @@ def _find_credential(api_key_file: str | None) -> Connection:
 
 
 def _find_server(
-    option: str | None, credential: Connection, known: KnownServers, claim: ServerClaim | None
+    option: str | None, credential: Connection, known: KnownServers, claim: ConfiguredServer | None
 ) -> str:
     if option:
         return _normal(option)
@@ -146,7 +146,7 @@ def _find_server(
     return server
 
 
-def _nameless(claim: ServerClaim | None) -> ConnectionIncomplete:
+def _nameless(claim: ConfiguredServer | None) -> ConnectionIncomplete:
     if claim is None:
         return ConnectionIncomplete(
             f"no server: give `--server URL` or set ZONECTL_SERVER{environment_variables.misspelt()}"

@@ -18,7 +18,7 @@ class WriteRefused(RuntimeError):
     """A request was about to be sent that this transport does not let through. Always a bug."""
 
 
-class ReadingTransport(httpx.BaseTransport):
+class ReadOnlyTransport(httpx.BaseTransport):
     """Lets through what cannot change anything: GET, dry runs, and the token request."""
 
     def __init__(self, inner: httpx.BaseTransport, base_path: str = "") -> None:
@@ -46,7 +46,7 @@ class ReadingTransport(httpx.BaseTransport):
         self._inner.close()
 
 
-class WritingTransport(ReadingTransport):
+class WritingTransport(ReadOnlyTransport):
     """Also lets through the one request that changes something: a changeset."""
 
     def allows(self, request: httpx.Request) -> bool:
@@ -96,7 +96,7 @@ def http_client(
     base_url: str, *, writes: bool, inner: httpx.BaseTransport | None = None
 ) -> Iterator[httpx.Client]:
     """A client for one command. *inner* replaces the network."""
-    transport = WritingTransport if writes else ReadingTransport
+    transport = WritingTransport if writes else ReadOnlyTransport
     base_path = httpx.URL(base_url).path.rstrip("/")
     below = inner or httpx.HTTPTransport(http2=False, limits=httpx.Limits(max_connections=2))
     timeout = httpx.Timeout(30.0, read=300.0)

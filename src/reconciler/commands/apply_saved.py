@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reconciler.apply import DryRunResult, dry_run_plan
-from reconciler.client import ServerClaim
+from reconciler.client import ConfiguredServer
 from reconciler.configuration_settings import OwnerRefused, named_owner, require_owner
 from reconciler.exit_codes import FAILED, REFUSED, CommandFailed
 from reconciler.files import Root, read_named
@@ -43,7 +43,7 @@ def apply_saved_plan(path: Path, options: Options) -> None:
         raise CommandFailed(REFUSED, str(error)) from error
     check_expected_digest(plan, options)
     connection = connect(
-        options, root, ServerClaim(plan.server, f"the saved plan `{path}`"), plan.organization_id
+        options, root, ConfiguredServer(plan.server, f"the saved plan `{path}`"), plan.organization_id
     )
     if connection.server != plan.server:
         raise CommandFailed(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")

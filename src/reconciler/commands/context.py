@@ -9,11 +9,11 @@ from reconciler.apply import DryRunResult, dry_run_plan, server_rejection
 from reconciler.client import (
     Api,
     ApiError,
+    ConfiguredServer,
     Conflicting,
     Connection,
     ConnectionIncomplete,
     Rejected,
-    ServerClaim,
     ServerRefused,
 )
 from reconciler.client.connection import find_connection
@@ -71,7 +71,7 @@ class CommandContext:
         with _settings_failures():
             owner = find_owner(options.get("owner"), settings, configuration.source)
             require_other_owners(configuration.source, owner)
-        claim = ServerClaim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
+        claim = ConfiguredServer(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
         connection = connect(options, root, claim, settings.organization)
         with open_api(connection, root, writes=writes) as api:
             renew = bool(options.get("renew_lost"))
@@ -129,7 +129,9 @@ def load(path: Path) -> tuple[Configuration, Kinds, ConfigurationSettings]:
     return configuration, kinds, settings
 
 
-def connect(options: Options, root: Root, claim: ServerClaim | None, organization: str | None) -> Connection:
+def connect(
+    options: Options, root: Root, claim: ConfiguredServer | None, organization: str | None
+) -> Connection:
     """Find server and credential; `server:` in the repository can only confirm them. Raises CommandFailed."""
     try:
         return find_connection(

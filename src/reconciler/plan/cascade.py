@@ -6,7 +6,7 @@ It is shown beside a plan and is no part of its digest: people sign in all day, 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from reconciler.output_documents import LossDocument
+from reconciler.output_documents import CascadeDocument
 
 from .matching import SnapshotIndex
 from .model import Action
@@ -34,7 +34,7 @@ def cascade_of(action: Action, cascades: Cascades) -> Cascade | None:
     return cascades.get((action.kind, action.id)) if action.destroys and action.id is not None else None
 
 
-def cascade_json(action: Action, cascade: Cascade) -> LossDocument:
+def cascade_json(action: Action, cascade: Cascade) -> CascadeDocument:
     """The cascade as a JSON object."""
     return {"object": action.title, "takes_along": dict(cascade.takes_along), "in_use": cascade.in_use}
 

@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reconciler.output_documents import DecidingDocument, ExemptDocument, MissingNameDocument, WidenedDocument
+from reconciler.output_documents import (
+    DecidingDocument,
+    MissingNameDocument,
+    PrefixExemptionDocument,
+    WidenedDocument,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +172,7 @@ class PrefixExemption:
     prefix: str
     resources: tuple[str, ...]
 
-    def as_json(self) -> ExemptDocument:
+    def as_json(self) -> PrefixExemptionDocument:
         """As a JSON object."""
         return {"zone": self.zone, "prefix": self.prefix, "resources": list(self.resources)}
 

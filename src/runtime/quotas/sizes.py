@@ -24,7 +24,7 @@ def _bytes(number: int) -> str:
     return f"{number} bytes"
 
 
-def _cap(cap: changeset_bodies.Cap) -> str:
+def _cap(cap: changeset_bodies.ChangesetSizeLimits) -> str:
     return f"{_bytes(cap.size)}, {cap.operations:,} operations, {cap.values:,} values"
 
 

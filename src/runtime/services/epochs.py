@@ -202,7 +202,7 @@ class Epochs:
         self._seen, self._seen_at, self._read_at = noted.seen, noted.at, began_at
 
 
-class ReadUnderEpochs:
+class RevalidationWindow:
     """When some data was read, and until when epochs can revalidate it."""
 
     def __init__(self, epochs: Epochs, generation: int) -> None:

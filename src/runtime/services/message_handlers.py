@@ -6,7 +6,7 @@ from datetime import datetime
 from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.services.logout.backchannel_delivery import BackchannelLogoutDelivery
-from runtime.services.outbox import MessageHandler, backchannel_logout, mail
+from runtime.services.outbox import MessageHandler, logout_notices, mail
 from runtime.services.zones import ZoneRegistry
 
 
@@ -19,8 +19,8 @@ def message_handlers(
     mail_from: str,
 ) -> Mapping[str, MessageHandler]:
     """Topic -> its handler."""
-    logout_notices = BackchannelLogoutDelivery(zones, outbound, clock)
+    backchannel = BackchannelLogoutDelivery(zones, outbound, clock)
     return {
         mail.TOPIC: MessageHandler(mail.MailDelivery(transport, mail_from, clock).deliver),
-        backchannel_logout.TOPIC: MessageHandler(logout_notices.deliver, attempts=6),
+        logout_notices.TOPIC: MessageHandler(backchannel.deliver, attempts=6),
     }

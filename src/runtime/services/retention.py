@@ -7,7 +7,7 @@ from typing import Protocol
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services.container import Services
-from runtime.storage.sql import decisions, sessions, tombstones
+from runtime.storage.sql import sessions, token_events, tombstones
 
 JOB = "retention"
 TOMBSTONE_DAYS = 365
@@ -27,7 +27,7 @@ async def run(services: Services) -> int:
     settings, now = services.settings, services.clock()
     gone = 0
     for days, forget in (
-        (settings.token_events_days, decisions.forget),
+        (settings.token_events_days, token_events.forget),
         (settings.ended_sessions_days, sessions.forget_ended),
         (TOMBSTONE_DAYS, tombstones.forget),
     ):

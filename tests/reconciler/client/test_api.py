@@ -14,10 +14,15 @@ from tests.reconciler.fake_server import API_KEY, ORGANIZATION, FakeServer, Worl
 
 from reconciler.client import Api, Conflicting, Connection, NotReached, Rejected
 from reconciler.client.api import read_snapshot
-from reconciler.client.connection import ConnectionIncomplete, ServerClaim, ServerRefused, find_connection
+from reconciler.client.connection import (
+    ConfiguredServer,
+    ConnectionIncomplete,
+    ServerRefused,
+    find_connection,
+)
 from reconciler.client.known_servers import KnownServers
 from reconciler.client.snapshots import SnapshotCache
-from reconciler.client.transport import ReadingTransport, WriteRefused, WritingTransport, retry_after
+from reconciler.client.transport import ReadOnlyTransport, WriteRefused, WritingTransport, retry_after
 from reconciler.files import Root
 from reconciler.kinds import Undescribable
 from reconciler.plan import Plan, Unmanaged
@@ -70,7 +75,7 @@ class TestTransports:
         request = httpx.Request(method, f"https://id.example{url}")
 
         for transport, allowed in (
-            (ReadingTransport(network), reading),
+            (ReadOnlyTransport(network), reading),
             (WritingTransport(network), writing),
         ):
             if allowed:
@@ -318,7 +323,7 @@ class TestConnections:
 class TestKnownServers:
     """Which server a credential was used with is remembered for this user, and settles where it goes."""
 
-    CLAIM = ServerClaim("https://ID.example:443/", "`zonectl.yaml`")
+    CLAIM = ConfiguredServer("https://ID.example:443/", "`zonectl.yaml`")
 
     @pytest.fixture(autouse=True)
     def _key(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,7 +374,7 @@ class TestKnownServers:
         self, monkeypatch: pytest.MonkeyPatch, known: KnownServers, claimed: str
     ) -> None:
         """With the environment, and with the record; the command line overrules it."""
-        claim = ServerClaim(claimed, "`zonectl.yaml`")
+        claim = ConfiguredServer(claimed, "`zonectl.yaml`")
         monkeypatch.setenv("ZONECTL_SERVER", "https://id.example/")
         assert find_connection(server=None, known=known, claim=self.CLAIM).server == "https://id.example"
         with pytest.raises(ServerRefused, match=re.escape("ZONECTL_SERVER is `https://id.example`")):

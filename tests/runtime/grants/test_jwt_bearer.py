@@ -27,7 +27,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth.logout import LOGOUT_EVENT
 from runtime.services.issuing import token_responses
-from runtime.services.logout import backchannel
+from runtime.services.logout import backchannel_receiver
 from runtime.storage.sql import sessions, users
 from runtime.storage.state.memory import InProcessState
 
@@ -213,7 +213,7 @@ async def test_ends_when_the_provider_says_so(stage: Stage) -> None:
     token = (await stage.redeem())["access_token"]
     for subject, ended in (("bob-2", 0), ("ann-1", 1)):
         assert await scene.exchange(stage.app, token, stage.api)
-        meant = await backchannel.receive(scene.services, zone, stage.logout_token(sub=subject))
+        meant = await backchannel_receiver.receive(scene.services, zone, stage.logout_token(sub=subject))
         assert (meant > 0) == bool(ended)
 
     with pytest.raises(InvalidGrant):
@@ -227,14 +227,14 @@ async def test_a_provider_that_hangs_up_may_say_it_again(stage: Stage) -> None:
     logout = stage.logout_token()
     async with scene.services.database.transaction() as conn:  # whoever comes now has to wait
         await sessions.lock(conn, claims_of(token)["sid"], zone_id=zone.id)
-        hasty = asyncio.create_task(backchannel.receive(scene.services, zone, logout))
+        hasty = asyncio.create_task(backchannel_receiver.receive(scene.services, zone, logout))
         assert await asyncio.wait({hasty}, timeout=0.2) == (set(), {hasty})
         hasty.cancel()
         assert await asyncio.wait({hasty}, timeout=5) == ({hasty}, set())
 
-    assert await backchannel.receive(scene.services, zone, logout) == 1
+    assert await backchannel_receiver.receive(scene.services, zone, logout) == 1
     with pytest.raises(InvalidRequest):
-        await backchannel.receive(scene.services, zone, logout)
+        await backchannel_receiver.receive(scene.services, zone, logout)
 
 
 async def test_without_the_shared_state_nothing_is_issued(stage: Stage) -> None:

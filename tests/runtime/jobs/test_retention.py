@@ -14,9 +14,9 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.zone import Zone
 from runtime.services import retention
 from runtime.services.container import Services
-from runtime.services.decision_log import Decision
-from runtime.storage.sql import refresh, sessions
-from runtime.storage.sql.refresh import RefreshFamily
+from runtime.services.token_event_log import Decision
+from runtime.storage.sql import refresh_families, sessions
+from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import METADATA
 
@@ -89,7 +89,7 @@ async def _session(company: Company, zone: Zone, *, ends: datetime, parent: str 
     )
     async with services.database.transaction() as conn:
         await sessions.add(conn, session)
-        await refresh.add(conn, family)
+        await refresh_families.add(conn, family)
     return session.id
 
 

@@ -13,8 +13,8 @@ from runtime.domain.identifiers import new_id
 from runtime.services.clients import dynamic_registration
 from runtime.services.clients import unused_clients as unused_clients
 from runtime.services.container import Services
-from runtime.storage.sql import refresh, sessions
-from runtime.storage.sql.refresh import RefreshFamily
+from runtime.storage.sql import refresh_families, sessions
+from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import token_events
 
@@ -56,7 +56,7 @@ async def _family(services: Services, zone: Any, user: Any, client: Any, *, days
     )
     async with services.database.transaction() as conn:
         await sessions.add(conn, session)
-        await refresh.add(conn, family)
+        await refresh_families.add(conn, family)
 
 
 async def test_the_unused_are_forgotten(services: Services) -> None:

@@ -87,14 +87,14 @@ class TestProviders:
 
         async def stored(services: object) -> str | None:
             from runtime.domain.kinds import PROVIDER
-            from runtime.services import stored_secrets, zone_keys
+            from runtime.services import address_bound_secrets, zone_keys
             from runtime.storage.sql import entities
 
             async with services.database.reading() as conn:  # type: ignore[attr-defined]
                 found = await entities.get(conn, PROVIDER, made["id"], within={"zone_id": zone.id})
                 assert b"s3cret-value" not in found.client_secret  # type: ignore[attr-defined]
                 sealer = await zone_keys.sealer(services.key_encryption, conn, zone.id)  # type: ignore[arg-type]
-                return stored_secrets.opened(sealer, PROVIDER, found, "client_secret")
+                return address_bound_secrets.opened(sealer, PROVIDER, found, "client_secret")
 
         assert api.server.call(stored) == "s3cret-value"
         assert api.ok("PATCH", path, {"client_secret": None})["client_secret_set"] is False

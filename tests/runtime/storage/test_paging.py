@@ -7,7 +7,7 @@ from tests.support import entities as make
 
 from runtime.domain.kinds import APPLICATION, USER
 from runtime.storage.sql import entities
-from runtime.storage.sql.entities import Contains, Equals, Raw, page, position
+from runtime.storage.sql.entities import Contains, Equals, SqlCondition, page, position
 from runtime.storage.sql.tables import TABLES
 
 _NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -158,6 +158,6 @@ async def test_contains_looks_for_all_texts_in_any_member(conn, zone):
 async def test_a_condition_may_be_sql(conn, zone):
     """Hand-written conditions go beside the others."""
     one, _ = await keep(conn, APPLICATION, [make.application(zone), make.application(zone)])
-    where = [Raw(TABLES["Application"].c.slug == one.slug)]
+    where = [SqlCondition(TABLES["Application"].c.slug == one.slug)]
 
     assert (await page(conn, APPLICATION, within={"zone_id": zone.id}, where=where)).items == [one]

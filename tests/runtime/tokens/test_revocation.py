@@ -15,8 +15,8 @@ from tests.support.rewired import run_job
 from runtime.domain.kinds.resource import Resource
 from runtime.services import revocation_list
 from runtime.services.container import Services
-from runtime.services.decision_log import Decision
 from runtime.services.revocation_list import JOB, Revocations, digest
+from runtime.services.token_event_log import Decision
 from runtime.services.tokens import revocation
 
 __all__ = ["site"]

@@ -13,7 +13,7 @@ from sanic.response import HTTPResponse
 
 from runtime.api.management.answering import send, send_page
 from runtime.api.management.calls import Call, Handler
-from runtime.api.management.changeset_bodies import READERS, WRITERS, Cap, read_changeset
+from runtime.api.management.changeset_bodies import READERS, WRITERS, ChangesetSizeLimits, read_changeset
 from runtime.api.shared.errors import answer_failure
 from runtime.api.shared.etags import seen
 from runtime.api.shared.response_streams import TimedResponse
@@ -79,7 +79,7 @@ def _is_dry_run(call: Call) -> bool:
     return call.parameter("dry_run") == "true"
 
 
-def _cap(caller: Caller) -> Cap:
+def _cap(caller: Caller) -> ChangesetSizeLimits:
     may_apply = permissions.allows(caller.roles_anywhere, receipts.SUBJECT, Verb.CREATE)
     return WRITERS if may_apply else READERS
 

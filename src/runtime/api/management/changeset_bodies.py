@@ -17,7 +17,7 @@ from runtime.services.management.time_slices import TimeSlice
 
 
 @dataclass(frozen=True)
-class Cap:
+class ChangesetSizeLimits:
     """How much one changeset may be.
 
     Attributes:
@@ -32,9 +32,9 @@ class Cap:
     values: int
 
 
-WRITERS = Cap(MAX_CHANGESET_BYTES, 200_000, 6_000_000)
+WRITERS = ChangesetSizeLimits(MAX_CHANGESET_BYTES, 200_000, 6_000_000)
 # Whoever may only read has no more than a plan to try out: one that creates 100,000 objects, say.
-READERS = Cap(64 * 1024 * 1024, 150_000, 4_000_000)
+READERS = ChangesetSizeLimits(64 * 1024 * 1024, 150_000, 4_000_000)
 _VALUES, _BYTES_A_VALUE = 100_000, 8
 MAX_OPERATION_BYTES = MAX_BODY_BYTES
 # Checking one operation is one step: whatever else the process does waits for it.
@@ -65,7 +65,7 @@ _BLANK = re.compile(rb"[ \t\r\n]*")
 _STEP_BYTES, _STEP_BRACKETS = 2 * MAX_OPERATION_BYTES, 500
 
 
-async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> PackedChangeset:
+async def read_changeset(body: bytes, content_type: str | None, cap: ChangesetSizeLimits) -> PackedChangeset:
     """The changeset in a request body.
 
     Raises: TooLarge, BadRequest for what is not JSON, ValidationFailed with up to a hundred problems.
@@ -108,7 +108,7 @@ class _Split:
     """
 
     body: bytes
-    cap: Cap
+    cap: ChangesetSizeLimits
     begin: int = 0
     end: int = 0
     operations: list[tuple[int, int]] = field(default_factory=list)
@@ -177,7 +177,7 @@ class _Split:
             raise TooLarge(f"the operations have more than {most} values; send several changesets")
 
 
-async def _split(body: bytes, cap: Cap, time_slice: TimeSlice) -> _Split:
+async def _split(body: bytes, cap: ChangesetSizeLimits, time_slice: TimeSlice) -> _Split:
     """Find the operations. Raises TooLarge, BadRequest, ValidationFailed."""
     found, at, rested = _Split(body, cap), 0, 0
     while True:

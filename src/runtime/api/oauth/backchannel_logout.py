@@ -14,7 +14,7 @@ from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.errors import InvalidRequest, Unavailable
 from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services
-from runtime.services.logout import backchannel
+from runtime.services.logout import backchannel_receiver
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -29,7 +29,7 @@ async def receive(request: Request, zone_id: str) -> HTTPResponse:
     form = read_form(request.body, request.headers.get("content-type"))
     zone = await services.zones.get(zone_id)
     try:
-        await backchannel.receive(services, zone, form.values.get("logout_token"))
+        await backchannel_receiver.receive(services, zone, form.values.get("logout_token"))
     except Unavailable as failure:
         raise InvalidRequest(
             "the logout failed; send the logout token again", internal=failure.detail

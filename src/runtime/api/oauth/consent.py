@@ -10,7 +10,7 @@ from runtime.api import pages
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.errors import InvalidRequest
-from runtime.services.authorization import consent_decision, interactions
+from runtime.services.authorization import consent_flow, interactions
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
@@ -28,7 +28,7 @@ async def show_consent(request: Request, services: Services, zone: CachedZone) -
     browser = browser_of(request, zone)
     handle = request.args.get("request")
     interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
-    question, user = await consent_decision.find_prompt(services, zone, interaction, browser)
+    question, user = await consent_flow.find_prompt(services, zone, interaction, browser)
     return pages.page(
         zone,
         "consent",
@@ -54,9 +54,7 @@ async def consent(request: Request, services: Services, zone: CachedZone) -> HTT
         raise InvalidRequest("`decision` must be `allow` or `deny`")
     allowed = form.get("decision") == "allow"
     return follow(
-        await consent_decision.complete_consent(
-            services, zone, handle, interaction, browser, allowed=allowed
-        ),
+        await consent_flow.complete_consent(services, zone, handle, interaction, browser, allowed=allowed),
         services,
         zone,
     )

@@ -61,7 +61,7 @@ def page(
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
+class ContinueLink:
     """Where somebody may go on to who trusts it: nobody is sent there unasked."""
 
     application: str
@@ -74,7 +74,7 @@ def error(
     refusal: ServiceError,
     *,
     headers: dict[str, str] | None = None,
-    onward: Onward | None = None,
+    onward: ContinueLink | None = None,
 ) -> HTTPResponse:
     """The page that tells a person what is wrong, because no application can be told, or none is trusted.
 

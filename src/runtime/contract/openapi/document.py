@@ -7,7 +7,7 @@ from runtime.contract.openapi.examples import Examples
 from runtime.contract.openapi.parameters import header_parameters, path_parameters, query_parameter
 from runtime.contract.openapi.responses import answer_headers, headers, refusal, refusal_name
 from runtime.contract.openapi.shapes import reference
-from runtime.contract.routes import ROUTES, Route, Wrap
+from runtime.contract.routes import ROUTES, ListEnvelope, Route
 from runtime.contract.schema import Schema
 
 # Of the interface, not of the distribution.
@@ -182,7 +182,7 @@ def _lines(result: Schema) -> Schema:
 def _wrapped(route: Route, item: Schema) -> Schema:
     if route.envelope is None:
         return item
-    if route.envelope is Wrap.ARRAY:
+    if route.envelope is ListEnvelope.ARRAY:
         return {"type": "array", "items": item}
     return {
         "allOf": [

@@ -2,9 +2,18 @@
 
 from runtime.contract.routes import changes, organizations, policies, zones
 from runtime.contract.routes.generic import GENERIC
-from runtime.contract.routes.route import METHODS, Route, Wrap
+from runtime.contract.routes.route import METHODS, ListEnvelope, Route
 
-__all__ = ["BY_OPERATION", "GENERIC", "IRREGULAR", "METHODS", "ROUTES", "Route", "Wrap", "routes_text"]
+__all__ = [
+    "BY_OPERATION",
+    "GENERIC",
+    "IRREGULAR",
+    "METHODS",
+    "ROUTES",
+    "ListEnvelope",
+    "Route",
+    "routes_text",
+]
 
 IRREGULAR: tuple[Route, ...] = organizations.ROUTES + zones.ROUTES + policies.ROUTES + changes.ROUTES
 

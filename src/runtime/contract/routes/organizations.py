@@ -3,7 +3,7 @@
 from runtime.contract import answers, changes
 from runtime.contract.bodies import bodies
 from runtime.contract.queries import AFTER, BEFORE, LIMIT, expand
-from runtime.contract.routes.route import Route, Wrap, by_hand
+from runtime.contract.routes.route import ListEnvelope, Route, by_hand
 from runtime.domain import kinds
 from runtime.domain.kinds.base import PageShape, Verb
 from runtime.domain.kinds.queries import Query
@@ -26,7 +26,7 @@ ROUTES: tuple[Route, ...] = (
             expand("permissions", "total_count"),
         ),
         response=(answers.OrganizationRoleInfo,),
-        envelope=Wrap.ITEMS,
+        envelope=ListEnvelope.ITEMS,
     ),
     by_hand(
         "organizations.exchange_token",

@@ -52,7 +52,7 @@ class Route:
     body: tuple[type[BaseModel], ...] = ()
     body_required: bool = True
     response: tuple[type[BaseModel], ...] = ()
-    envelope: "PageShape | Wrap | None" = None
+    envelope: "PageShape | ListEnvelope | None" = None
     media: str = "application/json"
     form: bool = False
     takes: str = "application/json"
@@ -68,7 +68,7 @@ class Route:
         return next((query.values for query in self.query if query.name == "expand[]"), ())
 
 
-class Wrap(StrEnum):
+class ListEnvelope(StrEnum):
     """Shapes of lists that are not one of the paging envelopes."""
 
     ITEMS = "ItemsOnly"

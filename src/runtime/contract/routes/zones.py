@@ -9,7 +9,7 @@ from runtime.contract.bodies.written import (
     ZoneRoleBody,
 )
 from runtime.contract.queries import OF_SECRETS, SCOPE, ZONE_ROLE, paging
-from runtime.contract.routes.route import Route, Wrap, by_hand, words
+from runtime.contract.routes.route import ListEnvelope, Route, by_hand, words
 from runtime.contract.secrets import SecretWithData
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Kind, PageShape, article
@@ -178,7 +178,7 @@ ROUTES: tuple[Route, ...] = (
         kind=kinds.SECRET,
         query=OF_SECRETS,
         response=kinds.SECRET.classes,
-        envelope=Wrap.ARRAY,
+        envelope=ListEnvelope.ARRAY,
     ),
     by_hand(
         "secrets.retrieve",

@@ -113,7 +113,7 @@ class Kind(Generic[E_co]):
 
     Attributes:
         entity: the class whose members are the kind's members.
-        collection: the path segment after the parent's item, and the table's name with `_` for `-`.
+        collection: the path segment after the parent's item.
         operations: the first half of operation ids, `applications` in `applications.create`.
         parent: the kind whose item stands before the collection in a path; None at the root.
         item: the path parameter that holds an entity's id.

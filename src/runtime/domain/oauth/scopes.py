@@ -40,7 +40,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class ScopeRestriction:
     """The outcome: `issued` stays within every limit; `refused` was asked for and is beyond one."""
 
     issued: frozenset[str]
@@ -52,7 +52,7 @@ class Narrowed:
         return bool(self.refused) and not self.issued
 
 
-def narrow(requested: frozenset[str] | None, limits: Limits) -> Narrowed:
+def narrow(requested: frozenset[str] | None, limits: Limits) -> ScopeRestriction:
     """Intersect what is asked for with every limit.
 
     Args:
@@ -62,9 +62,9 @@ def narrow(requested: frozenset[str] | None, limits: Limits) -> Narrowed:
     """
     allowed = allowed_by(limits)
     if requested is None:
-        return Narrowed(allowed if allowed is not None else frozenset(), frozenset())
+        return ScopeRestriction(allowed if allowed is not None else frozenset(), frozenset())
     issued = requested if allowed is None else requested & allowed
-    return Narrowed(issued, requested - issued)
+    return ScopeRestriction(issued, requested - issued)
 
 
 def allowed_by(limits: Limits) -> frozenset[str] | None:

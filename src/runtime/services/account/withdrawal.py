@@ -1,9 +1,9 @@
 """Withdrawing consents and grants, and ending sessions, by the user on the account page."""
 
 from runtime.services import epochs
-from runtime.services.authority import end_events, session_revocation
+from runtime.services.authority import session_end_events, session_revocation
 from runtime.services.authority.browser_sessions import SignedInUser
-from runtime.services.authority.end_events import EndEvent
+from runtime.services.authority.session_end_events import SessionEndEvent
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import connected_applications, consents, revocations, sessions
@@ -32,11 +32,11 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedInU
         parties = {each.client_ref for each in given}
         parties |= {each.client_ref for each in standing if each.session_type != "browser"}
         lost = [
-            EndEvent("withdrawal", zone.organization_id, zone.id, user_id, **each.columns)
+            SessionEndEvent("withdrawal", zone.organization_id, zone.id, user_id, **each.columns)
             for each in parties
             if each.id == party_id
         ]
-        await end_events.record(conn, lost, now=now)
+        await session_end_events.record(conn, lost, now=now)
     services.outbox.notify()
 
 
@@ -52,10 +52,10 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedInUser, g
             return
         bumped.update(await epochs.bump_user(conn, zone.id, signed_in.user.id))  # first, as above
         await consents.revoke(conn, grant_id, zone_id=zone.id, now=services.clock())
-        lost = EndEvent(
+        lost = SessionEndEvent(
             "withdrawal", zone.organization_id, zone.id, signed_in.user.id, resource_id=resource_id
         )
-        await end_events.record(conn, [lost], now=services.clock())
+        await session_end_events.record(conn, [lost], now=services.clock())
 
 
 async def session(services: Services, zone: CachedZone, signed_in: SignedInUser, session_id: str) -> None:
@@ -66,6 +66,6 @@ async def session(services: Services, zone: CachedZone, signed_in: SignedInUser,
         if session_id not in {each.id for each in standing}:
             return
         bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
-        ending = EndEvent("session-end", zone.organization_id, zone.id, signed_in.user.id, session_id)
-        await end_events.record(conn, [ending], now=now)
+        ending = SessionEndEvent("session-end", zone.organization_id, zone.id, signed_in.user.id, session_id)
+        await session_end_events.record(conn, [ending], now=now)
     services.outbox.notify()

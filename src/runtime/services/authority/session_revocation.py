@@ -4,8 +4,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services import epochs
 from runtime.services.container import Services
-from runtime.services.outbox import backchannel_logout
-from runtime.storage.sql import refresh, sessions
+from runtime.services.outbox import logout_notices
+from runtime.storage.sql import refresh_families, sessions
 
 
 async def end(services: Services, zone_id: str, *, session_id: str, family_id: str | None = None) -> None:
@@ -13,7 +13,7 @@ async def end(services: Services, zone_id: str, *, session_id: str, family_id: s
     async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await revoke(conn, services, zone_id, session_id))
         if family_id is not None:
-            await refresh.revoke(conn, family_id, zone_id=zone_id)
+            await refresh_families.revoke(conn, family_id, zone_id=zone_id)
     services.outbox.notify()
 
 
@@ -23,5 +23,5 @@ async def revoke(conn: AsyncConnection, services: Services, zone_id: str, sessio
     Clients that want to hear of it do once the outbox is notified after the commit.
     """
     ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=services.clock())
-    await backchannel_logout.enqueue(conn, services.outbox, ended, zone_id=zone_id)
+    await logout_notices.enqueue(conn, services.outbox, ended, zone_id=zone_id)
     return {epochs.session_key(each): epoch for each, epoch in ended.items()}

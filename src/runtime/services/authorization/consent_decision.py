@@ -1,107 +1,114 @@
-"""The consent decision: sends the user to the consent page where consent is needed, and takes their answer.
+"""The consent decision: whether a user has to be asked before a request is granted; records the answer."""
 
-Without a question left to ask, and after a yes, the application gets its authorization code.
-"""
+from collections.abc import Mapping
+from dataclasses import replace
 
-from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import AccessDenied, BadLink, ConsentRequired
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import PROVIDER
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
-from runtime.services.authority import browser_sessions
-from runtime.services.authority.browser_sessions import Browser, SignedInUser
-from runtime.services.authorization import authorization_codes, consent_prompt, interactions
-from runtime.services.authorization.authorization_codes import CodeGrant
-from runtime.services.authorization.interactions import PendingLogin
-from runtime.services.authorization.next_step import NextStep, page_address
-from runtime.services.authorization.requests import AccountPageRequest, AuthorizationRequest
+from runtime.domain.kinds.values import Consent, ProviderType
+from runtime.services import epochs
+from runtime.services.authority import consents
+from runtime.services.authorization.requests import AuthorizationRequest
+from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
+from runtime.storage.sql import consents as storage
+from runtime.storage.sql import entities
+from runtime.storage.sql import zone_data as lookups
+from runtime.storage.sql.consents import SIGN_IN, ConsentRecord, ConsentState
 
 
-async def require_consent(
-    services: Services,
-    zone: CachedZone,
-    request: AuthorizationRequest,
-    signed_in: SignedInUser,
-    browser: Browser,
-) -> NextStep:
-    """The consent page if the user has to be asked, else the authorization code. Raises ConsentRequired."""
-    client = await interactions.client_of(zone, request)
-    if not await consent_prompt.is_needed(services, zone, request, client, signed_in.user):
-        return await _issue_code(services, zone, request, signed_in)
-    if "none" in request.prompts:
-        raise ConsentRequired("the user has not consented to this request (`prompt=none`)")
-    pre_login = browser.pre_login or new_secret()
-    handle, _ = await interactions.start(
-        services, zone, request, browser, pre_login, session_id=signed_in.session.id
+async def is_needed(
+    services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client, user: User
+) -> bool:
+    """Tell whether the user has to be asked before this request is granted.
+
+    Args:
+        user: as read in this request.
+    """
+    if "consent" in request.prompts:
+        return True
+    implied = client.consent is Consent.IMPLICIT and not consents.scopes_needing_consent(
+        client, request.scopes
     )
-    return NextStep(page_address(zone, "consent", handle), pre_login=pre_login)
+    if implied and not request.resources:
+        return False
+    agreed, now = await consents.consents_of(services, zone, client, user), services.clock()
+    for asked in request.resources:
+        # A grant that has ended starts again only with the user's word, whatever the application's setting.
+        found = consents.allowance_of(client, await _own_grants(zone, agreed), asked.id, now)
+        if found is None or not found.covers(asked.scopes):
+            return True
+    return not implied and not _was_given_here(agreed.given, request)
 
 
-async def find_prompt(
-    services: Services, zone: CachedZone, interaction: PendingLogin, browser: Browser
-) -> tuple[consent_prompt.ConsentPrompt, User]:
-    """What the consent page shows, and to whom. Raises BadLink where that user is not signed in any more."""
-    signed_in = await _prompted_user(services, zone, interaction, browser)
-    request = _authorization_request(interaction)
-    client = await interactions.client_of(zone, request)
-    return await consent_prompt.build_prompt(services, zone, request, client), signed_in.user
+async def _own_grants(zone: CachedZone, agreed: ConsentState) -> ConsentState:
+    """The same without the grants that no consent makes: of accounts elsewhere, and of stored credentials."""
+    own = []
+    for grant in agreed.grants:
+        provider = await zone.providers.get(grant.provider_id)
+        if provider is None or provider.type is ProviderType.SERVICE_STS:
+            own.append(grant)
+    return replace(agreed, grants=tuple(own))
 
 
-async def complete_consent(
-    services: Services,
-    zone: CachedZone,
-    handle: str,
-    interaction: PendingLogin,
-    browser: Browser,
-    *,
-    allowed: bool,
-) -> NextStep:
-    """Record the user's decision, which counts once, and return to the application. Raises BadLink."""
-    signed_in = await _prompted_user(services, zone, interaction, browser)
-    request = _authorization_request(interaction)
-    client = await interactions.client_of(zone, request)
-    await interactions.finish(services, zone.id, handle)
-    if not allowed:  # the page has named the site that the answer goes to
-        refusal = AccessDenied("the user denied the request")
-        return NextStep(request.return_address(zone.issuer).refusal(refusal))
-    await consent_prompt.record(services, zone, request, client, signed_in.user)
-    return await _issue_code(services, zone, request, signed_in)
+async def record(
+    services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client, user: User
+) -> None:
+    """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
+    now = services.clock()
+    async with services.epochs.transaction() as (conn, bumped):
+        bumped.update(await epochs.bump_user(conn, zone.id, user.id))
+        of_this = {"zone_id": zone.id, "user_id": user.id}
+        given = await storage.of_client(conn, client_ref=client.client_ref, **of_this)
+        await storage.record(conn, _merged(given, request), client_ref=client.client_ref, now=now, **of_this)
+        provider = await _token_service(conn, zone)
+        for asked in request.resources:
+            resource = await lookups.resource(conn, zone.id, asked.id)
+            if resource is None or resource.credential_provider_id not in (None, provider.id):
+                continue  # an account elsewhere or a stored credential takes more than consent
+            await storage.grant(
+                conn,
+                organization_id=zone.organization_id,
+                zone_id=zone.id,
+                user_id=user.id,
+                resource_id=asked.id,
+                provider_id=provider.id,
+                scopes=asked.scopes,
+                now=now,
+            )
 
 
-async def _issue_code(
-    services: Services, zone: CachedZone, request: AuthorizationRequest, signed_in: SignedInUser
-) -> NextStep:
-    """The redirect that takes an authorization code to the application. Spec: RFC 6749 section 4.1.2."""
-    grant = CodeGrant(
-        client_id=request.client_id,
-        party_id=request.party_id,
-        redirect_uri=request.redirect_uri,
-        scopes=request.scopes,
-        resources=request.resources,
-        nonce=request.nonce,
-        challenge=request.challenge,
-        jkt=request.jkt,
-        session_id=signed_in.session.id,
-        user_id=signed_in.user.id,
-        issued_at=services.clock(),
+def _was_given_here(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:
+    """Tell whether earlier answers cover all that is asked, each given for the same place to return to."""
+    wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
+    return all(
+        (record := given.get(resource_id)) is not None
+        and record.redirect_host == request.redirect_host
+        and scopes <= record.scopes
+        for resource_id, scopes in wanted.items()
     )
-    code = await authorization_codes.issue(services, zone.id, grant)
-    return NextStep(request.return_address(zone.issuer).with_code(code))
 
 
-async def _prompted_user(
-    services: Services, zone: CachedZone, interaction: PendingLogin, browser: Browser
-) -> SignedInUser:
-    """The user whose session was asked for consent. Raises BadLink where another session is current."""
-    signed_in = await browser_sessions.current(services, zone, browser.session)
-    if signed_in is None or signed_in.session.id != interaction.session_id:
-        raise BadLink(
-            "you are not signed in as the user who was asked to consent; go back to the application"
-        )
-    return signed_in
+def _merged(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> list[ConsentRecord]:
+    """What stands after a yes: more than before for the same place to return to, else only this."""
+    wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
+    merged = []
+    for resource_id, scopes in wanted.items():
+        before = given.get(resource_id)
+        kept = before.scopes if before and before.redirect_host == request.redirect_host else frozenset()
+        merged.append(ConsentRecord(resource_id, scopes | kept, request.redirect_host))
+    return merged
 
 
-def _authorization_request(interaction: PendingLogin) -> AuthorizationRequest:
-    if isinstance(interaction.request, AccountPageRequest):
-        raise BadLink("this sign-in has nothing to consent to; go back to the application and try again")
-    return interaction.request
+async def _token_service(conn: AsyncConnection, zone: CachedZone) -> Provider:
+    """The provider that stands for the zone's own token service; every zone is made with one."""
+    found = await entities.find_by(
+        conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": zone.id}
+    )
+    if not isinstance(found, Provider):
+        raise LookupError(f"zone {zone.id} has no provider of the type `service-sts`")
+    return found

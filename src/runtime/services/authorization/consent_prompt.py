@@ -1,27 +1,16 @@
-"""The consent prompt: whether the user has to be asked, what the page shows, and recording the answer."""
+"""The consent prompt: the content of the consent page."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from runtime.domain.kinds import PROVIDER
-from runtime.domain.kinds.provider import Provider
-from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
-from runtime.domain.kinds.values import Consent, ProviderType
 from runtime.domain.oauth import redirect_uris
 from runtime.domain.oauth.scopes import POLICY_BUNDLE
-from runtime.services import epochs
-from runtime.services.authority import consents
 from runtime.services.authorization.requests import AuthorizationRequest
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import consents as storage
-from runtime.storage.sql import entities
 from runtime.storage.sql import zone_data as lookups
-from runtime.storage.sql.consents import SIGN_IN, ConsentRecord, ConsentState
 
 _IN_WORDS = {
     "openid": "know who you are",
@@ -63,40 +52,6 @@ class ConsentPrompt:
     resources: tuple[PromptedResource, ...]
 
 
-async def is_needed(
-    services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client, user: User
-) -> bool:
-    """Tell whether the user has to be asked before this request is granted.
-
-    Args:
-        user: as read in this request.
-    """
-    if "consent" in request.prompts:
-        return True
-    implied = client.consent is Consent.IMPLICIT and not consents.scopes_needing_consent(
-        client, request.scopes
-    )
-    if implied and not request.resources:
-        return False
-    agreed, now = await consents.consents_of(services, zone, client, user), services.clock()
-    for asked in request.resources:
-        # A grant that has ended starts again only with the user's word, whatever the application's setting.
-        found = consents.allowance_of(client, await _own_grants(zone, agreed), asked.id, now)
-        if found is None or not found.covers(asked.scopes):
-            return True
-    return not implied and not _was_given_here(agreed.given, request)
-
-
-async def _own_grants(zone: CachedZone, agreed: ConsentState) -> ConsentState:
-    """The same without the grants that no consent makes: of accounts elsewhere, and of stored credentials."""
-    own = []
-    for grant in agreed.grants:
-        provider = await zone.providers.get(grant.provider_id)
-        if provider is None or provider.type is ProviderType.SERVICE_STS:
-            own.append(grant)
-    return replace(agreed, grants=tuple(own))
-
-
 async def build_prompt(
     services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client
 ) -> ConsentPrompt:
@@ -124,62 +79,3 @@ async def build_prompt(
 def in_words(scopes: Collection[str]) -> tuple[str, ...]:
     """Sign-in scopes as people read them, each as the end of "it is able to"."""
     return tuple(_IN_WORDS[scope] for scope in _ORDER if scope in scopes)
-
-
-async def record(
-    services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client, user: User
-) -> None:
-    """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
-    now = services.clock()
-    async with services.epochs.transaction() as (conn, bumped):
-        bumped.update(await epochs.bump_user(conn, zone.id, user.id))
-        of_this = {"zone_id": zone.id, "user_id": user.id}
-        given = await storage.of_client(conn, client_ref=client.client_ref, **of_this)
-        await storage.record(conn, _merged(given, request), client_ref=client.client_ref, now=now, **of_this)
-        provider = await _token_service(conn, zone)
-        for asked in request.resources:
-            resource = await lookups.resource(conn, zone.id, asked.id)
-            if resource is None or resource.credential_provider_id not in (None, provider.id):
-                continue  # an account elsewhere or a stored credential takes more than consent
-            await storage.grant(
-                conn,
-                organization_id=zone.organization_id,
-                zone_id=zone.id,
-                user_id=user.id,
-                resource_id=asked.id,
-                provider_id=provider.id,
-                scopes=asked.scopes,
-                now=now,
-            )
-
-
-def _was_given_here(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:
-    """Tell whether earlier answers cover all that is asked, each given for the same place to return to."""
-    wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
-    return all(
-        (record := given.get(resource_id)) is not None
-        and record.redirect_host == request.redirect_host
-        and scopes <= record.scopes
-        for resource_id, scopes in wanted.items()
-    )
-
-
-def _merged(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> list[ConsentRecord]:
-    """What stands after a yes: more than before for the same place to return to, else only this."""
-    wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
-    merged = []
-    for resource_id, scopes in wanted.items():
-        before = given.get(resource_id)
-        kept = before.scopes if before and before.redirect_host == request.redirect_host else frozenset()
-        merged.append(ConsentRecord(resource_id, scopes | kept, request.redirect_host))
-    return merged
-
-
-async def _token_service(conn: AsyncConnection, zone: CachedZone) -> Provider:
-    """The provider that stands for the zone's own token service; every zone is made with one."""
-    found = await entities.find_by(
-        conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": zone.id}
-    )
-    if not isinstance(found, Provider):
-        raise LookupError(f"zone {zone.id} has no provider of the type `service-sts`")
-    return found

@@ -23,7 +23,7 @@ from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import user_defaults
 from runtime.services import epochs, rate_limits
 from runtime.services.bundles.access import BundleCaller, require_owner
-from runtime.services.bundles.parsing import Wanted, WantedPolicy
+from runtime.services.bundles.parsing import UploadedBundle, WantedPolicy
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
@@ -87,7 +87,7 @@ async def admit_write(services: Services, holder: BundleCaller) -> User:
 
 
 async def replace(
-    services: Services, holder: BundleCaller, wanted: Wanted, *, if_match: str | None, request_id: str
+    services: Services, holder: BundleCaller, wanted: UploadedBundle, *, if_match: str | None, request_id: str
 ) -> Bundle:
     """Make this the bundle of a user; what it does not list any more is archived.
 
@@ -277,7 +277,7 @@ def _require_match(present: _InForce | None, if_match: str | None) -> None:
         raise PreconditionFailed(f"the bundle has changed: its current ETag is {etag}")
 
 
-def _refuse_unknown(wanted: Wanted, kept: Collection[str]) -> None:
+def _refuse_unknown(wanted: UploadedBundle, kept: Collection[str]) -> None:
     problems = [
         Problem(
             "bundle_invalid", f"no policy `{each.public_id}` exists in this bundle", f"policies[{position}]"

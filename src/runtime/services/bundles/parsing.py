@@ -26,14 +26,14 @@ class WantedPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UploadedBundle:
     """What the bundle of a user is to be."""
 
     schema_version: str
     policies: tuple[WantedPolicy, ...]
 
 
-def read(data: bytes, *, user_id: str) -> Wanted:
+def read(data: bytes, *, user_id: str) -> UploadedBundle:
     """What an archive asks for. It is parsed and checked whole, which may take a while: keep it off the loop.
 
     The manifest's list decides: a file without an entry is dropped, the schema and everything advisory is not
@@ -57,7 +57,7 @@ def read(data: bytes, *, user_id: str) -> Wanted:
     _require_little(len(archive.policies[entry.stem]) for entry in manifest.policies)
     texts = _texts(manifest.policies, archive.policies, version)
     _require_little(len(text.raw.encode()) for _, text in texts)  # laid out, as they are kept
-    return Wanted(
+    return UploadedBundle(
         version, tuple(WantedPolicy(entry.public_id, entry.new_policy, text) for entry, text in texts)
     )
 

@@ -6,8 +6,8 @@ One that comes back registers again, or is read from its document again, and its
 from datetime import timedelta
 
 from runtime.services import epochs
-from runtime.services.authority import end_events
-from runtime.services.authority.end_events import EndEvent
+from runtime.services.authority import session_end_events
+from runtime.services.authority.session_end_events import SessionEndEvent
 from runtime.services.container import Services
 from runtime.storage.sql import user_agents, zone_data
 
@@ -23,10 +23,10 @@ async def run(services: Services) -> int:
         async with services.epochs.transaction() as (conn, bumped):
             gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
             lost = [
-                EndEvent("client-forgotten", organization_id, zone_id, user_agent_id=client_id)
+                SessionEndEvent("client-forgotten", organization_id, zone_id, user_agent_id=client_id)
                 for organization_id, zone_id, client_id in gone
             ]
-            await end_events.record(conn, lost, now=now)
+            await session_end_events.record(conn, lost, now=now)
             for zone_id in {zone_id for _, zone_id, _ in gone}:
                 bumped[epochs.zone_key(zone_id)] = await zone_data.bump_zone(conn, zone_id)
         forgotten += len(gone)

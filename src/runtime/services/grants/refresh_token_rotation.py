@@ -23,9 +23,9 @@ from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import refresh as storage
+from runtime.storage.sql import refresh_families as storage
 from runtime.storage.sql import session_users, sessions
-from runtime.storage.sql.refresh import RefreshFamily
+from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord
 
 GRACE_SECONDS = 30

@@ -33,7 +33,6 @@ from runtime.services.authority.subject_tokens import (
 )
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
 from runtime.services.container import Services
-from runtime.services.decision_log import Decision
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (
@@ -44,6 +43,7 @@ from runtime.services.issuing.access_tokens import (
     token_type,
 )
 from runtime.services.issuing.token_cache import CachedToken
+from runtime.services.token_event_log import Decision
 from runtime.services.vault import credentials
 from runtime.services.zones import CachedZone, SessionRoot
 

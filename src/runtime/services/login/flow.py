@@ -1,6 +1,6 @@
 """The sign-in flow, from a checked authorization request to the user's session.
 
-What follows it, consent and the authorization code, is `authorization.consent_decision`.
+What follows it, consent and the authorization code, is `authorization.consent_flow`.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from runtime.services.authority import admission, browser_sessions
 from runtime.services.authority.admission import PasswordSignIn, UpstreamSignIn
 from runtime.services.authority.browser_sessions import Authentication, Browser, SignedInUser
 from runtime.services.authorization import (
-    consent_decision,
+    consent_flow,
     interactions,
     next_step,
     requirements,
@@ -39,7 +39,7 @@ async def start_authorization(
     """The first step of a checked request. Raises OAuthError, to be told to the application."""
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is not None and requirements.are_met(request, signed_in, services.clock()):
-        return await consent_decision.require_consent(services, zone, request, signed_in, browser)
+        return await consent_flow.require_consent(services, zone, request, signed_in, browser)
     if "none" in request.prompts:
         raise LoginRequired("no session satisfies the request (`prompt=none`)")
     return await _sign_in(services, zone, request, browser)
@@ -172,7 +172,7 @@ async def _after_sign_in(
         return NextStep(account_address(zone), session=cookie)
     try:
         requirements.require_met(request, signed_in, services.clock())
-        step = await consent_decision.require_consent(services, zone, request, signed_in, browser)
+        step = await consent_flow.require_consent(services, zone, request, signed_in, browser)
     except OAuthError as error:
         client, address = await interactions.client_of(zone, request), request.return_address(zone.issuer)
         step = await next_step.refused(services, zone, client, address, error, signed_in.user)

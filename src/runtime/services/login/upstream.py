@@ -36,7 +36,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.provider import Provider
-from runtime.services import stored_secrets
+from runtime.services import address_bound_secrets
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import Parameters
@@ -215,7 +215,7 @@ def provider_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     Raises: SignInUnavailable where the secret was given for other addresses than the provider has.
     """
     try:
-        secret = stored_secrets.opened(zone.sealer, PROVIDER, provider, "client_secret")
+        secret = address_bound_secrets.opened(zone.sealer, PROVIDER, provider, "client_secret")
     except SealBroken:
         raise SignInUnavailable(_UNUSABLE, internal="the secret was given for other addresses") from None
     return settings_of(provider, client_secret=secret)

@@ -9,9 +9,9 @@ from runtime.adapters.identity_providers.settings import settings_of
 from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
-from runtime.services.authority import browser_sessions, end_events, session_revocation
+from runtime.services.authority import browser_sessions, session_end_events, session_revocation
 from runtime.services.authority.browser_sessions import Browser, SignedInUser
-from runtime.services.authority.end_events import EndEvent
+from runtime.services.authority.session_end_events import SessionEndEvent
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
 from runtime.services.login import upstream
@@ -49,10 +49,12 @@ async def end(services: Services, zone: CachedZone, request: LogoutRequest, brow
     if signed_in is None:
         return NextStep(destination(zone, request))
     onward = await _to_provider(services, zone, request, signed_in.session, browser)
-    ending = EndEvent("sign-out", zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id)
+    ending = SessionEndEvent(
+        "sign-out", zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id
+    )
     async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await session_revocation.revoke(conn, services, zone.id, signed_in.session.id))
-        await end_events.record(conn, [ending], now=services.clock())
+        await session_end_events.record(conn, [ending], now=services.clock())
     services.outbox.notify()
     return onward or NextStep(destination(zone, request))
 

@@ -20,7 +20,7 @@ from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
-from runtime.services import stored_secrets, zone_keys
+from runtime.services import address_bound_secrets, zone_keys
 from runtime.services.management import credential_scope, token_revocation
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
@@ -184,7 +184,9 @@ async def with_secrets(unit: UnitOfWork, kind: Kind, entity: E_, values: Mapping
     if not given:
         return entity
     sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, cast(ZoneEntity, entity).zone_id)
-    done = {name: stored_secrets.seal(sealer, kind, entity, name, value) for name, value in given.items()}
+    done = {
+        name: address_bound_secrets.seal(sealer, kind, entity, name, value) for name, value in given.items()
+    }
     return entity.model_copy(update=done)
 
 
@@ -275,7 +277,7 @@ async def store(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after:
 
     Raises: Conflict; ValidationFailed, also where a secret would follow an address that it was not given for.
     """
-    stored_secrets.refuse_new_addresses(kind, before, after)
+    address_bound_secrets.refuse_new_addresses(kind, before, after)
     after = after.model_copy(update={"updated_at": unit.now, "revision": await unit.next_revision()})
     await storage.replace(unit.conn, kind, after, within=scope)
     await token_revocation.rename(unit, before, after)
@@ -321,8 +323,8 @@ async def page(
     where: list[storage.Condition] = [
         storage.Equals(member, tuple(values)) for member, values in query.filters.items()
     ]
-    where += [storage.Raw(any_text(kind, search.members, search.texts)) for search in query.searches]
-    where += [storage.Raw(one) if isinstance(one, ColumnElement) else one for one in more]
+    where += [storage.SqlCondition(any_text(kind, search.members, search.texts)) for search in query.searches]
+    where += [storage.SqlCondition(one) if isinstance(one, ColumnElement) else one for one in more]
     found = await storage.page(
         unit.conn,
         kind,

@@ -11,8 +11,8 @@ from runtime.services.container import Services
 from runtime.services.vault.sealing import BEARER, VaultTokens, seal
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, vault_tokens, zone_data
-from runtime.storage.sql import decisions as token_events
-from runtime.storage.sql.decisions import TokenEvent
+from runtime.storage.sql import token_events as token_events
+from runtime.storage.sql.token_events import TokenEvent
 
 MAX_CHARS = 8_192
 _EVENT, _OUTCOME = "credential", "stored"

@@ -11,7 +11,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import zone_settings
 from runtime.services import zone_keys
-from runtime.services.epochs import Epochs, ReadUnderEpochs
+from runtime.services.epochs import Epochs, RevalidationWindow
 from runtime.services.zones.applications import ApplicationCache
 from runtime.services.zones.clients import ClientCache
 from runtime.services.zones.policies import Policies, PolicyCache
@@ -78,7 +78,7 @@ class CachedZone:
         self.denials, self.denied = denied
         self.checked_at = monotonic()
         self.is_uncached = False
-        self._read = ReadUnderEpochs(epochs, generation)
+        self._read = RevalidationWindow(epochs, generation)
         self._signing = ring.signing
         self.clients = ClientCache(database, zone.id)
         self.applications = ApplicationCache(database, zone.id)

@@ -5,7 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds.role import User
 from runtime.services import cache_sizes, epochs
 from runtime.services.bounded_cache import BoundedCache
-from runtime.services.epochs import Epochs, ReadUnderEpochs
+from runtime.services.epochs import Epochs, RevalidationWindow
 from runtime.services.zones.principals import Principal, SessionRoot, principal_of
 from runtime.storage.sql import session_roots as storage
 from runtime.storage.sql.database import Database
@@ -15,7 +15,7 @@ from runtime.storage.sql.session_roots import NO_MEMBERSHIPS
 class SessionRootCache:
     """The session roots and the principals of one zone, each valid while its epochs are."""
 
-    def __init__(self, database: Database, epochs: Epochs, zone_id: str, read: ReadUnderEpochs) -> None:
+    def __init__(self, database: Database, epochs: Epochs, zone_id: str, read: RevalidationWindow) -> None:
         """Args:
         read: when the zone was read.
         """

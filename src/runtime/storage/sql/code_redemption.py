@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningInsert
 
 from runtime.domain.kinds.role import User
-from runtime.storage.sql import refresh, sessions
-from runtime.storage.sql.refresh import RefreshFamily
+from runtime.storage.sql import refresh_families, sessions
+from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import METADATA, TABLES
 
@@ -86,11 +86,11 @@ async def insert_session(
     given = standing | {f"session_{name}": value for name, value in sessions.values(session).items()}
     in_one = family is not None and conn.dialect.name == "postgresql"
     if family is not None and in_one:
-        given |= {f"family_{name}": value for name, value in refresh.values(family).items()}
+        given |= {f"family_{name}": value for name, value in refresh_families.values(family).items()}
     try:
         added = (await conn.execute(_BOTH if in_one else _SESSION, given)).one_or_none() is not None
     except IntegrityError:  # the application was deleted meanwhile
         return False
     if added and family is not None and not in_one:
-        await refresh.add(conn, family)
+        await refresh_families.add(conn, family)
     return added

@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, SERVICE_ACCOUNT, ZONE, Kind
 from runtime.domain.kinds.values import CredentialType
-from runtime.storage.sql.decisions import PROVED
 from runtime.storage.sql.reference_cleanup import loosely_pointing_at, pointing_at
 from runtime.storage.sql.tables import METADATA, TABLES, refresh_families, sessions, token_events
+from runtime.storage.sql.token_events import PROVED
 
 USED_WITHIN = timedelta(days=30)
 MOST_EVENTS = 100_000

@@ -18,7 +18,7 @@ from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql import audiences, handle_placeholders, insert_batches, names
 from runtime.storage.sql.conversion import converter
-from runtime.storage.sql.filters import Condition, Contains, Equals, Raw, Within, condition, parents
+from runtime.storage.sql.filters import Condition, Contains, Equals, SqlCondition, Within, condition, parents
 from runtime.storage.sql.ownership import OwnershipRecord
 from runtime.storage.sql.paging import Page, Position, count, page, position
 from runtime.storage.sql.reference_cleanup import clear_references
@@ -31,7 +31,7 @@ __all__ = [
     "Equals",
     "Page",
     "Position",
-    "Raw",
+    "SqlCondition",
     "Within",
     "all_of",
     "count",

@@ -30,13 +30,13 @@ class Contains:
 
 
 @dataclass(frozen=True)
-class Raw:
+class SqlCondition:
     """A condition over `TABLES[kind.name]`, for callers that write SQL themselves."""
 
     clause: ColumnElement[bool]
 
 
-Condition = Equals | Contains | Raw
+Condition = Equals | Contains | SqlCondition
 
 
 def parents(kind: Kind, within: Within, *, member: str = "") -> list[ColumnElement[bool]]:

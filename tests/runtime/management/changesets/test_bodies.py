@@ -18,7 +18,7 @@ from runtime.api.management.changeset_bodies import (
     MAX_OPERATION_VALUES,
     READERS,
     WRITERS,
-    Cap,
+    ChangesetSizeLimits,
     read_changeset,
 )
 from runtime.api.shared.json_bodies import MAX_BODY_BYTES, read_json
@@ -29,7 +29,7 @@ from runtime.services.management.changesets.changeset import PackedChangeset, pa
 from runtime.services.management.changesets.idempotency import body_digest
 from runtime.services.management.time_slices import TimeSlice
 
-SMALL = Cap(2 * 1024 * 1024, 50, 2_000)
+SMALL = ChangesetSizeLimits(2 * 1024 * 1024, 50, 2_000)
 ENVELOPE = '"base_revision": 1, "owner": "acme", "plan_digest": "d"'
 OPERATION = '{"op": "create", "kind": "Zone", "name": "a", "spec": {"name": "a"}}'
 
@@ -39,7 +39,7 @@ def body(*operations: str, envelope: str = ENVELOPE) -> bytes:
     return f'{{{envelope}, "operations": [{",".join(operations)}]}}'.encode()
 
 
-def read(text: bytes, cap: Cap = WRITERS) -> PackedChangeset:
+def read(text: bytes, cap: ChangesetSizeLimits = WRITERS) -> PackedChangeset:
     """The changeset in a body."""
     return asyncio.run(read_changeset(text, "application/json", cap))
 

@@ -11,10 +11,10 @@ from tests.support.factories import Person
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
-from runtime.services.decision_log import Decision
-from runtime.storage.sql import deletion_effects, entities, refresh
+from runtime.services.token_event_log import Decision
+from runtime.storage.sql import deletion_effects, entities, refresh_families
 from runtime.storage.sql.reference_cleanup import pointing_at
-from runtime.storage.sql.refresh import RefreshFamily
+from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.tables import METADATA, TABLES
 
 
@@ -48,7 +48,7 @@ async def refresh_token(git: Git, zone: str, application_id: str, person: Person
         **({"expires_at": now + timedelta(hours=1)} | more),
     )
     async with services.database.transaction() as conn:
-        await refresh.add(conn, family)
+        await refresh_families.add(conn, family)
 
 
 async def token_issued(

@@ -17,10 +17,10 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.services.container import Services
-from runtime.storage.sql import consents, entities, refresh
+from runtime.storage.sql import consents, entities, refresh_families
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import ConsentRecord
-from runtime.storage.sql.refresh import RefreshFamily
+from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.tables import delegated_grants
 
 
@@ -83,7 +83,7 @@ class Place:
                 created_at=now,
             )
             async with services.database.transaction() as conn:
-                await refresh.add(conn, family)
+                await refresh_families.add(conn, family)
 
         self.api.server.call(add)
         return token
@@ -226,7 +226,7 @@ class TestSessions:
 
         async def look(services: Services) -> str:
             async with services.database.reading() as conn:
-                kept = await refresh.find(conn, family.partition(".")[0], zone_id=place.entity.id)
+                kept = await refresh_families.find(conn, family.partition(".")[0], zone_id=place.entity.id)
             return kept.status if kept else "gone"
 
         assert place.api.server.call(look) == "revoked"

@@ -14,7 +14,7 @@ from tests.runtime.management.zones.test_provider_checks import SECRET, Told, sc
 from runtime.adapters.keys.sealing import SealBroken, Sealer, new_data_key
 from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.provider import Provider, ProviderOAuth2, ProviderProtocols
-from runtime.services import stored_secrets
+from runtime.services import address_bound_secrets
 from runtime.services.container import Services
 from runtime.storage.sql.tables import TABLES
 
@@ -141,9 +141,9 @@ def test_a_secret_sealed_before_an_address_was_added_opens() -> None:
     oauth2 = ProviderOAuth2(issuer=issuer, revocation_endpoint="https://evil.example/revoke")
     moved = before.model_copy(update={"protocols": ProviderProtocols(oauth2=oauth2)})
 
-    assert stored_secrets.opened(sealer, PROVIDER, before, "client_secret") == SECRET
+    assert address_bound_secrets.opened(sealer, PROVIDER, before, "client_secret") == SECRET
     with pytest.raises(SealBroken):
-        stored_secrets.opened(sealer, PROVIDER, moved, "client_secret")
+        address_bound_secrets.opened(sealer, PROVIDER, moved, "client_secret")
 
 
 def test_the_connection_of_an_organization_has_the_same_rule(api: Api, good: Told, evil: Told) -> None:

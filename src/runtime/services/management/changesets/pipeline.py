@@ -1,8 +1,9 @@
 """Changesets: a list of operations that is applied wholly or not at all, in one transaction.
 
 `apply_changeset` is the path of a changeset from top to bottom. Its body has been parsed by then
-(`api.management.changeset_bodies`), and has a slot (`admission`). The phases inside the transaction are those
-of `execution.execute`: check staleness, apply each operation, write relations, check names, record ownership.
+(`api.management.changeset_bodies`), and it holds a slot (`concurrency_limits`). The phases inside the
+transaction are those of `phases.execute`: check staleness, apply each operation, write relations,
+check names, record ownership.
 """
 
 from runtime.domain.identifiers import new_id

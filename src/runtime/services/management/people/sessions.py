@@ -11,7 +11,7 @@ from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.people.expiry import status_filter, with_current_status
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.services.outbox import backchannel_logout
+from runtime.services.outbox import logout_notices
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import sessions
 
@@ -64,7 +64,7 @@ async def announce_ended_sessions(unit: UnitOfWork, ended: Mapping[str, int], zo
     Args:
         ended: session id -> its new epoch.
     """
-    await backchannel_logout.enqueue(unit.conn, unit.services.outbox, ended, zone_id=zone_id)
+    await logout_notices.enqueue(unit.conn, unit.services.outbox, ended, zone_id=zone_id)
     for session_id, epoch in ended.items():
         unit.publish(epochs.session_key(session_id), epoch)
 

@@ -16,7 +16,7 @@ from runtime.adapters.upstream_oauth.token_response import RefusalKind, Upstream
 from runtime.contract.answers import ValidationCheck, ValidationResult
 from runtime.domain.kinds import PROVIDER, Verb
 from runtime.domain.kinds.values import ProviderType
-from runtime.services import stored_secrets, zone_keys
+from runtime.services import address_bound_secrets, zone_keys
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
@@ -85,7 +85,7 @@ async def settings_to_check(unit: UnitOfWork, parents: Parents, provider_id: str
         return None
     sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, provider.zone_id)
     try:
-        secret = stored_secrets.opened(sealer, PROVIDER, provider, "client_secret")
+        secret = address_bound_secrets.opened(sealer, PROVIDER, provider, "client_secret")
     except SealBroken:
         secret = None
     return settings_of(provider, client_secret=secret)

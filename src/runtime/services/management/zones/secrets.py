@@ -33,7 +33,7 @@ async def list_(
     if type_ is not None:
         where.append(storage.Equals("type", (type_,)))
     if owner_type is not None:
-        where.append(storage.Raw(secret_owners.managed_by(OwnerType(owner_type), scope["zone_id"])))
+        where.append(storage.SqlCondition(secret_owners.managed_by(OwnerType(owner_type), scope["zone_id"])))
     return [one async for one in storage.all_of(unit.conn, SECRET, within=scope, where=where)]
 
 

@@ -7,8 +7,8 @@ from runtime.adapters.identity_providers.settings import settings_of
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken
-from runtime.services.authority import end_events, session_revocation
-from runtime.services.authority.end_events import EndEvent
+from runtime.services.authority import session_end_events, session_revocation
+from runtime.services.authority.session_end_events import SessionEndEvent
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
@@ -54,8 +54,9 @@ async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutTo
         for session_id in meant:
             bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
         said_so = [
-            EndEvent("provider-sign-out", zone.organization_id, zone.id, session_id=each) for each in meant
+            SessionEndEvent("provider-sign-out", zone.organization_id, zone.id, session_id=each)
+            for each in meant
         ]
-        await end_events.record(conn, said_so, now=services.clock())
+        await session_end_events.record(conn, said_so, now=services.clock())
     services.outbox.notify()
     return len(meant)

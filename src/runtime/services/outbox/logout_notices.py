@@ -8,7 +8,7 @@ from collections.abc import Collection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services.outbox.delivery import Outbox
-from runtime.storage.sql import listeners
+from runtime.storage.sql import logout_recipients
 
 TOPIC = "backchannel-logout"
 
@@ -17,7 +17,7 @@ async def enqueue(
     conn: AsyncConnection, outbox: Outbox, session_ids: Collection[str], *, zone_id: str
 ) -> None:
     """Add a logout notice for each client of these sessions; notify the outbox after the commit."""
-    for listener in await listeners.of(conn, session_ids, zone_id=zone_id):
+    for listener in await logout_recipients.of(conn, session_ids, zone_id=zone_id):
         payload = {
             "address": listener.address,
             "client_id": listener.client_id,

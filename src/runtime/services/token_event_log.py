@@ -29,9 +29,9 @@ from runtime.services.client_types import ApplicationClient, Client, is_known
 from runtime.services.rate_limiter import RateLimiter, place_of
 from runtime.services.rate_limits import RECORDED_REFUSALS
 from runtime.services.refused_requests import count_refusal
-from runtime.storage.sql import decisions as storage
+from runtime.storage.sql import token_events as storage
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.decisions import TokenEvent
+from runtime.storage.sql.token_events import TokenEvent
 
 MAX_QUEUED = 20_000
 _MAX_BATCH = 2_000

@@ -18,7 +18,7 @@ _sessions = METADATA.tables["sessions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class LogoutRecipient:
     """A client with the session that it is to hear of.
 
     Attributes:
@@ -32,7 +32,7 @@ class Listener:
     address: str
 
 
-async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: str) -> list[Listener]:
+async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: str) -> list[LogoutRecipient]:
     """The clients behind these sessions, applications and user agents, that gave an address for it.
 
     Those are the clients that users have signed in to. Who got a token of the session by exchange alone has
@@ -71,7 +71,7 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
         )
     )
     return [
-        Listener(row.organization_id, row.id, row.identifier, row.client_id, address)
+        LogoutRecipient(row.organization_id, row.id, row.identifier, row.client_id, address)
         for row in found
         if (address := _address(row.protocols, row.client_metadata))
     ]

@@ -7,12 +7,12 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
-from runtime.storage.sql import decisions as storage
-from runtime.storage.sql.decisions import TokenEvent
+from runtime.storage.sql import token_events as storage
+from runtime.storage.sql.token_events import TokenEvent
 
 
 @dataclass(frozen=True, slots=True)
-class EndEvent:
+class SessionEndEvent:
     """Something that has ended.
 
     Attributes:
@@ -32,7 +32,7 @@ class EndEvent:
     resource_id: str | None = None
 
 
-async def record(conn: AsyncConnection, endings: Iterable[EndEvent], *, now: datetime) -> None:
+async def record(conn: AsyncConnection, endings: Iterable[SessionEndEvent], *, now: datetime) -> None:
     """Write endings as a part of the transaction that they happen in."""
     events = [
         TokenEvent(
