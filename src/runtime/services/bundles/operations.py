@@ -141,11 +141,11 @@ async def _writing(services: Services, user: User, request_id: str) -> AsyncIter
     """A unit in the user's name, which nobody else of the organization writes beside."""
     caller = Caller(user.id, "user", user.organization_id, "", user.identifier)
     async with unit_of_work(services, caller, request_id) as unit:
-        unit.keeps_zones = True
+        unit.epochs.keeps_zones = True
         await unit.next_revision()
         yield unit
         for key, epoch in (await epochs.bump_user(unit.conn, user.zone_id, user.id)).items():
-            unit.publish(key, epoch)
+            unit.epochs.add(key, epoch)
 
 
 async def _in_force(conn: AsyncConnection, user: User) -> _InForce | None:

@@ -126,7 +126,7 @@ async def refuse_references(unit: UnitOfWork, kind: Kind, member: str, of: Kind,
 
 async def _owner_of(unit: UnitOfWork, kind: Kind, entity_id: str) -> str | None:
     key = (kind.name, entity_id)
-    if key not in unit.owners:
+    if key not in unit.cache.owners:
         found = await ownership.of_entities(unit.conn, unit.organization_id, kind, [entity_id])
-        unit.owners[key] = found[entity_id].owner if entity_id in found else None
-    return unit.owners[key]
+        unit.cache.owners[key] = found[entity_id].owner if entity_id in found else None
+    return unit.cache.owners[key]

@@ -48,11 +48,11 @@ async def organization_of(unit: UnitOfWork, id_or_label: str) -> Organization:
 
 async def zone_of(unit: UnitOfWork, zone_id: str) -> Zone:
     """The zone, if it belongs to the caller's organization. Raises NotFound."""
-    if (known := unit.zones.get(zone_id)) is not None:
+    if (known := unit.cache.zones.get(zone_id)) is not None:
         return known
     credential_scope.require_reach(unit, ZONE, zone_id)
     zone = await storage.get(unit.conn, ZONE, zone_id, within={"organization_id": unit.organization_id})
-    unit.zones[zone_id] = zone
+    unit.cache.zones[zone_id] = zone
     return zone
 
 
@@ -85,7 +85,7 @@ def require(unit: UnitOfWork, subject: Kind | str, verb: Verb, scope: Parents) -
         scope: as `scope_of` gave it; the roles that count are those in its zone.
     """
     zone_id = scope.get("zone_id")
-    zone = None if zone_id is None else unit.zones[zone_id]
+    zone = None if zone_id is None else unit.cache.zones[zone_id]
     row = subject if isinstance(subject, str) else subject.operations
     permissions.require(unit.caller.roles_in(zone), row, verb)
 
@@ -117,7 +117,7 @@ async def require_in_zone(
 
     One text for what does not exist and for what belongs to somebody else.
     """
-    unknown = [one for one in dict.fromkeys(ids) if (zone_id, kind.name, one) not in unit.known]
+    unknown = [one for one in dict.fromkeys(ids) if (zone_id, kind.name, one) not in unit.cache.existing]
     if not unknown:
         return
     found = {
@@ -126,7 +126,7 @@ async def require_in_zone(
     for one in unknown:
         if one not in found:
             raise ValidationFailed.of(field, f"no {kind.name} with the id `{one}` exists in the zone")
-        unit.known.add((zone_id, kind.name, one))
+        unit.cache.existing.add((zone_id, kind.name, one))
 
 
 async def check_references(
@@ -159,10 +159,10 @@ async def free_slug(unit: UnitOfWork, kind: Kind, scope: Parents, name: str) -> 
     A unit that makes many entities asks for all the taken ones at once, and keeps the count itself.
     """
     key = (kind.name, *scope.values())
-    asked = unit.slugs_asked[key] = unit.slugs_asked.get(key, 0) + 1
+    asked = unit.cache.slugs_asked[key] = unit.cache.slugs_asked.get(key, 0) + 1
     if asked == _SLUGS_ONE_BY_ONE:
-        unit.slugs[key] = await changes.slugs(unit.conn, kind, within=scope)
-    slug, taken = slug_of(name), unit.slugs.get(key)
+        unit.cache.slugs[key] = await changes.slugs(unit.conn, kind, within=scope)
+    slug, taken = slug_of(name), unit.cache.slugs.get(key)
     if taken is not None:
         while slug in taken:
             slug = with_suffix(slug_of(name))
@@ -253,7 +253,7 @@ async def add(unit: UnitOfWork, kind: Kind, entity: E_) -> E_:
 async def record_created(unit: UnitOfWork, kind: Kind, entity: E_) -> E_:
     """Record an entity that something else has stored in the unit."""
     if (zone_id := getattr(entity, "zone_id", None)) is not None:
-        unit.known.add((zone_id, kind.name, entity.id))
+        unit.cache.existing.add((zone_id, kind.name, entity.id))
     await unit.write(kind, f"{kind.operations}.create", None, entity)
     return entity
 
@@ -288,15 +288,15 @@ async def remove(unit: UnitOfWork, kind: Kind, scope: Parents, before: Entity) -
     """Remove an entity and record it; what was issued to it is told to be revoked."""
     await unit.next_revision()
     await token_revocation.revoke(unit, kind, before)
-    await unit.add_tombstones(await storage.remove(unit.conn, kind, before.id, within=scope))
-    unit.known.discard((scope.get("zone_id", ""), kind.name, before.id))
+    await unit.tombstones.add(await storage.remove(unit.conn, kind, before.id, within=scope))
+    unit.cache.existing.discard((scope.get("zone_id", ""), kind.name, before.id))
     await unit.write(kind, f"{kind.operations}.delete", before, None)
 
 
 async def store_archived(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
     """Store what is archived by now and record it: no configuration manages it any more."""
     done = await change(unit, kind, scope, before, after, action="archive")
-    await unit.add_tombstones(await ownership.give_up(unit.conn, unit.organization_id, kind, before.id))
+    await unit.tombstones.add(await ownership.give_up(unit.conn, unit.organization_id, kind, before.id))
     return done
 
 

@@ -9,10 +9,10 @@ from tests.support.applying import OWNER, Git, app
 from tests.support.factories import found_company
 
 from runtime.domain.errors import Conflict, NotFound
-from runtime.services.management import unit_of_work
 from runtime.services.management.audit_chain import record_hash
 from runtime.services.management.changesets import receipts
 from runtime.services.management.listing import ListQuery
+from runtime.services.management.unit_of_work import audit_writer
 from runtime.storage.sql import organization_revision
 
 
@@ -63,7 +63,7 @@ async def test_audit_records_belong_to_the_changeset(
     git: Git, zone: str, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     """One record an operation, in a chain that can be checked, however many are written at once."""
-    monkeypatch.setattr(unit_of_work, "_TOGETHER", together)
+    monkeypatch.setattr(audit_writer, "_BATCH", together)
     answer = await git.apply(*(app(name, zone) for name in "abc"))
     async with git.company.services.database.reading() as conn:
         records = await organization_revision.audit_range(

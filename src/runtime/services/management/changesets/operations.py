@@ -312,7 +312,7 @@ class OperationRunner:
 
     async def require_unique_name(self, step: DeferredStep) -> None:
         """Raise Conflict when two entities have the same name in git; runs the unit's check of the entity."""
-        await self.unit.check(step.kind.name, step.target.id)
+        await self.unit.run_check(step.kind.name, step.target.id)
         await self.owners.require_name(self.unit, step.kind, step.target.id)
 
     def removals(self) -> list[DeferredStep]:

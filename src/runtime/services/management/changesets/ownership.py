@@ -55,7 +55,7 @@ class OwnershipRecords:
             )
             for record in (*found.values(), *called):
                 self._records[record.kind, record.entity_id] = record
-        unit.owners.update((key, record.owner) for key, record in self._records.items())
+        unit.cache.owners.update((key, record.owner) for key, record in self._records.items())
 
     def of(self, kind: Kind, entity_id: str) -> OwnershipRecord | None:
         """The record of an entity as it stands after the operations so far."""
@@ -205,7 +205,7 @@ class OwnershipRecords:
         """
         if unit.dry_run:
             return
-        unit.omit_tombstones(self.owner)
+        unit.tombstones.omit(self.owner)
         await tombstones.acknowledge(unit.conn, unit.organization_id, self.owner, until=base)
         await self._stamp(unit)
         gone = sorted((self._gone | self._new.keys()) & self._records.keys())

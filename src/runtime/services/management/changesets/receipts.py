@@ -34,10 +34,10 @@ async def changeset_answer(
     unit: UnitOfWork, changeset: PackedChangeset, results: list[EntityRef]
 ) -> dict[str, Any]:
     """The answer of a changeset as JSON, without secrets; other requests are served while it is made."""
-    time_slice, head = TimeSlice(), unit.head
+    time_slice, head = TimeSlice(), unit.lock.head
     revision = head.revision if head else changeset.base_revision
     audit = None
-    if (sequences := unit.audit_range) is not None and not unit.dry_run:
+    if (sequences := unit.audit.sequence_range) is not None and not unit.dry_run:
         audit = AuditRange(first=sequences[0], last=sequences[1])
     result = ChangesetResult(
         id=unit.changeset_id,

@@ -153,7 +153,7 @@ class ReferenceResolver:
             return self._external[_external_key(reference, zone_id)]
         at = reference["address_of"]
         zone_id = self.local(at["local_id"]).id if "local_id" in at else at["id"]
-        zone = self.unit.zones.get(zone_id)
+        zone = self.unit.cache.zones.get(zone_id)
         if zone is None:
             raise ValidationFailed(f"there is no Zone `{zone_id}` to take an address from")
         return getattr(zone.protocols.oauth2, reference["member"])

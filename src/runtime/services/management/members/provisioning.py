@@ -67,7 +67,7 @@ async def add_user(
     zone = await services.zones.get(zone_id)
     hashed = await services.passwords.hash(chosen)
     async with unit_of_work(services, by.within(zone.organization_id), new_id()) as unit:
-        unit.keeps_zones = True
+        unit.epochs.keeps_zones = True
         await unit.next_revision()
         return await _make(unit, zone, address, hashed)
 

@@ -194,7 +194,7 @@ async def revoke(services: Services, key_id: str, *, by: Actor = SERVICE) -> int
     async with unit_of_work(services, by.within(found.key.organization_id), new_id()) as unit:
         await unit.next_revision()
         await _take_away(unit, [found.key])
-    return unit.records
+    return unit.audit.count
 
 
 async def _organization(services: Services, id_or_label: str) -> Organization:
@@ -224,4 +224,4 @@ async def _forget(services: Services, organization_id: str, before: datetime) ->
     async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
         await unit.lock_organization()
         await _take_away(unit, await storage.expired(unit.conn, organization_id, before, limit=MAX_API_KEYS))
-    return unit.records
+    return unit.audit.count

@@ -160,7 +160,7 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
         await zones.remove_zone(unit, await entities.zone_of(unit, found.zone_id))
     await unit.write(ORGANIZATION, "organizations.delete", found, None)
     await storage.remove(unit.conn, ORGANIZATION, found.id, within={})
-    unit.omit_tombstones(None)  # no owner is left that could hear of it
+    unit.tombstones.omit(None)  # no owner is left that could hear of it
 
 
 async def every(services: Services) -> list[tuple[Organization, str]]:

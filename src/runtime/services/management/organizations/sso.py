@@ -81,7 +81,7 @@ async def disable(unit: UnitOfWork, parents: Parents) -> None:
     await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
     await end_what_rested_on(unit, provider, None)
     await _switch(unit, await _organization(unit), zone, None)
-    await unit.add_tombstones(
+    await unit.tombstones.add(
         await storage.remove(unit.conn, PROVIDER, provider.id, within={"zone_id": zone.id})
     )
     await _record(unit, "disable", zone, connection_of(provider), None)
@@ -111,7 +111,7 @@ async def _switch(unit: UnitOfWork, organization: Organization, zone: Zone, prov
     """Say where the organization's people sign in: at that provider, or with passwords when it is None."""
     changed = zone.model_copy(update={"user_identity_provider_id": provider_id})
     scope = {"organization_id": organization.id}
-    unit.zones[zone.id] = await entities.change(unit, ZONE, scope, zone, changed)
+    unit.cache.zones[zone.id] = await entities.change(unit, ZONE, scope, zone, changed)
     enabled = organization.model_copy(update={"sso_enabled": provider_id is not None})
     await entities.change(unit, ORGANIZATION, {}, organization, enabled)
 

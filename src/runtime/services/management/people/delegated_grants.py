@@ -66,7 +66,7 @@ async def _bump_user(unit: UnitOfWork, grant: DelegatedGrant) -> None:
     """First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more."""
     await unit.next_revision()
     for key, epoch in (await epochs.bump_user(unit.conn, grant.zone_id, grant.user_id)).items():
-        unit.publish(key, epoch)
+        unit.epochs.add(key, epoch)
 
 
 async def _record(

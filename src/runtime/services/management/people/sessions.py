@@ -66,7 +66,7 @@ async def announce_ended_sessions(unit: UnitOfWork, ended: Mapping[str, int], zo
     """
     await logout_notices.enqueue(unit.conn, unit.services.outbox, ended, zone_id=zone_id)
     for session_id, epoch in ended.items():
-        unit.publish(epochs.session_key(session_id), epoch)
+        unit.epochs.add(epochs.session_key(session_id), epoch)
 
     async def send() -> None:
         unit.services.outbox.notify()

@@ -75,7 +75,7 @@ async def store(unit: UnitOfWork, before: User, after: User) -> User:
     await unit.next_revision()
     if after.status is UserStatus.DISABLED:
         await _end_sessions(unit, before)
-    unit.publish(epochs.user_key(before.id), after.epoch)
+    unit.epochs.add(epochs.user_key(before.id), after.epoch)
     return await entities.change(unit, USER, {"zone_id": before.zone_id}, before, after)
 
 
@@ -91,7 +91,7 @@ async def remove(unit: UnitOfWork, user: User) -> None:
     """Take a user away whom the caller may take away."""
     await unit.next_revision()
     await _end_sessions(unit, user)
-    unit.publish(epochs.user_key(user.id), user.epoch + 1)
+    unit.epochs.add(epochs.user_key(user.id), user.epoch + 1)
     await entities.remove(unit, USER, {"zone_id": user.zone_id}, user)
 
 

@@ -57,7 +57,7 @@ async def create_default_entities(unit: UnitOfWork, zone: Zone) -> None:
     await storage.insert_many(unit.conn, ROLE, roles)
     for kind, made in ((PROVIDER, providers), (ROLE, roles)):
         for entity in made:
-            unit.known.add((zone.id, kind.name, entity.id))
+            unit.cache.existing.add((zone.id, kind.name, entity.id))
     await _policies(unit, zone, common)
 
 
@@ -68,7 +68,7 @@ async def _signing_keys(unit: UnitOfWork) -> dict[Algorithm, SigningKey]:
     """
     if unit.dry_run:
         return await zone_keys.make((attestations.ALGORITHM,))
-    return unit.keys_to_give.pop() if unit.keys_to_give else await zone_keys.make()
+    return unit.new_zone_keys.pop() if unit.new_zone_keys else await zone_keys.make()
 
 
 async def _policies(unit: UnitOfWork, zone: Zone, common: dict[str, object]) -> None:

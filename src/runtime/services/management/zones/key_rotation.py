@@ -99,13 +99,13 @@ async def _forget(services: Services, removed_before: datetime) -> int:
 async def _forget_in(services: Services, zone_id: str, kids: list[str]) -> int:
     organization_id = await _organization(services, zone_id)
     async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
-        unit.keeps_zones = True  # verifiers have not been told of these keys for long
+        unit.epochs.keeps_zones = True  # verifiers have not been told of these keys for long
         await unit.lock_organization()
         for kid in kids:
             if (algorithm := await storage.forget_key(unit.conn, zone_id, kid)) is not None:
                 told = {"algorithm": algorithm}
                 await unit.record("keys.forget", SIGNING_KEY, kid, zone_id, before=told, after=None)
-    return unit.records
+    return unit.audit.count
 
 
 async def _rotate(

@@ -50,7 +50,7 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     await directory.detach_provider(unit.conn, zone_id=scope["zone_id"], provider_id=before.id)
     await end_what_rested_on(unit, before, None)
     await entities.remove(unit, PROVIDER, scope, before)
-    unit.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
+    unit.cache.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
 
 
 async def end_what_rested_on(unit: UnitOfWork, before: Provider, after: Provider | None) -> None:

@@ -25,11 +25,11 @@ def check_when_finished(unit: UnitOfWork, before: Resource | None, after: Resour
     resources can be changed in other members.
     """
     key = (RESOURCE.name, after.id)
-    noted = unit.checks.get(key)
+    noted = unit.deferred_checks.get(key)
     is_new = before is None or before.identifier != after.identifier
     is_new = is_new or (isinstance(noted, _ConflictCheck) and noted.is_new)
     if is_new or (before is not None and before.prefix != after.prefix):
-        unit.checks[key] = _ConflictCheck(unit, after, is_new)
+        unit.deferred_checks[key] = _ConflictCheck(unit, after, is_new)
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class _ConflictCheck:
 
 async def _overlaps(unit: UnitOfWork, resource: Resource) -> ResourceOverlaps:
     """The resources of the same host; of the whole zone, once, where many are looked at."""
-    if (known := unit.resource_overlaps.get(resource.zone_id)) is not None:
+    if (known := unit.cache.resource_overlaps.get(resource.zone_id)) is not None:
         return known
     if not (host := host_of(resource.identifier)):
         return ResourceOverlaps(())
-    if len(unit.checks) < _ONE_BY_ONE:
+    if len(unit.deferred_checks) < _ONE_BY_ONE:
         return ResourceOverlaps(await storage.placed(unit.conn, resource.zone_id, beginning=host))
     found = ResourceOverlaps(await storage.placed(unit.conn, resource.zone_id))
-    unit.resource_overlaps[resource.zone_id] = found
+    unit.cache.resource_overlaps[resource.zone_id] = found
     return found

@@ -34,7 +34,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     gateway = await _gateway(unit, zone)
     after = zone.model_copy(update={"default_mcp_gateway_application_id": gateway.id})
     changed = await entities.change(unit, ZONE, scope, zone, after)
-    unit.zones[zone.id] = changed
+    unit.cache.zones[zone.id] = changed
     return changed
 
 
@@ -60,7 +60,7 @@ async def make(
     if body.get("protocols"):
         made = apply_patch(ZONE, made, {"protocols": body["protocols"]})
     await entities.add(unit, ZONE, made)
-    unit.zones[made.id] = made
+    unit.cache.zones[made.id] = made
     await bootstrap.create_default_entities(unit, made)
     return made
 
@@ -116,7 +116,7 @@ async def update(
     _refuse_own_key(patch)
     await entities.check_references(unit, ZONE, before.id, patch, before)
     after = await entities.change(unit, ZONE, scope, before, apply_patch(ZONE, before, patch))
-    unit.zones[after.id] = after
+    unit.cache.zones[after.id] = after
     await providers.end_what_rested_on_former(unit, before, after)
     return after
 
@@ -150,10 +150,10 @@ async def remove_zone(unit: UnitOfWork, before: Zone) -> None:
     scope = {"organization_id": before.organization_id}
     await unit.next_revision()
     found = await zone_data.zone_epochs(unit.conn, before.id)
-    await unit.add_tombstones(await storage.remove(unit.conn, ZONE, before.id, within=scope))
-    unit.zones.pop(before.id, None)
+    await unit.tombstones.add(await storage.remove(unit.conn, ZONE, before.id, within=scope))
+    unit.cache.zones.pop(before.id, None)
     await unit.write(ZONE, "zones.delete", before, None)
-    unit.forget_zone(before.id, (found[0] if found else 0) + 1)
+    unit.epochs.zone_deleted(before.id, (found[0] if found else 0) + 1)
 
     async def forget_view() -> None:
         try:
