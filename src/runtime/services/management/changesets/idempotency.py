@@ -1,4 +1,4 @@
-"""Idempotency: a changeset sent again gets the first response; another body under its key is a conflict."""
+"""Phase: apply once. A changeset sent again gets the first response; another body is a conflict."""
 
 import json
 

@@ -1,9 +1,21 @@
 """Changesets: a list of operations that is applied wholly or not at all, in one transaction.
 
 `apply_changeset` is the path of a changeset from top to bottom. Its body has been parsed by then
-(`api.management.changeset_bodies`), and it holds a slot (`concurrency_limits`). The phases inside the
-transaction are those of `phases.execute`: check staleness, apply each operation, write relations,
-check names, record ownership.
+(`api.management.changeset_bodies`), and it holds a slot (`concurrency_limits`). An apply and a dry run take
+the same phases; those from staleness to ownership are in one transaction (`phases.execute`):
+
+    phase                    module               refuses
+    authorize                authorization        a credential that does not reach the changeset's zones
+    check each operation     validation           an unknown kind, a kind that the caller may not change
+    parse specs              specs                a spec that is no body of a create or an update
+    apply once               idempotency          another body under the digest of a plan that was applied
+    check staleness          staleness            entities that were written after the base revision
+    apply each operation     operations           what a single call of the management API would refuse
+    resolve references       references           a local id that no earlier operation has created
+    write relations          relations            texts, dependencies and members that do not fit
+    check names in policies  policy_references    a name that no entity of the zone has
+    record ownership         ownership            entities of another owner
+    answer and receipt       receipts             nothing
 """
 
 from runtime.domain.identifiers import new_id

@@ -1,4 +1,4 @@
-"""Relations between entities: a policy's text, the policies of a set, dependencies, members of groups.
+"""Phase: write relations: a policy's text, the policies of a set, dependencies, members of groups.
 
 A policy's text is written with its operation; what names other entities is deferred until all of them exist.
 """
