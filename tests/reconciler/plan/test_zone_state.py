@@ -57,7 +57,7 @@ class TestBelonging:
             ({"application_id": "unknown"}, set()),
             ({}, set()),
         ],
-        ids=str,
+        ids=["group", "application", "user", "unknown-group", "unknown-application", "nobody"],
     )
     def test_to_a_role_belongs_who_has_it(self, principal: dict[str, Any], holders: set[Any]) -> None:
         """A group has it for its members; what is not in the zone has nothing."""
