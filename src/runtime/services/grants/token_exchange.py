@@ -122,16 +122,16 @@ async def exchange(
 
     decision.step = 9
     vault = await target_checks.require_token_source(zone, client, resource)
-    allowance = (
-        await require_allowance(services, zone, client, root, resource, wanted=request.scopes, now=now)
-        if root
-        else Allowance()
-    )
-    credential = (
-        await credentials.require(services, zone, client, root, resource, vault, allowance=allowance, now=now)
-        if vault
-        else None
-    )
+    allowance = Allowance()
+    if root is not None:
+        allowance = await require_allowance(
+            services, zone, client, root, resource, wanted=request.scopes, now=now
+        )
+    credential = None
+    if vault is not None:
+        credential = await credentials.require(
+            services, zone, client, root, resource, vault, allowance=allowance, now=now
+        )
 
     decision.step = 10
     plan = _plan(services, client, request, subject, before, root, resource, allowance, now)
@@ -150,13 +150,11 @@ async def exchange(
         now=now,
     )
     decision.determining = verdict.determining
-    if verdict.scopes is None:
+    if verdict.scopes is None or (credential is not None and credential.scopes - verdict.scopes):
         raise policy_decision.denied()
 
     decision.step = 12
     if credential is not None:
-        if credential.scopes - verdict.scopes:
-            raise policy_decision.denied()
         return credentials.response(credential, verdict.scopes, until=plan.expires_at, now=now)
     under = (zone.epoch, *(root.epochs if root else (0, 0)))
     token = token_cache.open_entry(

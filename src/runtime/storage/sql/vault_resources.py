@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import and_, func, or_, select, union
+from sqlalchemy import CTE, CompoundSelect, ScalarSelect, Select, and_, func, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.values import ProviderType
@@ -42,60 +42,15 @@ async def reachable(
     A chain begins at an application that the user is signed in to, or that provides what they consented to,
     and goes on by declared dependencies.
     """
-    signed_in_to = select(_sessions.c.application_id).where(
-        _sessions.c.zone_id == zone_id,
-        _sessions.c.user_id == user_id,
-        _sessions.c.application_id.is_not(None),
-        _sessions.c.status == "active",
-        _sessions.c.expires_at > now,
-    )
-    agreed_to = select(_consents.c.resource_id).where(
-        _consents.c.zone_id == zone_id, _consents.c.user_id == user_id
-    )
-    providing = select(_resources.c.application_id).where(
-        _resources.c.zone_id == zone_id,
-        _resources.c.application_id.is_not(None),
-        _resources.c.id.in_(agreed_to),
-    )
-    begins = union(signed_in_to, providing).subquery()
-    chain = select(begins.c.application_id).cte("chain", recursive=True)
-    chain = chain.union(
-        select(_resources.c.application_id)
-        .join(
-            _dependencies,
-            and_(
-                _dependencies.c.zone_id == _resources.c.zone_id,
-                _dependencies.c.resource_id == _resources.c.id,
-            ),
-        )
-        .join(chain, chain.c.application_id == _dependencies.c.application_id)
-        .where(_resources.c.zone_id == zone_id, _resources.c.application_id.is_not(None))
-    )
-    targets = select(_dependencies.c.resource_id).where(
-        _dependencies.c.zone_id == zone_id,
-        _dependencies.c.application_id.in_(select(chain.c.application_id)),
-    )
-    stored_at = (
-        select(func.max(vault_tokens.c.created_at))
-        .join(
-            _grants,
-            and_(_grants.c.zone_id == vault_tokens.c.zone_id, _grants.c.id == vault_tokens.c.grant_id),
-        )
-        .where(
-            _grants.c.zone_id == zone_id,
-            _grants.c.user_id == user_id,
-            _grants.c.resource_id == _resources.c.id,
-            _grants.c.provider_id == _resources.c.credential_provider_id,
-        )
-        .scalar_subquery()
-    )
+    agreed_to = _agreed_to(zone_id, user_id)
+    targets = _targets(_chain(zone_id, _first_applications(zone_id, user_id, now)), zone_id)
     found = await conn.execute(
         select(
             _resources.c.id,
             _resources.c.name,
             _resources.c.identifier,
             _resources.c.description,
-            stored_at.label("stored_at"),
+            _stored_at(zone_id, user_id).label("stored_at"),
         )
         .join(
             _providers,
@@ -113,3 +68,70 @@ async def reachable(
         .limit(MOST)
     )
     return [VaultResource(row.id, row.name, row.identifier, row.description, row.stored_at) for row in found]
+
+
+def _agreed_to(zone_id: str, user_id: str) -> Select[tuple[str]]:
+    """The resources that the user has consented to for some client."""
+    return select(_consents.c.resource_id).where(
+        _consents.c.zone_id == zone_id, _consents.c.user_id == user_id
+    )
+
+
+def _first_applications(zone_id: str, user_id: str, now: datetime) -> CompoundSelect[tuple[str]]:
+    """The applications that a chain of the user can begin at."""
+    signed_in_to = select(_sessions.c.application_id).where(
+        _sessions.c.zone_id == zone_id,
+        _sessions.c.user_id == user_id,
+        _sessions.c.application_id.is_not(None),
+        _sessions.c.status == "active",
+        _sessions.c.expires_at > now,
+    )
+    providing = select(_resources.c.application_id).where(
+        _resources.c.zone_id == zone_id,
+        _resources.c.application_id.is_not(None),
+        _resources.c.id.in_(_agreed_to(zone_id, user_id)),
+    )
+    return union(signed_in_to, providing)
+
+
+def _chain(zone_id: str, first: CompoundSelect[tuple[str]]) -> CTE:
+    """The applications of all chains that begin at the first ones, by declared dependencies."""
+    chain = select(first.subquery().c.application_id).cte("chain", recursive=True)
+    return chain.union(
+        select(_resources.c.application_id)
+        .join(
+            _dependencies,
+            and_(
+                _dependencies.c.zone_id == _resources.c.zone_id,
+                _dependencies.c.resource_id == _resources.c.id,
+            ),
+        )
+        .join(chain, chain.c.application_id == _dependencies.c.application_id)
+        .where(_resources.c.zone_id == zone_id, _resources.c.application_id.is_not(None))
+    )
+
+
+def _targets(chain: CTE, zone_id: str) -> Select[tuple[str]]:
+    """The resources that the applications of the chains depend on."""
+    return select(_dependencies.c.resource_id).where(
+        _dependencies.c.zone_id == zone_id,
+        _dependencies.c.application_id.in_(select(chain.c.application_id)),
+    )
+
+
+def _stored_at(zone_id: str, user_id: str) -> ScalarSelect[datetime | None]:
+    """When the credential of the user for the row's resource was stored."""
+    return (
+        select(func.max(vault_tokens.c.created_at))
+        .join(
+            _grants,
+            and_(_grants.c.zone_id == vault_tokens.c.zone_id, _grants.c.id == vault_tokens.c.grant_id),
+        )
+        .where(
+            _grants.c.zone_id == zone_id,
+            _grants.c.user_id == user_id,
+            _grants.c.resource_id == _resources.c.id,
+            _grants.c.provider_id == _resources.c.credential_provider_id,
+        )
+        .scalar_subquery()
+    )
