@@ -31,6 +31,16 @@ def test_token_for_a_declared_resource(site: Site, chain: Chain) -> None:
     assert "refresh_token" not in answer
 
 
+def test_audience_alone_names_the_resource(site: Site, chain: Chain) -> None:
+    """Clients of other providers send `audience` where OAuth has `resource`: it means the same here."""
+    named = claims_of(post(site, chain, resource="https://api.test"))
+    meant = claims_of(post(site, chain, audience="https://api.test/"))
+
+    assert {name: named[name] for name in ("sub", "aud", "scope")} == {
+        name: meant[name] for name in ("sub", "aud", "scope")
+    }
+
+
 def test_token_for_the_zone_itself(site: Site, chain: Chain) -> None:
     """Without a resource the audience is the issuer, and there is no scope."""
     answer = post(site, chain)
@@ -49,12 +59,15 @@ def test_token_for_the_zone_itself(site: Site, chain: Chain) -> None:
         ({"resource": "https://api.test", "scope": "admin"}, "invalid_scope"),
         ({"resource": "https://api.test", "audience": "https://other.test"}, "invalid_target"),
         ({"scope": "openid"}, "invalid_scope"),
+        ({"audience": "https://nowhere.test"}, "invalid_target"),
+        ({"audience": "https://another-undeclared.test"}, "invalid_target"),
+        ({"audience": "https://api.test", "scope": "admin"}, "invalid_scope"),
     ],
 )
 def test_refusals(site: Site, chain: Chain, more: dict[str, str], error: str) -> None:
     """What an exchange refuses, this refuses too."""
-    if "undeclared" in more.get("resource", ""):
-        site.make(site.company.resource(site.zone, more["resource"]))
+    for undeclared in (named for named in more.values() if "undeclared" in named):
+        site.make(site.company.resource(site.zone, undeclared))
 
     assert post(site, chain, **more)["error"] == error
 

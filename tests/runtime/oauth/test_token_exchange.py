@@ -47,6 +47,17 @@ def test_answer_on_the_wire(site: Site, chain: Chain) -> None:
     assert claims["act"] == {"sub": "agent"}
 
 
+def test_audience_alone_is_answered_with_the_name_of_the_right_parameter(site: Site, chain: Chain) -> None:
+    """The request that names its target in `resource` succeeds."""
+    sent = form(chain)
+    assert site.post(sent).status_code == 200
+
+    refused = site.post({**sent, "resource": "", "audience": "https://api.test"}).json()
+
+    assert refused["error"] == "invalid_request"
+    assert refused["error_description"] == "name the target in `resource`; `audience` may only repeat it"
+
+
 @pytest.mark.standard("RFC 6749")
 def test_basic_authentication(site: Site, chain: Chain) -> None:
     """The same with the secret in the header."""

@@ -70,6 +70,8 @@ def read_request(
     if actor_token is not None and form["actor_token_type"] != ACCESS_TOKEN:
         raise InvalidRequest(f"`actor_token_type` must be `{ACCESS_TOKEN}`")
     resource = at_most_one(resources)
+    if resource is None and audiences:
+        raise InvalidRequest("name the target in `resource`; `audience` may only repeat it")
     if resource is None:
         raise InvalidRequest("`resource` is required")
     scope = form.get("scope")

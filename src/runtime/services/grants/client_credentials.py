@@ -54,15 +54,18 @@ async def client_credentials(
 
     Args:
         jkt: thumbprint of the key that the sender has proved to have; the token is bound to it.
-        resources: at most one; none asks for a token for the zone itself, which carries no scope.
+        resources: at most one. Without one, `audiences` may name it, as some providers' clients do; with
+            neither, the token is for the zone itself and carries no scope.
     Raises: OAuthError. The steps are numbered as those of an exchange.
     """
     await target_checks.require_principal(zone, client)
     decision.step = 7
-    named = at_most_one(resources)
+    named = at_most_one(resources or audiences)
     if named is None:
-        if scopes or audiences:
-            raise InvalidScope("a token for the zone itself has no scopes: leave out `scope` and `audience`")
+        if scopes:
+            raise InvalidScope(
+                "a token for the zone itself has no scopes: send `resource`, or leave out `scope`"
+            )
         return _issue(
             services, zone, client, audience=zone.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
         )
