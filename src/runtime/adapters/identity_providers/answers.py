@@ -9,7 +9,7 @@ from typing import Any
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.jose import InvalidJwt
 from runtime.adapters.keys.remote import audiences
-from runtime.domain.oauth.claims import at_hash, is_time
+from runtime.domain.oauth.claims import at_hash, has_verified_email, is_time
 
 
 class ProviderRefused(Exception):
@@ -109,7 +109,7 @@ def identity_of(settings: ProviderSettings, claims: Mapping[str, Any]) -> Provid
         issuer=settings.issuer,
         subject=subject,
         email=text_of(claims, "email"),
-        email_verified=claims.get("email_verified") in (True, "true"),
+        email_verified=has_verified_email(claims),
         claims=claims,
         auth_time=datetime.fromtimestamp(auth_time, UTC) if auth_time is not None else None,
         acr=text_of(claims, "acr"),

@@ -112,6 +112,16 @@ def is_time(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < YEAR_10000
 
 
+def has_verified_email(claims: Mapping[str, Any]) -> bool:
+    """Tell whether an issuer says that the address in `email` is verified: by `true`, or by that as text.
+
+    No other value does, whatever it is taken for elsewhere: neither `1` nor `"false"`.
+    Spec: OpenID Connect Core section 5.1.
+    """
+    value = claims.get("email_verified")
+    return value is True or value == "true"
+
+
 def seconds(moment: datetime) -> int:
     """Seconds since 1970, fractions dropped. Raises ValueError for a datetime without a time zone."""
     if moment.tzinfo is None:

@@ -94,3 +94,16 @@ def test_times_have_a_zone():
     """A time without zone would be read differently on another machine."""
     with pytest.raises(ValueError, match="zone"):
         claims.seconds(NOW.replace(tzinfo=None))
+
+
+@pytest.mark.parametrize(
+    ("said", "verified"), [(True, True), ("true", True), (False, False), ("false", False), (1, False)]
+)
+def test_an_address_is_verified_by_true_alone(said: object, verified: bool) -> None:
+    """The boolean and its text count; a number that equals `True` in Python does not."""
+    assert claims.has_verified_email({"email_verified": said}) is verified
+
+
+def test_an_address_of_which_nothing_is_said_is_not_verified() -> None:
+    """Without `email_verified` nobody vouches for the address."""
+    assert not claims.has_verified_email({"email": "ada@acme.example"})

@@ -15,6 +15,7 @@ from runtime.domain.kinds.provider import Provider, ProviderOpenID
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import Identifier
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.claims import has_verified_email
 from runtime.services import epochs
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
@@ -96,7 +97,7 @@ async def _find_linkable(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn) 
     Only a verified address tells who that is, and only somebody whom no provider has signed in: a connection
     that is changed to another issuer takes over nobody whom the one before has signed in.
     """
-    if not is_organization_zone(zone) or not _is_verified(by.claims):
+    if not is_organization_zone(zone) or not has_verified_email(by.claims):
         return None
     address = _email_claim(by.claims).lower()
     found = await storage.local_with_verified(conn, zone_id=zone.id, address=address)
@@ -118,7 +119,7 @@ async def _create_user(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn, no
         zone,
         _email_claim(by.claims),
         now,
-        verified=_is_verified(by.claims),
+        verified=has_verified_email(by.claims),
         identifier=_identifier_claim(by),
         authenticated_at=now,
         **bound,
@@ -144,7 +145,7 @@ async def _update_from_claims(
 ) -> tuple[User, dict[str, int]]:
     """Take over what the provider says today; memberships wait for the address to be verified."""
     changes: dict[str, Any] = {"authenticated_at": now, "provider_id": by.provider.id}
-    verified = _is_verified(by.claims)
+    verified = has_verified_email(by.claims)
     email = by.claims.get("email")
     if isinstance(email, str) and verified and (email, True) != (user.email, user.email_verified):
         changes |= {"email": _email_claim(by.claims), "email_verified": True, "updated_at": now}
@@ -178,7 +179,7 @@ def _openid_settings(provider: Provider) -> ProviderOpenID:
 
 def _require_verified(claims: Mapping[str, object]) -> None:
     """Refuse somebody who only says what their address is, where the address says who they are."""
-    if not _is_verified(claims):
+    if not has_verified_email(claims):
         raise SignInRefused("your identity provider has not verified your e-mail address")
 
 
@@ -188,7 +189,3 @@ def _email_claim(claims: Mapping[str, object]) -> str:
         return checked_email(email if isinstance(email, str) else "")
     except ValidationFailed:
         raise SignInRefused("your identity provider did not send a valid e-mail address") from None
-
-
-def _is_verified(claims: Mapping[str, object]) -> bool:
-    return claims.get("email_verified") in (True, "true")
