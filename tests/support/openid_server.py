@@ -21,12 +21,14 @@ class OpenIDServer:
     Attributes:
         issuer: in whose name it speaks; its own address unless a test says otherwise.
         says: the claims of whoever signs in next; nobody is asked for anything.
+        tells: the answer of its userinfo endpoint, which it has while there is one.
     """
 
     url: str
     issuer: str
     key: SigningKey = field(default_factory=lambda: SigningKey.generate("RS256"))
     says: dict[str, Any] = field(default_factory=dict)
+    tells: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
@@ -59,7 +61,10 @@ class OpenIDServer:
 
     def _document(self, path: str) -> dict[str, Any] | None:
         if path == "/.well-known/openid-configuration":
-            return {"issuer": self.issuer, **self.addresses}
+            more = {"userinfo_endpoint": f"{self.url}/userinfo"} if self.tells else {}
+            return {"issuer": self.issuer, **self.addresses, **more}
+        if path == "/userinfo":
+            return self.tells or None
         return {"keys": [self.key.public_jwk]} if path == "/keys" else None
 
 

@@ -1,12 +1,16 @@
 """Throttling of password sign-in: what is counted together, how long the waits are, and what ends them."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support.oauth_site import PASSWORD, Browser, Page, Site
 
 from runtime.domain.errors import TooManyTries, ValidationFailed
 from runtime.domain.kinds.zone import Zone
 from runtime.services.login import password, throttling
-from runtime.services.rate_limits import FREE_PASSWORD_TRIES
+from runtime.services.rate_limiter import RateLimiter
+from runtime.services.rate_limits import FREE_PASSWORD_TRIES, PASSWORDS_IN_ZONE
+from runtime.storage.state.memory import InProcessState
 
 STORAGE = ("embedded", "servers")
 ADA, HERE = "ada@acme.example", "192.0.2.1"
@@ -59,6 +63,21 @@ def test_another_zone_does_not_wait(site: Site) -> None:
     assert site.run(waits(site, site.zone(), *[ADA] * (FREE_PASSWORD_TRIES + 2)))[-1] > 0
 
     assert site.run(waits(site, site.zone("Another"), ADA)) == [0]
+
+
+def test_tries_in_a_zone_are_limited_wherever_they_come_from(site: Site) -> None:
+    """Beyond the zone's own limit, a try from any address, for any account, waits for the next minute."""
+    instant = site.services.clock()
+    limiter = RateLimiter(InProcessState(), lambda: instant, site.services.settings)
+    here = replace(site, server=replace(site.server, services=replace(site.services, rate_limiter=limiter)))
+    zone, allowed = site.zone(), PASSWORDS_IN_ZONE.amount_under(site.services.settings)
+    limiter.hit_local(PASSWORDS_IN_ZONE, zone.id, cost=allowed - 1)
+
+    tried = [
+        site.run(waits(here, zone, f"{last}@acme.example", address=f"192.0.2.{last}"))[0] for last in (1, 2)
+    ]
+
+    assert tried == [0, PASSWORDS_IN_ZONE.seconds_left(instant.timestamp())]
 
 
 def test_the_right_password_begins_the_count_anew(site: Site) -> None:

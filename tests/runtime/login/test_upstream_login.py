@@ -18,8 +18,10 @@ from tests.runtime.login.federation import (
 )
 from tests.support.applying import Git, create, ref
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, Site, assert_page, claims
+from tests.support.openid_server import openid_server
 
 from runtime.domain.kinds import PROVIDER, USER, ZONE, Verb
+from runtime.services import epochs
 from runtime.storage.sql import session_roots
 from runtime.storage.sql.tables import METADATA
 
@@ -414,6 +416,53 @@ class TestCallback:
         back = as_person(browser, at_provider(browser, client), "ada")
 
         assert_page(browser.http.get(changed_query(back, code=injected)), 503)
+
+
+class TestClaims:
+    """What of the provider's claims goes into the session."""
+
+    def test_the_id_tokens_claims_are_preferred_to_userinfos(self, site: Site, browser: Browser) -> None:
+        """Userinfo completes an ID token without an address, and replaces nothing that was signed."""
+        with openid_server() as provider:
+            provider.says = {"sub": "ada", "name": "Ada of the ID token"}
+            provider.tells = {"sub": "ada", "name": "Ada of userinfo", "email": ADA["email"]}
+            zone = federated(site, provider.issuer)
+            client = site.app(zone)
+
+            answer = browser.open(client.url(scope="openid profile"))
+
+        assert isinstance(answer, Answer)
+        told = client.userinfo(client.redeem(answer.code).json()["access_token"]).json()
+        assert told["name"] == "Ada of the ID token"
+        assert [user.email for user in users_of(site, zone)] == [ADA["email"]]
+
+    def test_ten_authentication_methods_are_kept(self, site: Site, browser: Browser) -> None:
+        """The first ten values of `amr` go into tokens, however many a provider sends."""
+        methods = [f"method-{number}" for number in range(12)]
+        with openid_server() as provider:
+            provider.says = {"sub": "ada", "email": ADA["email"], "amr": methods}
+            client = site.app(federated(site, provider.issuer))
+
+            answer = browser.open(client.url())
+
+        assert isinstance(answer, Answer)
+        assert claims(client.redeem(answer.code).json()["id_token"])["amr"] == methods[:10]
+
+    def test_another_process_hears_of_a_changed_user(self, site: Site) -> None:
+        """The sign-in publishes that the user has changed: cached data of other processes is out of date."""
+        with openid_server() as provider:
+            client = site.app(federated(site, provider.issuer))
+            provider.says = {"sub": "ada", "email": "before@acme.example", "email_verified": True}
+            assert isinstance(Browser().open(client.url()), Answer)
+            (ada,) = users_of(site, client.zone)
+            provider.says |= {"email": "after@acme.example"}
+
+            assert isinstance(Browser().open(client.url()), Answer)
+
+        (stored,) = users_of(site, client.zone)
+        published = site.run(site.services.state.get(epochs.user_key(ada.id)))
+        assert stored.epoch > ada.epoch
+        assert published == str(stored.epoch).encode()
 
 
 def test_one_zone_signs_in_at_another(site: Site, browser: Browser) -> None:
