@@ -13,33 +13,75 @@ from reconciler.apply import server_problems
 from reconciler.client import Rejected
 
 
-class TestPlan:
-    def test_exit_codes_say_what_it_is_like(
-        self, config: Any, server: FakeServer, world: World, zonectl: Zonectl
-    ) -> None:
-        """2 changes, 0 nothing, 3 drift only, 4 conflict, 1 invalid, 5 refused, 64 usage."""
-        config.write("zone.yaml", ZONE)
-        role = config.write("role.yaml", ROLE)
-        assert zonectl("plan", config).exit_code == 2
-        assert zonectl("apply", config, "--yes").exit_code == 0
-        assert zonectl("plan", config).exit_code == 0
-        world.find("Role", "reader")["spec"]["description"] = "by hand"
-        world.revision += 1
-        assert zonectl("plan", config).exit_code == 3
-        role.write_text(ROLE.replace("reads", "in git"))
-        assert zonectl("plan", config).exit_code == 4
-        role.write_text(ROLE.replace("description", "descripton"))
-        assert zonectl("plan", config).exit_code == 1
-        role.unlink()
-        assert zonectl("plan", config, "--consent", "deletes=7").exit_code == 5
-        config.path.joinpath("zone.yaml").unlink()
-        for command in ("plan", "validate", "drift", "apply", "watch"):
-            empty = zonectl(command, config)
-            assert (empty.exit_code, empty.out) == (64, "")
-            assert f"there are no manifests in `{config}`" in empty.err
-        assert zonectl("plan", config, "--nonsense").exit_code == 64
-        assert zonectl("plan", config, "--consent", "everything=1").exit_code == 64
+def edits_by_hand(world: World) -> None:
+    """Somebody changes the role on the server."""
+    world.find("Role", "reader")["spec"]["description"] = "by hand"
+    world.revision += 1
 
+
+class TestExitCodes:
+    @pytest.fixture
+    def applied(self, config: Any, server: FakeServer, zonectl: Zonectl) -> Any:
+        """A configuration of a zone and a role, as the server has it."""
+        config.write("zone.yaml", ZONE)
+        config.write("role.yaml", ROLE)
+        assert zonectl("apply", config, "--yes").exit_code == 0
+        return config
+
+    def test_2_where_there_are_changes(self, config: Any, server: FakeServer, zonectl: Zonectl) -> None:
+        """An apply would do something."""
+        config.write("zone.yaml", ZONE)
+        config.write("role.yaml", ROLE)
+        assert zonectl("plan", config).exit_code == 2
+
+    def test_0_where_there_are_none(self, applied: Any, zonectl: Zonectl) -> None:
+        """Right after an apply the server is as git says."""
+        assert zonectl("plan", applied).exit_code == 0
+
+    def test_3_where_only_others_changed_something(
+        self, applied: Any, world: World, zonectl: Zonectl
+    ) -> None:
+        """All that the plan would do is to put back what git says."""
+        edits_by_hand(world)
+        assert zonectl("plan", applied).exit_code == 3
+
+    def test_4_where_git_and_others_changed_the_same_member(
+        self, applied: Any, world: World, zonectl: Zonectl
+    ) -> None:
+        """A conflict needs consent."""
+        edits_by_hand(world)
+        applied.write("role.yaml", ROLE.replace("reads", "in git"))
+        assert zonectl("plan", applied).exit_code == 4
+
+    def test_1_where_a_manifest_is_not_valid(self, applied: Any, zonectl: Zonectl) -> None:
+        """A member that no Role has."""
+        applied.write("role.yaml", ROLE.replace("description", "descripton"))
+        assert zonectl("plan", applied).exit_code == 1
+
+    def test_5_where_the_plan_is_refused(self, applied: Any, world: World, zonectl: Zonectl) -> None:
+        """Seven deletions are consented to, and the plan has one."""
+        edits_by_hand(world)
+        (applied.path / "role.yaml").unlink()
+        assert zonectl("plan", applied, "--consent", "deletes=7").exit_code == 5
+
+    @pytest.mark.parametrize("command", ["plan", "validate", "drift", "apply", "watch"])
+    def test_64_where_there_are_no_manifests(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, command: str
+    ) -> None:
+        """A wrong path is an error in usage, of every command that reads manifests."""
+        empty = zonectl(command, config)
+        assert (empty.exit_code, empty.out) == (64, "")
+        assert f"there are no manifests in `{config}`" in empty.err
+
+    @pytest.mark.parametrize("arguments", [["--nonsense"], ["--consent", "everything=1"]], ids=" ".join)
+    def test_64_where_an_option_is_unknown(
+        self, applied: Any, zonectl: Zonectl, arguments: list[str]
+    ) -> None:
+        """An option that does not exist, or a consent of no known kind."""
+        assert zonectl("plan", applied, *arguments).exit_code == 64
+
+
+class TestPlan:
     def test_says_whose_key_is_not_accepted(
         self, config: Any, server: FakeServer, zonectl: Zonectl, monkeypatch: pytest.MonkeyPatch
     ) -> None:

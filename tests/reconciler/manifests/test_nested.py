@@ -39,11 +39,10 @@ def test_each_is_applied_by_itself(
     repository: Folder, server: FakeServer, world: World, zonectl: Callable[..., Result]
 ) -> None:
     """One run has one owner: what is below belongs to the other alone, names included."""
-    for path in (repository.path, repository.path / "teams" / "payments"):
-        done = zonectl("apply", path, "--yes")
-        assert done.exit_code == 0, done.err
-    for path in (repository.path, repository.path / "teams" / "payments"):
-        assert zonectl("plan", path).exit_code == 0
+    parts = (repository.path, repository.path / "teams" / "payments")
+    done = [zonectl("apply", path, "--yes") for path in parts]
+    assert [each.exit_code for each in done] == [0, 0], [each.err for each in done]
+    assert [zonectl("plan", path).exit_code for path in parts] == [0, 0]
     found = {
         entity["handle"]: entity["ownership"]["owner"]
         for entity in world.entities.values()
@@ -78,17 +77,23 @@ def test_zone_elsewhere_is_said(repository: Folder, zonectl: Callable[..., Resul
         ("server: https://id.example\n", "`owner` is missing"),
         ("owner: platform\n", "`platform` is also the owner of another directory"),
     ],
+    ids=["no owner", "the same owner"],
 )
+@pytest.mark.parametrize("verb", ["validate", "plan", "apply"])
 def test_nested_configuration_has_another_owner(
-    repository: Folder, server: FakeServer, zonectl: Callable[..., Result], settings: str, told: str
+    repository: Folder,
+    server: FakeServer,
+    zonectl: Callable[..., Result],
+    verb: str,
+    settings: str,
+    told: str,
 ) -> None:
     """Two directories of one owner would delete each other's; one of none belongs to nobody."""
     assert zonectl("plan", repository.path).exit_code == 2
     repository.write("teams/payments/zonectl.yaml", settings)
-    for verb in ("validate", "plan", "apply"):
-        done = zonectl(verb, repository.path)
-        assert done.exit_code == 64
-        assert told in done.err
+    done = zonectl(verb, repository.path)
+    assert done.exit_code == 64
+    assert told in done.err
 
 
 def test_owner_on_the_command_line_is_another_too(
@@ -101,6 +106,7 @@ def test_owner_on_the_command_line_is_another_too(
     assert (done.exit_code, "`payments` is also the owner of another directory" in done.err) == (64, True)
 
 
+@pytest.mark.parametrize("verb", ["plan", "drift", "apply"])
 @pytest.mark.parametrize("said", ["option", "environment"])
 @pytest.mark.threat("49l")
 def test_a_pull_request_does_not_change_whose_the_run_is(
@@ -109,6 +115,7 @@ def test_a_pull_request_does_not_change_whose_the_run_is(
     zonectl: Callable[..., Result],
     monkeypatch: pytest.MonkeyPatch,
     said: str,
+    verb: str,
 ) -> None:
     """An owner that is named outside the repository stands; what the repository says may only confirm it."""
     assert zonectl("apply", repository.path, "--yes").exit_code == 0
@@ -118,11 +125,10 @@ def test_a_pull_request_does_not_change_whose_the_run_is(
         monkeypatch.setenv("ZONECTL_OWNER", "payments")
     assert zonectl("plan", part, *more).exit_code == 2
     repository.write("teams/payments/zonectl.yaml", "owner: platform\nzones: [acme]\n")
-    for verb in ("plan", "drift", "apply"):
-        done = zonectl(verb, part, *more)
-        assert done.exit_code == 5
-        assert "the owner is `payments` (from `--owner` or ZONECTL_OWNER)" in done.err
-        assert "zonectl.yaml has `platform`; a repository cannot choose the owner" in done.err
+    done = zonectl(verb, part, *more)
+    assert done.exit_code == 5
+    assert "the owner is `payments` (from `--owner` or ZONECTL_OWNER)" in done.err
+    assert "zonectl.yaml has `platform`; a repository cannot choose the owner" in done.err
 
 
 @pytest.mark.threat("49m")
@@ -147,31 +153,31 @@ class TestListing:
     """Whoever writes below decides about what lies there, and neither leaves nor joins by that."""
 
     @pytest.mark.threat("49n")
+    @pytest.mark.parametrize("verb", ["validate", "plan", "apply"])
     def test_what_is_not_listed_does_not_leave(
-        self, repository: Folder, server: FakeServer, zonectl: Callable[..., Result]
+        self, repository: Folder, server: FakeServer, zonectl: Callable[..., Result], verb: str
     ) -> None:
         """A new `zonectl.yaml` would have all that is described there deleted."""
         repository.write("shared/role.yaml", ROLE)
         assert zonectl("plan", repository.path).exit_code == 2
         repository.write("shared/zonectl.yaml", "owner: evil\n")
-        for verb in ("validate", "plan", "apply"):
-            done = zonectl(verb, repository.path)
-            assert done.exit_code == 64
-            assert "shared/zonectl.yaml: this file makes `shared` a configuration of its own" in done.err
-            assert "write `nested: [shared]` there, or remove this file" in done.err
+        done = zonectl(verb, repository.path)
+        assert done.exit_code == 64
+        assert "shared/zonectl.yaml: this file makes `shared` a configuration of its own" in done.err
+        assert "write `nested: [shared]` there, or remove this file" in done.err
 
     @pytest.mark.threat("49o")
+    @pytest.mark.parametrize("verb", ["validate", "plan", "apply"])
     def test_what_is_listed_does_not_join(
-        self, repository: Folder, server: FakeServer, zonectl: Callable[..., Result]
+        self, repository: Folder, server: FakeServer, zonectl: Callable[..., Result], verb: str
     ) -> None:
         """Without its `zonectl.yaml` what is described there would be applied in the other's name."""
         assert zonectl("plan", repository.path).exit_code == 2
         (repository.path / "teams/payments/zonectl.yaml").unlink()
         repository.write("teams/payments/deep/role.yaml", ROLE)
-        for verb in ("validate", "plan", "apply"):
-            done = zonectl(verb, repository.path)
-            assert done.exit_code == 64
-            assert "`teams/payments` is listed in `nested`, and there is no" in done.err
+        done = zonectl(verb, repository.path)
+        assert done.exit_code == 64
+        assert "`teams/payments` is listed in `nested`, and there is no" in done.err
 
     @pytest.mark.parametrize(
         "nested", ["[teams/payments]", "[teams/*]", "['*/*']", "[other, teams/payments, teams/none]"]
@@ -229,7 +235,7 @@ def test_zones_are_names(repository: Folder, zonectl: Callable[..., Result], zon
     assert (done.exit_code, told in done.err) == (64, True), done.err
 
 
-def test_second_of_two_first_applies_hears_of_the_first(
+def test_second_of_two_first_applies_is_refused_as_stale(
     repository: Folder,
     server: FakeServer,
     world: World,
@@ -248,7 +254,7 @@ def test_second_of_two_first_applies_hears_of_the_first(
     assert zonectl("plan", repository.path).exit_code == 2
 
 
-def test_credential_of_another_team(
+def test_a_credential_of_another_team_is_refused(
     repository: Folder, server: FakeServer, world: World, zonectl: Callable[..., Result]
 ) -> None:
     """With the payments team's credential nobody plans or applies as the platform."""

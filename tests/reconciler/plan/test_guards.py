@@ -17,6 +17,13 @@ from reconciler.plan.model import ChangeState, Op
 from reconciler.plan.saved_plan import read_plan
 
 
+def deleting_groups(world: World, count: int, budgets: dict[str, int | str]) -> Plan:
+    """A plan that deletes so many of ten groups, with budgets as the settings have them."""
+    groups = [manifest("Group", f"g{n}", name=f"G {n}") for n in range(10)]
+    settle(world, [zone(), *groups])
+    return replace(plan_for(world, [zone(), *groups[: 10 - count]]), budgets=budgets)
+
+
 class TestPruning:
     def test_what_left_git_is_deleted_children_first(self, world: World, company: list[Manifest]) -> None:
         """A whole zone that leaves is deleted from the leaves up."""
@@ -85,14 +92,22 @@ class TestPruning:
     def test_the_settings_say_how_many_need_none(
         self, world: World, budget: int | str, refused: bool
     ) -> None:
-        """As a number, or as a share of what is managed; a saved plan keeps that, where it is stricter."""
-        groups = [manifest("Group", f"g{n}", name=f"G {n}") for n in range(10)]
-        settle(world, [zone(), *groups])
-        made = replace(plan_for(world, [zone(), *groups[:7]]), budgets={"Group": budget})
-        for plan in (made, read_plan(orjson.dumps(made.as_json()))):
-            assert bool(check_guards(plan, {})) is refused
+        """As a number, or as a share of what is managed; where more are deleted, their count is consent."""
+        made = deleting_groups(world, 3, {"Group": budget})
+        assert bool(check_guards(made, {})) is refused
         assert check_guards(made, {"deletes": 3}) == []
-        larger = replace(plan_for(world, [zone(), *groups[:4]]), budgets={"Group": 6})
+
+    @pytest.mark.parametrize(("budget", "refused"), [(2, True), (3, False), ("20%", True), ("30%", False)])
+    def test_a_saved_plan_keeps_a_stricter_budget(
+        self, world: World, budget: int | str, refused: bool
+    ) -> None:
+        """It is applied elsewhere by the settings that it was made with."""
+        saved = read_plan(orjson.dumps(deleting_groups(world, 3, {"Group": budget}).as_json()))
+        assert bool(check_guards(saved, {})) is refused
+
+    def test_a_saved_plan_has_no_larger_budget_than_the_default(self, world: World) -> None:
+        """The settings may allow more, a file that somebody may have written may not."""
+        larger = deleting_groups(world, 6, {"Group": 6})
         assert check_guards(larger, {}) == []
         (refusal,) = check_guards(read_plan(orjson.dumps(larger.as_json())), {})
         assert "(budget: 5)" in refusal.message
@@ -176,13 +191,10 @@ class TestSavedPlans:
 
         assert {each.code for each in refused} == {"untold"}
 
-    @pytest.mark.threat("49q")
-    @pytest.mark.parametrize("made", [True, False])
-    def test_every_value_that_is_written_is_told(
-        self, world: World, company: list[Manifest], made: bool
-    ) -> None:
-        """Of creations and of updates: another value, one more, none, or no operation at all."""
-        if not made:
+    @pytest.fixture(params=[True, False], ids=["creations", "updates"])
+    def honest(self, request: pytest.FixtureRequest, world: World, company: list[Manifest]) -> Plan:
+        """A plan of creations alone, or one that updates, deletes and creates."""
+        if not request.param:
             settle(world, company)
             company = changed(company, "Group", "staff", members=["c@example.com"])
             company = changed(company, "Resource", "calendar-api", scopes=["all"], application=None)
@@ -190,20 +202,29 @@ class TestSavedPlans:
             company = changed(company, "ApplicationCredential", "agent-key", type="public")
             company = without(company, "staff-views")
         plan = plan_for(world, company)
-        done = {"create"} if made else {"update", "delete", "create"}
+        done = {"create"} if request.param else {"update", "delete", "create"}
         assert {operation["op"] for operation in plan.operations} >= done
+        return plan
+
+    @pytest.mark.threat("49q")
+    def test_every_value_that_is_written_is_shown(self, honest: Plan) -> None:
+        """Another value, one more, one less, or no operation at all is refused, for each in turn."""
         forged = 0
-        for operations in _forgeries(plan):
-            other = replace(plan, operations=operations, _digest=[])
+        for operations in _forgeries(honest):
+            other = replace(honest, operations=operations, _digest=[])
             refused = check_guards(read_plan(orjson.dumps(other.as_json())), {"deletes": 2})
             assert "untold" in {each.code for each in refused}, str(
-                [each for each in zip(plan.operations, operations, strict=False) if each[0] != each[1]]
+                [each for each in zip(honest.operations, operations, strict=False) if each[0] != each[1]]
             )
             forged += 1
-        assert forged > len(plan.operations)
-        for hidden in plan.actions:
-            rest = tuple(each for each in plan.actions if each is not hidden)
-            other = replace(plan, actions=rest, _digest=[])
+        assert forged > len(honest.operations)
+
+    @pytest.mark.threat("49q")
+    def test_every_operation_has_an_action(self, honest: Plan) -> None:
+        """A plan from which any one of its actions is taken is refused."""
+        for hidden in honest.actions:
+            rest = tuple(each for each in honest.actions if each is not hidden)
+            other = replace(honest, actions=rest, _digest=[])
             assert "untold" in {
                 each.code for each in check_guards(read_plan(orjson.dumps(other.as_json())), {})
             }

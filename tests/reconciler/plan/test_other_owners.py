@@ -1,6 +1,5 @@
 """Zones and objects of other configurations, as manifests of this one name them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,15 +131,16 @@ class TestZones:
 
 
 class TestReferences:
-    def test_to_what_another_manages(self, shared: World) -> None:
+    @pytest.mark.parametrize(
+        "reference",
+        [{"owner": PLATFORM, "name": "calendar"}, {"external": "https://calendar.example"}],
+        ids=["owner-and-name", "identifier"],
+    )
+    def test_to_what_another_manages(self, shared: World, reference: dict[str, str]) -> None:
         """By its owner's name for it, and by its identifier."""
-        for reference in (
-            {"owner": PLATFORM, "name": "calendar"},
-            {"external": "https://calendar.example"},
-        ):
-            agent = manifest("Application", "agent", dependencies=[reference], **AGENT)
-            (operation,) = planned(shared, agent).operations
-            assert operation["spec"]["dependencies"] == [shared.find("Resource", "calendar")["id"]]
+        agent = manifest("Application", "agent", dependencies=[reference], **AGENT)
+        (operation,) = planned(shared, agent).operations
+        assert operation["spec"]["dependencies"] == [shared.find("Resource", "calendar")["id"]]
 
     @pytest.mark.parametrize(
         ("reference", "told"),
@@ -179,45 +179,76 @@ class TestReferences:
         assert shown["dependencies"] == ["Resource/calendar of platform"]
 
 
-class TestHandOver:
-    def test_takes_two_steps(self, shared: World) -> None:
-        """One says `release`, then the other one's manifest takes it up; each plan is empty afterwards."""
-        theirs = manifest("Resource", "calendar", name="Calendar", identifier="https://calendar.example")
-        given = manifest(
-            "Resource",
-            "calendar",
-            name="Calendar",
-            identifier="https://calendar.example",
-            lifecycle={"release": True},
-        )
-        before = shared.find("Resource", "calendar")["id"]
-        foreign = planned(shared, theirs)
-        assert foreign.empty
-        assert (
-            "let `platform` apply `lifecycle: {release: true}` first" in check_guards(foreign, {})[0].message
-        )
+CALENDAR: dict[str, Any] = {"name": "Calendar", "identifier": "https://calendar.example"}
 
-        plan = settle(shared, [zone(), given], owner=PLATFORM)
+
+class TestHandOver:
+    """The platform releases its calendar, then the manifest of payments adopts it."""
+
+    THEIRS = manifest("Resource", "calendar", **CALENDAR)
+    GIVEN = manifest("Resource", "calendar", lifecycle={"release": True}, **CALENDAR)
+
+    @pytest.fixture
+    def released(self, shared: World) -> World:
+        """The platform has applied `release`."""
+        settle(shared, [zone(), self.GIVEN], owner=PLATFORM)
+        return shared
+
+    @pytest.fixture
+    def handed_over(self, released: World) -> World:
+        """Payments has applied its manifest."""
+        carry_out(released, planned(released, self.THEIRS))
+        return released
+
+    def test_what_another_manages_is_not_adopted_before_it_is_released(self, shared: World) -> None:
+        """The plan does nothing, and is refused with what the other owner has to do first."""
+        foreign = planned(shared, self.THEIRS)
+        assert foreign.empty
+        message = check_guards(foreign, {})[0].message
+        assert "let `platform` apply `lifecycle: {release: true}` first" in message
+
+    def test_the_first_owner_releases_it(self, shared: World) -> None:
+        """That is all its plan does."""
+        plan = settle(shared, [zone(), self.GIVEN], owner=PLATFORM)
         assert plan.summary() == {"release": 1}
         assert [operation["op"] for operation in plan.operations] == ["release"]
-        assert plan_for(shared, [zone(), given], owner=PLATFORM).empty
 
-        plan = planned(shared, theirs)
-        assert plan.summary() == {"adopt": 1}
-        carry_out(shared, plan)
-        assert planned(shared, theirs).empty
+    def test_it_is_released_once(self, released: World) -> None:
+        """The manifest that says so may stay: its next plan is empty."""
+        assert plan_for(released, [zone(), self.GIVEN], owner=PLATFORM).empty
+
+    def test_the_second_owner_adopts_what_is_released(self, released: World) -> None:
+        """An ordinary manifest is enough."""
+        assert planned(released, self.THEIRS).summary() == {"adopt": 1}
+
+    def test_it_stays_the_same_object_under_its_new_owner(self, shared: World) -> None:
+        """Its id is the one from before."""
+        before = shared.find("Resource", "calendar")["id"]
+        settle(shared, [zone(), self.GIVEN], owner=PLATFORM)
+        carry_out(shared, planned(shared, self.THEIRS))
         found = shared.find("Resource", "calendar")
         assert (found["id"], found["ownership"]["owner"]) == (before, PAYMENTS)
-        for left in ([zone(), given], [zone()]):
-            assert plan_for(shared, left, owner=PLATFORM).empty
 
-    def test_what_cannot_change_is_let_go_as_it_is(self, shared: World) -> None:
+    def test_the_next_plan_of_the_second_owner_is_empty(self, handed_over: World) -> None:
+        """It has adopted everything."""
+        assert planned(handed_over, self.THEIRS).empty
+
+    @pytest.mark.parametrize("kept", [True, False], ids=["manifest-kept", "manifest-removed"])
+    def test_the_next_plan_of_the_first_owner_is_empty(self, handed_over: World, kept: bool) -> None:
+        """Whether the manifest that releases stays in git or not: nothing is deleted."""
+        left = [zone(), self.GIVEN] if kept else [zone()]
+        assert plan_for(handed_over, left, owner=PLATFORM).empty
+
+    @pytest.mark.parametrize("description", ["reads", "writes"])
+    def test_what_cannot_change_is_let_go_as_it_is(self, shared: World, description: str) -> None:
         """What the manifest says no longer matters: nothing is replaced, and nothing deleted."""
         role = manifest("Role", "reader", description="reads", identifier="reader")
         settle(shared, [zone(), role], owner=PLATFORM)
-        for given in (role, manifest("Role", "reader", description="writes", identifier="reader")):
-            plan = plan_for(shared, [zone(), replace(given, lifecycle={"release": True})], owner=PLATFORM)
-            assert [each["op"] for each in plan.operations if each["kind"] == "Role"] == ["release"]
+        given = manifest(
+            "Role", "reader", description=description, identifier="reader", lifecycle={"release": True}
+        )
+        plan = plan_for(shared, [zone(), given], owner=PLATFORM)
+        assert [each["op"] for each in plan.operations if each["kind"] == "Role"] == ["release"]
 
     def test_what_is_released_can_be_referred_to(self, shared: World) -> None:
         """Its manifest stays as long as others name it; it changes nothing."""

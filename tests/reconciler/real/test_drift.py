@@ -1,11 +1,13 @@
-"""What hands do to managed objects: `drift` shows each of it, and an apply puts git's back."""
+"""Drift: `zonectl drift` shows each change made by hand to managed objects, and an apply reverts it."""
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from tests.reconciler.real.company import FORBID, PERMIT, Company
+from tests.support.server import Server
 
 PERMITTED = "permit (principal, action, resource);"  # as the server writes it
 FORBIDDEN = "forbid (principal, action, resource);"
@@ -357,10 +359,26 @@ def test_a_conflict_with_a_text_that_does_not_decide_tells_that_text(company: Co
 BORN_WITH = "An application uses what a user granted it"
 
 
-@pytest.mark.threat("48g")
-@pytest.mark.parametrize("how", ["activated", "deleted", "by-hand"])
-def test_other_policies_that_decide_are_told(company: Company, how: str) -> None:
-    """With git's set out of force its `forbid` is: who decides now, and what an apply puts back."""
+@dataclass(frozen=True)
+class Displaced:
+    """What is seen of a zone whose policy set of git's was put out of force, and after the next apply."""
+
+    how: str
+    zone: str
+    active: str
+    drift_json: Any
+    plan_json: Any
+    drift: str
+    plan: str
+    decides_after_apply: str
+    drift_json_after_apply: Any
+
+
+def displace(company: Company, how: str) -> Displaced:
+    """Put git's policy set, which has a `forbid`, out of force; there was no drift of that before.
+
+    The zone's own default set is activated, git's is deleted as well, or a set made by hand is activated.
+    """
     forbidding = company.folder_text("policies.yaml").replace(PERMIT, FORBID)
     company.write("policies.yaml", forbidding)
     company.apply()
@@ -371,22 +389,65 @@ def test_other_policies_that_decide_are_told(company: Company, how: str) -> None
         company.activate(company.platform_version())
     if how == "deleted":
         company.send("DELETE", company.path("policy-sets", name="main"))
-
-    now = "by-hand" if how == "by-hand" else company.platform_name()
-    (found,) = company.drift_json()["deciding"]
-    assert (found["before"], found["after"], found["drift"]) == (f"PolicySet/{now}", "PolicySet/main", True)
-    assert (found["forbids_again"], "forbids" in found) == (["Policy/reading"], False)
-    assert company.plan_json()["deciding"] == [found]
-    drift, plan = company.drift(expect=3), company.plan(expect=3).out
-    assert f"! the active policy set differs from git in zone {company.zone}: " in drift
-    assert "    not in force, with a `forbid`: Policy/reading\n" in drift
-    assert "    an apply activates PolicySet/main again\n" in drift
-    assert f"! the active policy set changes in zone {company.zone}: PolicySet/main " in plan
-    assert "    in force again, with a `forbid`: Policy/reading\n" in plan
-    assert ({BORN_WITH in each for each in (drift, plan)}) == {how != "by-hand"}
+    active = "by-hand" if how == "by-hand" else company.platform_name()
+    seen = company.drift_json(), company.plan_json(), company.drift(expect=3), company.plan(expect=3).out
     company.apply()
-    assert company.decides() == FORBIDDEN
-    assert "deciding" not in company.drift_json()
+    return Displaced(how, company.zone, active, *seen, company.decides(), company.drift_json())
+
+
+@pytest.fixture(scope="module")
+def displaced_once(served: Server) -> dict[str, Displaced]:
+    """What was seen on this server, so that each way is gone once for all tests."""
+    return {}
+
+
+@pytest.fixture(params=["activated", "deleted", "by-hand"])
+def displaced(
+    request: pytest.FixtureRequest,
+    new_company: Callable[[], Company],
+    displaced_once: dict[str, Displaced],
+) -> Displaced:
+    """Git's policy set is out of force, in each of three ways."""
+    if request.param not in displaced_once:
+        displaced_once[request.param] = displace(new_company(), request.param)
+    return displaced_once[request.param]
+
+
+@pytest.mark.threat("48g")
+class TestDisplacedPolicySet:
+    """With git's policy set out of force its `forbid` is: who decides now, and what an apply puts back."""
+
+    def test_json_names_the_active_set_and_the_forbid_that_an_apply_restores(
+        self, displaced: Displaced
+    ) -> None:
+        """`deciding` of the drift: which set is active, which was, and the policy that forbids again."""
+        (found,) = displaced.drift_json["deciding"]
+        expected = (f"PolicySet/{displaced.active}", "PolicySet/main", True)
+        assert (found["before"], found["after"], found["drift"]) == expected
+        assert (found["forbids_again"], "forbids" in found) == (["Policy/reading"], False)
+
+    def test_the_plan_says_the_same_as_the_drift(self, displaced: Displaced) -> None:
+        """`deciding` is one and the same in both documents."""
+        assert displaced.plan_json["deciding"] == displaced.drift_json["deciding"]
+
+    def test_drift_prints_the_forbid_that_is_not_in_force(self, displaced: Displaced) -> None:
+        """The zone, the policy with the `forbid`, and that an apply activates git's set again."""
+        assert f"! the active policy set differs from git in zone {displaced.zone}: " in displaced.drift
+        assert "    not in force, with a `forbid`: Policy/reading\n" in displaced.drift
+        assert "    an apply activates PolicySet/main again\n" in displaced.drift
+        assert (BORN_WITH in displaced.drift) == (displaced.how != "by-hand")
+
+    def test_plan_prints_the_forbid_that_is_in_force_again(self, displaced: Displaced) -> None:
+        """The zone, the set that an apply activates, and the policy with the `forbid`."""
+        told = f"! the active policy set changes in zone {displaced.zone}: PolicySet/main "
+        assert told in displaced.plan
+        assert "    in force again, with a `forbid`: Policy/reading\n" in displaced.plan
+        assert (BORN_WITH in displaced.plan) == (displaced.how != "by-hand")
+
+    def test_an_apply_puts_it_in_force_again(self, displaced: Displaced) -> None:
+        """Afterwards git's text decides, and there is no drift of that."""
+        assert displaced.decides_after_apply == FORBIDDEN
+        assert "deciding" not in displaced.drift_json_after_apply
 
 
 def gives_the_role(company: Company) -> None:
