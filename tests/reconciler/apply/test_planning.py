@@ -1,4 +1,4 @@
-"""plan and drift as they are called, against a real HTTP server."""
+"""`zonectl plan` and `zonectl drift` against a real HTTP server: exit codes, requests and output."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a plan widens: whoever a `forbid` names leaves it, or the policies that decide may hold back less."""
+"""Previews of policy changes: who leaves a `forbid`; what the policies in force forbid or permit."""
 
 from dataclasses import replace
 from typing import Any
@@ -134,6 +134,32 @@ class TestGroups:
         assert told(plan) == [(LEAVERS, "forbid", BOTH, ())]
 
 
+PAYROLL = 'Resource::"https://payroll.example"'
+BENEATH = "https://payroll.example/salaries"
+
+
+def prefix_company(how: str) -> list[Manifest]:
+    """A company whose payroll is a prefix that a `forbid` names, or the exception of a `permit`."""
+    cedar = {
+        "forbid": f"forbid (principal, action, resource == {PAYROLL});\n",
+        "permit unless": f"permit (principal, action, resource) unless {{ resource == {PAYROLL} }};\n",
+    }[how]
+    return changed(company(cedar), "Resource", "payroll", prefix=True)
+
+
+def other_resource(identifier: str, **spec: Any) -> Manifest:
+    """Another resource than payroll."""
+    return manifest("Resource", "other", name="Other", identifier=identifier, **spec)
+
+
+def losses(any_world: AnyWorld, how: str, wanted: list[Manifest]) -> list[tuple[str, ...]]:
+    """The addresses that the rule loses by a plan; it loses them for no other reason."""
+    plan = plan_for(any_world, wanted)
+    assert {(each.name, each.rule) for each in plan.widened} <= {(PAYROLL, how)}
+    assert not any(each.gone or each.gains or each.empty for each in plan.widened)
+    return [each.loses for each in plan.widened]
+
+
 class TestOtherNames:
     ROLE = 'forbid (principal in Role::"auditor", action, resource);\n'
 
@@ -176,42 +202,61 @@ class TestOtherNames:
 
     @pytest.mark.threat("48i")
     @pytest.mark.parametrize("how", ["forbid", "permit unless"])
-    def test_what_lies_beneath_a_prefix_and_is_taken_from_it(self, any_world: AnyWorld, how: str) -> None:
-        """By a new resource, one that is renamed, one that becomes a prefix; and what is none any more."""
-        payroll = 'Resource::"https://payroll.example"'
-        cedar = {
-            "forbid": f"forbid (principal, action, resource == {payroll});\n",
-            "permit unless": f"permit (principal, action, resource) unless {{ resource == {payroll} }};\n",
-        }[how]
-
-        def other(identifier: str, **spec: Any) -> Manifest:
-            return manifest("Resource", "other", name="Other", identifier=identifier, **spec)
-
-        def loses(*wanted: Manifest) -> list[tuple[str, ...]]:
-            plan = plan_for(any_world, list(wanted))
-            assert {(each.name, each.rule) for each in plan.widened} <= {(payroll, how)}
-            assert not any(each.gone or each.gains or each.empty for each in plan.widened)
-            return [each.loses for each in plan.widened]
-
-        narrow = company(cedar)
-        before = changed(narrow, "Resource", "payroll", prefix=True)
+    @pytest.mark.parametrize(
+        ("identifier", "spec", "lost"),
+        [
+            ("https://payroll.examples/a", {"prefix": True}, []),
+            (BENEATH, {}, [(BENEATH,)]),
+            ("https://PAYROLL.example:443/x?y", {}, [("https://PAYROLL.example:443/x?y",)]),
+        ],
+        ids=["not-beneath", "beneath", "beneath-written-otherwise"],
+    )
+    def test_a_new_resource_takes_its_address_from_the_prefix_above(
+        self,
+        any_world: AnyWorld,
+        how: str,
+        identifier: str,
+        spec: dict[str, Any],
+        lost: list[tuple[str, ...]],
+    ) -> None:
+        """A rule that names the prefix does not apply to the resource beneath it any more."""
+        before = prefix_company(how)
         settle(any_world, before)
-        assert loses(*before, other("https://payroll.examples/a", prefix=True)) == []
-        beneath = "https://payroll.example/salaries"
-        assert loses(*before, other(beneath)) == [(beneath,)]
-        assert loses(*before, other("https://PAYROLL.example:443/x?y")) == [
-            ("https://PAYROLL.example:443/x?y",)
-        ]
-        assert loses(*changed(before, "Resource", "payroll", prefix=False)) == [
-            ("https://payroll.example/*",)
-        ]
+        assert losses(any_world, how, [*before, other_resource(identifier, **spec)]) == lost
 
-        settled = [*before, other("https://other.example")]
-        settle(any_world, settled)
-        assert loses(*before, other(beneath, prefix=True)) == [(beneath, f"{beneath}/*")]
-        settle(any_world, [*before, other(beneath)])
-        assert loses(*before, other(beneath, prefix=True)) == [(f"{beneath}/*",)]
-        assert loses(*before) == []  # what is deleted gives back
+    @pytest.mark.threat("48i")
+    @pytest.mark.parametrize("how", ["forbid", "permit unless"])
+    def test_a_resource_that_is_no_prefix_any_more_loses_all_beneath_it(
+        self, any_world: AnyWorld, how: str
+    ) -> None:
+        """A rule that names it applies to its own address alone."""
+        before = prefix_company(how)
+        settle(any_world, before)
+        wanted = changed(before, "Resource", "payroll", prefix=False)
+        assert losses(any_world, how, wanted) == [("https://payroll.example/*",)]
+
+    @pytest.mark.threat("48i")
+    @pytest.mark.parametrize("how", ["forbid", "permit unless"])
+    @pytest.mark.parametrize(
+        ("identifier", "lost"),
+        [("https://other.example", [(BENEATH, f"{BENEATH}/*")]), (BENEATH, [(f"{BENEATH}/*",)])],
+        ids=["renamed", "the-same-address"],
+    )
+    def test_a_resource_that_becomes_a_prefix_takes_what_is_beneath_it(
+        self, any_world: AnyWorld, how: str, identifier: str, lost: list[tuple[str, ...]]
+    ) -> None:
+        """With its own address, where it is renamed to lie beneath the prefix above."""
+        before = prefix_company(how)
+        settle(any_world, [*before, other_resource(identifier)])
+        assert losses(any_world, how, [*before, other_resource(BENEATH, prefix=True)]) == lost
+
+    @pytest.mark.threat("48i")
+    @pytest.mark.parametrize("how", ["forbid", "permit unless"])
+    def test_a_resource_that_is_deleted_gives_its_address_back(self, any_world: AnyWorld, how: str) -> None:
+        """The rule applies to it again: nothing is widened."""
+        before = prefix_company(how)
+        settle(any_world, [*before, other_resource(BENEATH)])
+        assert losses(any_world, how, before) == []
 
     @pytest.mark.threat("48l")
     def test_what_was_beneath_before_it_was_a_prefix(self, any_world: AnyWorld) -> None:
@@ -324,14 +369,18 @@ class TestDeciding:
         settle(any_world, wanted)
         assert plan_for(any_world, wanted).empty
 
-    def test_a_text_loses_a_forbid(self, any_world: AnyWorld) -> None:
-        """One of two, the last, or one for another: what is there may be narrower than what is gone."""
+    def test_a_text_gains_a_forbid(self, any_world: AnyWorld) -> None:
+        """Nothing is forbidden less for it."""
         settle(any_world, company(FORBID + EXCEPT))
         assert not plan_for(any_world, company(FORBID + EXCEPT + IF)).deciding
-        for less in (EXCEPT, FORBID + IF):
-            (found,) = plan_for(any_world, company(less)).deciding
-            assert (found.forbids, found.forbids_less) == ((), ("Policy/guard",))
-            assert found.permits == found.permits_more == ()
+
+    @pytest.mark.parametrize("less", [EXCEPT, FORBID + IF], ids=["one-of-two", "one-for-another"])
+    def test_a_text_loses_a_forbid(self, any_world: AnyWorld, less: str) -> None:
+        """One of two, or one for another: what is there may be narrower than what is gone."""
+        settle(any_world, company(FORBID + EXCEPT))
+        (found,) = plan_for(any_world, company(less)).deciding
+        assert (found.forbids, found.forbids_less) == ((), ("Policy/guard",))
+        assert found.permits == found.permits_more == ()
 
     @pytest.mark.threat("48j")
     @pytest.mark.parametrize(("rule", "narrower", "wider"), REWRITTEN)
@@ -387,20 +436,33 @@ class TestDeciding:
         assert (found.permits, found.permits_more) == (("Policy/more",), ())
 
 
-def test_it_is_part_of_the_plan(any_world: AnyWorld) -> None:
-    """The digest names it, and a saved plan says it."""
-    settle(any_world, company(FORBID))
-    plan = plan_for(any_world, without(company(FORBID, leavers=[]), "main"))
-    assert not plan.widened  # nothing goes by a text that decides no longer
-    assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
-    settle(any_world, without(company(FORBID), "main"))
-    plan = plan_for(any_world, company(FORBID))
-    assert plan.deciding[0].first_ended
-    assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
-    settle(any_world, company(FORBID))
-    plan = plan_for(any_world, company(""))
-    assert plan.deciding[0].forbids_less
-    assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
-    plan = plan_for(any_world, company(FORBID, leavers=[]))
-    assert read_plan(orjson.dumps(plan.as_json())).widened == plan.widened
-    assert replace(plan, widened=(), _digest=[]).digest != plan.digest
+class TestSavedPlans:
+    """What a plan says of policy decisions is part of the file that it is saved to."""
+
+    def test_say_that_git_s_set_decides_no_longer(self, any_world: AnyWorld) -> None:
+        """Whoever a `forbid` names leaves a text that decides no longer: only the set is told."""
+        settle(any_world, company(FORBID))
+        plan = plan_for(any_world, without(company(FORBID, leavers=[]), "main"))
+        assert not plan.widened
+        assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
+
+    def test_say_which_default_policies_end(self, any_world: AnyWorld) -> None:
+        """The policies that a zone begins with, where git's first set takes their place."""
+        settle(any_world, without(company(FORBID), "main"))
+        plan = plan_for(any_world, company(FORBID))
+        assert plan.deciding[0].first_ended
+        assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
+
+    def test_say_that_a_policy_forbids_less(self, any_world: AnyWorld) -> None:
+        """Its text has lost a `forbid`."""
+        settle(any_world, company(FORBID))
+        plan = plan_for(any_world, company(""))
+        assert plan.deciding[0].forbids_less
+        assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
+
+    def test_say_who_leaves_a_forbid_and_the_digest_covers_it(self, any_world: AnyWorld) -> None:
+        """A plan that does not say it has another digest."""
+        settle(any_world, company(FORBID))
+        plan = plan_for(any_world, company(FORBID, leavers=[]))
+        assert read_plan(orjson.dumps(plan.as_json())).widened == plan.widened
+        assert replace(plan, widened=(), _digest=[]).digest != plan.digest
