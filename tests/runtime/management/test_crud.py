@@ -10,17 +10,24 @@ REGULAR = ["applications", "resources", "providers"]
 
 @pytest.mark.parametrize("collection", REGULAR)
 class TestRegularKinds:
-    def test_an_entity_lives_through_its_life(self, api: Api, zone: Zone, collection: str) -> None:
-        """Created, read back equal, changed, listed, deleted, and gone."""
+    def test_a_new_entity_says_whose_it_is(self, api: Api, zone: Zone, collection: str) -> None:
+        """An id of 26 characters, the zone, the organization, `customer` for its owner type, and a slug."""
         made = zone.make(collection, description="first")
-        path = zone.path(f"/{collection}/{made['id']}")
         assert len(made["id"]) == 26
         assert made["zone_id"] == zone.id
         assert made["organization_id"] == api.organization_id
         assert made["owner_type"] == "customer"
         assert made["slug"]
-        assert api.ok("GET", path, status=200) == made
 
+    def test_a_read_answers_what_the_create_answered(self, api: Api, zone: Zone, collection: str) -> None:
+        """Member for member, with status 200."""
+        made = zone.make(collection, description="first")
+        assert api.ok("GET", zone.path(f"/{collection}/{made['id']}"), status=200) == made
+
+    def test_an_update_changes_what_it_names(self, api: Api, zone: Zone, collection: str) -> None:
+        """A member with a value is set and one with null is removed; the slug stays, the time moves on."""
+        made = zone.make(collection, description="first")
+        path = zone.path(f"/{collection}/{made['id']}")
         changed = api.ok("PATCH", path, {"name": "Second", "description": None}, status=200)
         assert changed["name"] == "Second"
         assert "description" not in changed
@@ -28,6 +35,9 @@ class TestRegularKinds:
         assert changed["updated_at"] > made["updated_at"]
         assert api.ok("GET", path) == changed
 
+    def test_what_is_deleted_is_not_found(self, api: Api, zone: Zone, collection: str) -> None:
+        """A delete answers 204; reading it, or deleting it once more, is 404."""
+        path = zone.path(f"/{collection}/{zone.make(collection)['id']}")
         assert api("DELETE", path).status_code == 204
         api.refused(404, "GET", path)
         api.refused(404, "DELETE", path)
@@ -116,14 +126,14 @@ class TestProviders:
         dropped = zone.api.ok("PATCH", zone.path(f"/providers/{made['id']}"), {"protocols": None})
         assert "protocols" not in dropped
 
-    def test_built_in_ones_cannot_be_changed(self, api: Api, zone: Zone) -> None:
-        """The zone's own token service and vault are the service's."""
-        for type_ in ("service-sts", "service-vault"):
-            found = api.ok("GET", zone.path(f"/providers?filter[type]={type_}"))["items"]
-            assert len(found) == 1
-            path = zone.path(f"/providers/{found[0]['id']}")
-            assert api.refused(403, "PATCH", path, {"name": "mine"})["code"] == "forbidden"
-            api.refused(403, "DELETE", path)
+    @pytest.mark.parametrize("type_", ["service-sts", "service-vault"])
+    def test_built_in_ones_cannot_be_changed(self, api: Api, zone: Zone, type_: str) -> None:
+        """The zone's own token service and vault are the service's: 403 for an update and for a delete."""
+        found = api.ok("GET", zone.path(f"/providers?filter[type]={type_}"))["items"]
+        assert len(found) == 1
+        path = zone.path(f"/providers/{found[0]['id']}")
+        assert api.refused(403, "PATCH", path, {"name": "mine"})["code"] == "forbidden"
+        api.refused(403, "DELETE", path)
 
     def test_deleting_leaves_users_without_a_provider(self, api: Api, zone: Zone) -> None:
         """Users of a deleted provider stay; what referred to it refers to nothing."""
@@ -348,13 +358,17 @@ class TestApplicationCredentials:
         told = api.refused(400, "POST", zone.path("/application-credentials"), body)
         assert told["details"][0]["field"] == "type"
 
-    def test_selected_by_application(self, api: Api, zone: Zone) -> None:
-        """Both spellings of the filter mean the same; two that disagree are refused."""
+    @pytest.mark.parametrize("name", ["applicationId", "application_id"])
+    def test_selected_by_application(self, api: Api, zone: Zone, name: str) -> None:
+        """The filter has two spellings, and with either the list has that application's credentials alone."""
         application = zone.make("applications")["id"]
         made = zone.password(application)
-        for name in ("applicationId", "application_id"):
-            found = api.ok("GET", zone.path(f"/application-credentials?{name}={application}"))["items"]
-            assert [one["id"] for one in found] == [made["id"]]
+        found = api.ok("GET", zone.path(f"/application-credentials?{name}={application}"))["items"]
+        assert [one["id"] for one in found] == [made["id"]]
+
+    def test_two_spellings_of_a_filter_must_agree(self, api: Api, zone: Zone) -> None:
+        """`applicationId` and `application_id` with different values are 400."""
+        application = zone.make("applications")["id"]
         api.refused(
             400, "GET", zone.path(f"/application-credentials?applicationId={application}&application_id=x")
         )

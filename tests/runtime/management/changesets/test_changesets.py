@@ -1,12 +1,16 @@
 """Changesets: what one can do, over both databases."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 from tests.support.applying import OWNER, Git, api, app, create, local, ref, update
+from tests.support.factories import found_company
 
 from runtime.domain.errors import Conflict, ValidationFailed
+from runtime.services.container import Services
 
 PERMIT = "permit(principal, action, resource);"
 
@@ -54,27 +58,72 @@ def everything() -> list[dict[str, Any]]:
     ]
 
 
-async def test_one_of_each_kind(git: Git) -> None:
-    """A whole configuration is created at once, with references in every direction."""
+@dataclass(frozen=True)
+class Applied:
+    """A configuration with one of each kind: the answer to its changeset, and each kind's spec afterwards."""
+
+    git: Git
+    answer: Mapping[str, Any]
+    specs: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+async def applied(shared_parts: Services) -> Applied:
+    """What `everything` comes to in a new company, applied once for the tests that read it."""
+    git = Git(await found_company(shared_parts, "Example"))
     answer = await git.apply(*everything())
-    assert [done["status"] for done in answer["operations"]] == ["done"] * 13
-    specs = {
-        line["kind"]: line["spec"] for line in await git.snapshot("acme") if line.get("ownership") is not None
-    }
-    assert set(specs) == {operation["kind"] for operation in everything()}
-    assert specs["Zone"]["user_identity_provider_id"] == git.id("Provider", "corp")
-    assert specs["Zone"]["protocols"]["oauth2"]["cimd"]["enabled"] is True
-    assert specs["Application"]["dependencies"] == [git.id("Resource", "calendar")]
-    assert specs["Resource"]["application_id"] == git.id("Application", "agent")
-    assert specs["Group"]["members"] == ["ann@example.org"]
-    assert specs["RoleAssignment"] == {
-        "role_id": git.id("Role", "auditor"),
-        "principal": {"group_id": git.id("Group", "staff")},
-    }
-    assert specs["Policy"]["cedar"].strip().startswith("permit")
-    assert specs["PolicySet"] == {"name": "main", "policies": [git.id("Policy", "all")], "active": True}
-    assert specs["Role"]["identifier"] == "auditor"
-    assert specs["ServiceAccount"] == {"name": "ci", "description": "Builds"}
+    lines = await git.snapshot("acme")
+    specs = {line["kind"]: line["spec"] for line in lines if line.get("ownership") is not None}
+    return Applied(git, answer, specs)
+
+
+class TestOneOfEachKind:
+    """A whole configuration is created by one changeset, with references in every direction."""
+
+    def test_every_operation_is_done(self, applied: Applied) -> None:
+        """The answer has a status for each of the 13 operations."""
+        assert [done["status"] for done in applied.answer["operations"]] == ["done"] * 13
+
+    def test_a_snapshot_has_every_kind(self, applied: Applied) -> None:
+        """What the changeset made is owned by the configuration, and nothing else is."""
+        assert set(applied.specs) == {operation["kind"] for operation in everything()}
+
+    def test_a_zone_refers_to_a_provider_that_was_made_after_it(self, applied: Applied) -> None:
+        """The update at the end sets the reference, and leaves the settings of the create."""
+        spec = applied.specs["Zone"]
+        assert spec["user_identity_provider_id"] == applied.git.id("Provider", "corp")
+        assert spec["protocols"]["oauth2"]["cimd"]["enabled"] is True
+
+    def test_an_application_and_its_resource_refer_to_each_other(self, applied: Applied) -> None:
+        """The resource belongs to the application, which depends on it."""
+        git, specs = applied.git, applied.specs
+        assert specs["Application"]["dependencies"] == [git.id("Resource", "calendar")]
+        assert specs["Resource"]["application_id"] == git.id("Application", "agent")
+
+    def test_addresses_of_members_are_in_small_letters(self, applied: Applied) -> None:
+        """`Ann@Example.org` in the manifest is `ann@example.org` in the group."""
+        assert applied.specs["Group"]["members"] == ["ann@example.org"]
+
+    def test_a_role_is_held_by_a_group_of_the_same_changeset(self, applied: Applied) -> None:
+        """Both references of the assignment are the ids of what was made."""
+        assert applied.specs["RoleAssignment"] == {
+            "role_id": applied.git.id("Role", "auditor"),
+            "principal": {"group_id": applied.git.id("Group", "staff")},
+        }
+
+    def test_a_policy_set_is_active_with_its_policy(self, applied: Applied) -> None:
+        """The policy has its Cedar text, and the set that names it decides at once."""
+        git, specs = applied.git, applied.specs
+        assert specs["Policy"]["cedar"].strip().startswith("permit")
+        assert specs["PolicySet"] == {"name": "main", "policies": [git.id("Policy", "all")], "active": True}
+
+    def test_a_role_is_identified_by_its_name_in_git(self, applied: Applied) -> None:
+        """Its manifest gives no identifier."""
+        assert applied.specs["Role"]["identifier"] == "auditor"
+
+    def test_a_service_account_has_its_name_in_git(self, applied: Applied) -> None:
+        """Its manifest gives a description alone."""
+        assert applied.specs["ServiceAccount"] == {"name": "ci", "description": "Builds"}
 
 
 async def test_records_hold_what_was_applied(git: Git) -> None:

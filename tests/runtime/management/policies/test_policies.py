@@ -1,6 +1,9 @@
 """Policies, policy sets, their versions, and the schema they are written against."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from tests.runtime.management.conftest import Api, Zone
@@ -114,45 +117,193 @@ class TestPolicies:
         schema = found[0]["latest_schema_version"]
         api.refused(403, "POST", f"{path}/versions", {"schema_version": schema, "cedar_raw": ALL})
 
-    def test_search(self, api: Api, zone: Zone) -> None:
-        """By name or description, in any case, with either spelling of the search."""
-        made = zone.make("policies", description="Forbids Calendars")
-        for query in ("query=calendars", "query[]=CALENDARS", "query[description]=forbids"):
-            found = api.ok("GET", zone.path(f"/policies?{query}"))["items"]
-            assert [one["id"] for one in found] == [made["id"]], query
-        assert api.ok("GET", zone.path("/policies?query[name]=calendars"))["items"] == []
+    @pytest.mark.parametrize("query", ["query={}", "query[]={}", "query[description]={}"])
+    @pytest.mark.parametrize("written", [str.lower, str.upper], ids=["small", "capitals"])
+    def test_a_search_finds_words_of_the_description(
+        self, api: Api, zone: Zone, query: str, written: Callable[[str], str]
+    ) -> None:
+        """In any case, and with each spelling of the search."""
+        word = api.named("Calendars")
+        made = zone.make("policies", description=f"Forbids {word}")
+        found = api.ok("GET", zone.path(f"/policies?{query.format(written(word))}"))["items"]
+        assert [one["id"] for one in found] == [made["id"]]
+
+    def test_a_search_by_name_leaves_descriptions_out(self, api: Api, zone: Zone) -> None:
+        """`query[name]` finds nothing by a word that stands in a description alone."""
+        word = api.named("calendars")
+        zone.make("policies", description=f"Forbids {word}")
+        assert api.ok("GET", zone.path(f"/policies?query[name]={word}"))["items"] == []
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A policy set of a zone of its own, with one version that consists of one version of one policy."""
+
+    zone: Zone
+    policy_set: dict[str, Any]
+    policy: dict[str, Any]
+    policy_version: dict[str, Any]
+    version: dict[str, Any]
+
+    @property
+    def set_path(self) -> str:
+        return self.zone.path(f"/policy-sets/{self.policy_set['id']}")
+
+    @property
+    def version_path(self) -> str:
+        return f"{self.set_path}/versions/{self.version['id']}"
+
+    @property
+    def policy_path(self) -> str:
+        return self.zone.path(f"/policies/{self.policy['id']}")
+
+    def activate(self) -> dict[str, Any]:
+        """The answer to the version's activation."""
+        activated: dict[str, Any] = self.zone.api.ok("PATCH", self.version_path, {"active": True}, status=200)
+        return activated
+
+
+def compose(zone: Zone) -> Composed:
+    policy_set, policy = zone.make("policy-sets"), zone.make("policies")
+    version = zone.version(policy["id"])
+    return Composed(zone, policy_set, policy, version, zone.set_version(policy_set["id"], version))
+
+
+class TestComposing:
+    """Nothing is activated here, so a zone for all of them does."""
+
+    @pytest.fixture(scope="class")
+    def composed(self, api: Api) -> Composed:
+        return compose(api.zone())
+
+    def test_a_manifest_names_each_policy_version_with_its_digest(self, composed: Composed) -> None:
+        """The version that was given, the policy it is of, and the digest of its text."""
+        version = composed.policy_version
+        assert composed.version["manifest"]["entries"] == [
+            {"policy_id": composed.policy["id"], "policy_version_id": version["id"], "sha": version["sha"]}
+        ]
+
+    def test_a_new_version_is_attested(self, composed: Composed) -> None:
+        """The attestation is of the digest of the manifest and of the number of the version."""
+        attestation = composed.version["attestation"]
+        assert attestation["manifest_sha"] == composed.version["manifest_sha"]
+        assert attestation["policy_set_version"] == 1
+        assert attestation["type"] == "policy_set_attestation"
+
+    def test_a_new_version_decides_nothing(self, api: Api, composed: Composed) -> None:
+        """Neither the version nor its set is active before it is activated."""
+        assert composed.version["active"] is False
+        assert api.ok("GET", composed.set_path)["active"] is False
+
+
+class TestActivating:
+    @pytest.fixture
+    def composed(self, api: Api) -> Composed:
+        return compose(api.zone())
+
+    def test_the_set_is_bound_to_its_zone(self, api: Api, composed: Composed) -> None:
+        """The version is active, and the set says which of its versions decides, and where."""
+        assert composed.activate()["active"] is True
+        bound = api.ok("GET", composed.set_path)
+        assert bound["active_version_id"] == composed.version["id"]
+        assert bound["mode"] == "active"
+        assert bound["target_id"] == composed.zone.id
+
+    def test_the_tag_of_the_set_changes(self, api: Api, composed: Composed) -> None:
+        """A change that was based on the set as it was before is refused by its ETag."""
+        before = api("GET", composed.set_path).headers["ETag"]
+        composed.activate()
+        assert api("GET", composed.set_path).headers["ETag"] != before
+
+    def test_one_set_of_a_zone_is_active_at_a_time(self, api: Api, composed: Composed) -> None:
+        """The new one takes the place of the default set, in lists by `active` too."""
+        composed.activate()
+        active = api.ok("GET", composed.zone.path("/policy-sets?filter[active]=true"))["items"]
+        assert [one["id"] for one in active] == [composed.policy_set["id"]]
+        inactive = api.ok("GET", composed.zone.path("/policy-sets?active=false"))["items"]
+        assert inactive[0]["active"] is False
+
+
+class TestWhatIsBound:
+    """What an active version consists of: refused requests leave it as it is, so one zone is enough."""
+
+    @pytest.fixture(scope="class")
+    def bound(self, api: Api) -> Composed:
+        composed = compose(api.zone())
+        composed.activate()
+        return composed
+
+    def test_the_set_cannot_be_archived(self, api: Api, bound: Composed) -> None:
+        """409 `conflict` for the policy set whose version decides."""
+        assert api.refused(409, "DELETE", bound.set_path)["code"] == "conflict"
+
+    def test_the_version_cannot_be_archived(self, api: Api, bound: Composed) -> None:
+        """409 `conflict` for the version that decides."""
+        assert api.refused(409, "DELETE", bound.version_path)["code"] == "conflict"
+
+    def test_a_policy_in_it_cannot_be_archived(self, api: Api, bound: Composed) -> None:
+        """409 `conflict` for a policy of which a version is in the one that decides."""
+        assert api.refused(409, "DELETE", bound.policy_path)["code"] == "conflict"
+
+    def test_a_policy_version_in_it_cannot_be_archived(self, api: Api, bound: Composed) -> None:
+        """409 `conflict` for a policy version in the one that decides."""
+        path = f"{bound.policy_path}/versions/{bound.policy_version['id']}"
+        assert api.refused(409, "DELETE", path)["code"] == "conflict"
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries of a manifest by what is the matter with them, and the set that could have them."""
+
+    path: str
+    schema_version: str
+    good: dict[str, str]
+    bad: dict[str, dict[str, str]]
+
+
+class TestManifests:
+    """Refused requests change nothing, so one set for all of them does."""
+
+    @pytest.fixture(scope="class")
+    def entries(self, api: Api) -> Entries:
+        zone = api.zone()
+        policy_set, policy, archived = (
+            zone.make("policy-sets"),
+            zone.make("policies"),
+            zone.make("policies"),
+        )
+        version, gone = zone.version(policy["id"]), zone.version(archived["id"])
+        api.ok("DELETE", zone.path(f"/policies/{archived['id']}/versions/{gone['id']}"), status=200)
+        elsewhere = api.zone()
+        foreign = elsewhere.version(elsewhere.make("policies")["id"])
+        good = {"policy_id": policy["id"], "policy_version_id": version["id"]}
+        bad = {
+            "unknown": {"policy_id": policy["id"], "policy_version_id": new_id()},
+            "another zone's": {"policy_id": foreign["policy_id"], "policy_version_id": foreign["id"]},
+            "another policy's": {"policy_id": archived["id"], "policy_version_id": version["id"]},
+            "archived": {"policy_id": archived["id"], "policy_version_id": gone["id"]},
+            "repeated": good,
+        }
+        path = zone.path(f"/policy-sets/{policy_set['id']}/versions")
+        return Entries(path, version["schema_version"], good, bad)
+
+    @pytest.mark.parametrize(
+        "wrong", ["unknown", "another zone's", "another policy's", "archived", "repeated"]
+    )
+    def test_name_living_versions_of_the_zone_once(self, api: Api, entries: Entries, wrong: str) -> None:
+        """Any other entry is 400, and the refusal says which of the entries it is."""
+        manifest = {"entries": [entries.good, entries.bad[wrong]]}
+        body = {"schema_version": entries.schema_version, "manifest": manifest}
+        told = api.refused(400, "POST", entries.path, body)
+        assert told["details"][0]["field"].startswith("manifest.entries[1]")
+
+    def test_are_written_against_a_schema_that_there_is(self, api: Api, entries: Entries) -> None:
+        """An unknown version of the policy schema is 400."""
+        body = {"schema_version": "1999-01-01", "manifest": {"entries": []}}
+        api.refused(400, "POST", entries.path, body)
 
 
 class TestPolicySets:
-    def test_composed_and_activated(self, api: Api) -> None:
-        """Activating swaps what decides: exactly one set of the zone is active at a time."""
-        zone = api.zone()
-        policy_set, policy = zone.make("policy-sets"), zone.make("policies")
-        version = zone.version(policy["id"])
-        composed = zone.set_version(policy_set["id"], version)
-        assert composed["manifest"]["entries"] == [
-            {"policy_id": policy["id"], "policy_version_id": version["id"], "sha": version["sha"]}
-        ]
-        assert composed["active"] is False
-        attestation = composed["attestation"]
-        assert attestation["manifest_sha"] == composed["manifest_sha"]
-        assert attestation["policy_set_version"] == 1
-        assert attestation["type"] == "policy_set_attestation"
-        path = zone.path(f"/policy-sets/{policy_set['id']}")
-        assert api.ok("GET", path)["active"] is False
-        before = api("GET", path).headers["ETag"]
-
-        activated = api.ok("PATCH", f"{path}/versions/{composed['id']}", {"active": True}, status=200)
-        assert activated["active"] is True
-        bound = api("GET", path)
-        assert bound.headers["ETag"] != before
-        assert bound.json()["active_version_id"] == composed["id"]
-        assert bound.json()["mode"] == "active"
-        assert bound.json()["target_id"] == zone.id
-        active = api.ok("GET", zone.path("/policy-sets?filter[active]=true"))["items"]
-        assert [one["id"] for one in active] == [policy_set["id"]]
-        assert api.ok("GET", zone.path("/policy-sets?active=false"))["items"][0]["active"] is False
-
     def test_default_set_can_come_back(self, api: Api) -> None:
         """The service's own set can be activated again, though not changed."""
         zone = api.zone()
@@ -176,80 +327,6 @@ class TestPolicySets:
         api.refused(
             400, "PATCH", zone.path(f"/policy-sets/{policy_set['id']}/versions/{composed['id']}"), body
         )
-
-    def test_what_is_bound_cannot_be_archived(self, api: Api) -> None:
-        """Neither the set, nor its version, nor a policy or policy version in it."""
-        zone = api.zone()
-        policy_set, policy = zone.make("policy-sets"), zone.make("policies")
-        version = zone.version(policy["id"])
-        composed = zone.set_version(policy_set["id"], version)
-        set_path, policy_path = (
-            zone.path(f"/policy-sets/{policy_set['id']}"),
-            zone.path(f"/policies/{policy['id']}"),
-        )
-        api.ok("PATCH", f"{set_path}/versions/{composed['id']}", {"active": True})
-        for path in (
-            set_path,
-            f"{set_path}/versions/{composed['id']}",
-            policy_path,
-            f"{policy_path}/versions/{version['id']}",
-        ):
-            assert api.refused(409, "DELETE", path)["code"] == "conflict"
-
-    def test_manifests_name_living_versions_once(self, api: Api, zone: Zone) -> None:
-        """Unknown, foreign, repeated and archived versions are 400, with their place."""
-        policy_set, policy, archived = (
-            zone.make("policy-sets"),
-            zone.make("policies"),
-            zone.make("policies"),
-        )
-        version, gone = zone.version(policy["id"]), zone.version(archived["id"])
-        api.ok("DELETE", zone.path(f"/policies/{archived['id']}/versions/{gone['id']}"), status=200)
-        elsewhere = api.zone()
-        foreign = elsewhere.version(elsewhere.make("policies")["id"])
-        path = zone.path(f"/policy-sets/{policy_set['id']}/versions")
-        good = {"policy_id": policy["id"], "policy_version_id": version["id"]}
-        for bad in (
-            {"policy_id": policy["id"], "policy_version_id": new_id()},
-            {"policy_id": foreign["policy_id"], "policy_version_id": foreign["id"]},
-            {"policy_id": archived["id"], "policy_version_id": version["id"]},
-            {"policy_id": archived["id"], "policy_version_id": gone["id"]},
-            good,
-        ):
-            body = {"schema_version": version["schema_version"], "manifest": {"entries": [good, bad]}}
-            told = api.refused(400, "POST", path, body)
-            assert told["details"][0]["field"].startswith("manifest.entries[1]")
-        body = {"schema_version": "1999-01-01", "manifest": {"entries": []}}
-        api.refused(400, "POST", path, body)
-
-    @pytest.mark.threat("29e", "29f")
-    def test_a_set_is_no_more_than_each_decision_can_go_through(self, api: Api) -> None:
-        """Texts, rules and policies are counted, by themselves and together; what decides stays as it was."""
-        zone, schema = (
-            api.zone(),
-            api.ok("GET", f"/zones/{api.zone().id}/policy-schemas")["items"][0]["version"],
-        )
-        policy, made = zone.make("policies"), zone.make("policy-sets")
-        versions = zone.path(f"/policies/{policy['id']}/versions")
-        rule = "permit (principal, action, resource);"
-        for text, status in ((rule, 201), (f"{rule}//{'x' * 70_000}", 400), (f"{rule}//{'x' * 10**6}", 400)):
-            body = {"schema_version": schema, "cedar_raw": text}
-            assert api("POST", versions, body).status_code == status
-        assert api("POST", versions, {"schema_version": schema, "cedar_raw": "x" * 2**20}).status_code == 413
-
-        path = zone.path(f"/policy-sets/{made['id']}/versions")
-        large = [zone.version(zone.make("policies")["id"], f"{rule}//{'x' * 60_000}") for _ in range(5)]
-        many = [zone.version(zone.make("policies")["id"], rule * 900) for _ in range(3)]
-        endless = [{"policy_id": large[0]["policy_id"], "id": large[0]["id"]}] * 10_000
-        for some, told in ((large, "bytes together"), (many, "rules together"), (endless, "500 policies")):
-            entries = [{"policy_id": one["policy_id"], "policy_version_id": one["id"]} for one in some]
-            body = {"schema_version": schema, "manifest": {"entries": entries}}
-            refused = api.refused(400, "POST", path, body)
-            assert refused["details"][0]["field"] == "manifest.entries"
-            assert told in refused["message"]
-            if some is not endless:
-                body["manifest"]["entries"].pop()
-                assert api.ok("POST", path, body, status=201)
 
     def test_policies_of_a_version(self, api: Api, zone: Zone) -> None:
         """The list below a set version has the policy versions it consists of."""
@@ -305,18 +382,93 @@ class TestPolicySets:
         api.refused(400, "GET", zone.path("/policy-sets?filter[owner_type]=customer,platform"))
 
 
+@pytest.mark.threat("29e", "29f")
+class TestLimits:
+    """What each decision goes through is bounded: texts, rules and policies, each and together."""
+
+    @pytest.fixture(scope="class")
+    def zone(self, api: Api) -> Zone:
+        """A zone for this class alone: its policies are large."""
+        return api.zone()
+
+    @pytest.fixture(scope="class")
+    def schema(self, api: Api, zone: Zone) -> str:
+        return str(api.ok("GET", zone.path("/policy-schemas"))["items"][0]["version"])
+
+    @pytest.mark.parametrize(
+        ("text", "status"),
+        [
+            pytest.param(ALL, 201, id="one rule"),
+            pytest.param(f"{ALL}//{'x' * 70_000}", 400, id="70 kB"),
+            pytest.param(f"{ALL}//{'x' * 10**6}", 400, id="1 MB"),
+            pytest.param("x" * 2**20, 413, id="more than a body may have"),
+        ],
+    )
+    def test_a_text_has_an_end(self, api: Api, zone: Zone, schema: str, text: str, status: int) -> None:
+        """The text of a policy is measured before it is kept, and the body before it is read."""
+        versions = zone.path(f"/policies/{zone.make('policies')['id']}/versions")
+        body = {"schema_version": schema, "cedar_raw": text}
+        assert api("POST", versions, body).status_code == status
+
+    @pytest.mark.parametrize(
+        ("text", "count", "told"),
+        [
+            pytest.param(f"{ALL}//{'x' * 60_000}", 5, "bytes together", id="bytes"),
+            pytest.param(ALL * 900, 3, "rules together", id="rules"),
+        ],
+    )
+    def test_a_set_has_so_much_together(
+        self, api: Api, zone: Zone, schema: str, text: str, count: int, told: str
+    ) -> None:
+        """One policy too many is 400, with what there is too much of; without it, the set is kept."""
+        path = zone.path(f"/policy-sets/{zone.make('policy-sets')['id']}/versions")
+        versions = [zone.version(zone.make("policies")["id"], text) for _ in range(count)]
+        entries = [{"policy_id": one["policy_id"], "policy_version_id": one["id"]} for one in versions]
+        body = {"schema_version": schema, "manifest": {"entries": entries}}
+        refused = api.refused(400, "POST", path, body)
+        assert refused["details"][0]["field"] == "manifest.entries"
+        assert told in refused["message"]
+        assert api.ok("POST", path, {**body, "manifest": {"entries": entries[:-1]}}, status=201)
+
+    def test_a_set_has_so_many_policies(self, api: Api, zone: Zone, schema: str) -> None:
+        """10,000 entries are refused for their number, before any of them is looked up."""
+        path = zone.path(f"/policy-sets/{zone.make('policy-sets')['id']}/versions")
+        version = zone.version(zone.make("policies")["id"], ALL)
+        entries = [{"policy_id": version["policy_id"], "policy_version_id": version["id"]}] * 10_000
+        body = {"schema_version": schema, "manifest": {"entries": entries}}
+        refused = api.refused(400, "POST", path, body)
+        assert refused["details"][0]["field"] == "manifest.entries"
+        assert "500 policies" in refused["message"]
+
+
 class TestPolicySchemas:
-    def test_shown_in_either_notation(self, api: Api, zone: Zone) -> None:
-        """JSON unless Cedar is asked; both have the same kinds of entities."""
+    @pytest.fixture(scope="class")
+    def shown(self, api: Api, zone: Zone) -> dict[str, Any]:
+        """The one schema that there is, as the list has it."""
         (shown,) = api.ok("GET", zone.path("/policy-schemas"))["items"]
+        return dict(shown)
+
+    def test_the_one_there_is_is_the_default(self, shown: dict[str, Any]) -> None:
+        """It is active, and policies are written against it unless they name another."""
         assert shown["is_default"] is True
         assert shown["status"] == "active"
+
+    def test_shown_as_json_unless_cedar_is_asked(self, api: Api, zone: Zone, shown: dict[str, Any]) -> None:
+        """In the list and by itself alike."""
         assert "cedar_schema" not in shown
+        assert api.ok("GET", zone.path(f"/policy-schemas/{shown['version']}")) == shown
+
+    def test_both_notations_have_the_same_kinds_of_entities(
+        self, api: Api, zone: Zone, shown: dict[str, Any]
+    ) -> None:
+        """Each entity type of the JSON is declared in the Cedar text: all that the answer has are tried."""
         path = zone.path(f"/policy-schemas/{shown['version']}")
-        assert api.ok("GET", path) == shown
         text = api.ok("GET", f"{path}?format=cedar")["cedar_schema"]
         for kind in shown["cedar_schema_json"][""]["entityTypes"]:
             assert f"entity {kind} " in text
+
+    def test_an_unknown_version_is_not_found(self, api: Api, zone: Zone) -> None:
+        """404 for a version of the schema that there never was."""
         api.refused(404, "GET", zone.path("/policy-schemas/1999-01-01"))
 
     def test_default(self, api: Api, zone: Zone) -> None:

@@ -1,11 +1,11 @@
-"""Zones: complete from the start, and gone with everything in them."""
+"""Zones: what a new one has, what of it can be changed, and what goes with it when it is deleted."""
 
 import asyncio
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.runtime.management.conftest import Api
+from tests.runtime.management.conftest import Api, Zone
 from tests.support.factories import found_company, opened_parts
 
 from runtime.domain.errors import NotFound
@@ -14,31 +14,63 @@ from runtime.domain.kinds import ZONE, Verb
 from runtime.services.management.organizations import organizations
 
 
-class TestZones:
-    def test_a_new_zone_is_complete(self, api: Api) -> None:
-        """Providers, roles and the default policies, bound and readable as soon as create answers."""
-        zone = api.zone()
-        assert zone.body["requires_invitation"] is True
-        assert zone.body["external_sync_enabled"] is False
-        oauth2 = zone.body["protocols"]["oauth2"]
-        assert oauth2["issuer"] == f"{api.server.url}/z/{zone.id}"
+@pytest.fixture(scope="module")
+def new_zone(api: Api) -> Zone:
+    """A zone that was made with nothing but a name, and has not been changed since."""
+    return api.zone()
+
+
+class TestNewZone:
+    """All of it is there as soon as the create answers."""
+
+    def test_admits_invited_people_only(self, new_zone: Zone) -> None:
+        """`requires_invitation` is on and `external_sync_enabled` is off unless the create says otherwise."""
+        assert new_zone.body["requires_invitation"] is True
+        assert new_zone.body["external_sync_enabled"] is False
+
+    def test_has_an_issuer_and_a_redirect_uri_of_its_own(self, api: Api, new_zone: Zone) -> None:
+        """Both are below the server's URL, at the zone's id."""
+        oauth2 = new_zone.body["protocols"]["oauth2"]
+        assert oauth2["issuer"] == f"{api.server.url}/z/{new_zone.id}"
         assert oauth2["redirect_uri"] == f"{oauth2['issuer']}/oauth/callback"
+
+    def test_requires_pkce_and_admits_no_client_metadata_documents(self, new_zone: Zone) -> None:
+        """The settings of a new authorization server are the strict ones."""
+        oauth2 = new_zone.body["protocols"]["oauth2"]
         assert oauth2["cimd"] == {"allowed_client_ids": [], "enabled": False}
         assert oauth2["pkce_required"] is True
-        types = {one["type"] for one in api.ok("GET", zone.path("/providers"))["items"]}
+
+    def test_has_the_two_built_in_providers(self, api: Api, new_zone: Zone) -> None:
+        """The token service and the vault, and no other provider."""
+        types = {one["type"] for one in api.ok("GET", new_zone.path("/providers"))["items"]}
         assert types == {"service-sts", "service-vault"}
-        roles = {one["identifier"] for one in api.ok("GET", zone.path("/roles"))["items"]}
+
+    def test_has_the_two_built_in_roles(self, api: Api, new_zone: Zone) -> None:
+        """`zone_manager` and `zone_viewer`, and no other role."""
+        roles = {one["identifier"] for one in api.ok("GET", new_zone.path("/roles"))["items"]}
         assert roles == {"zone_manager", "zone_viewer"}
-        (policy_set,) = api.ok("GET", zone.path("/policy-sets"))["items"]
+
+    def test_decides_by_the_default_policy_set(self, api: Api, new_zone: Zone) -> None:
+        """The platform's set is the only one, it is active, and it is bound to this zone."""
+        (policy_set,) = api.ok("GET", new_zone.path("/policy-sets"))["items"]
         assert policy_set["name"] == "default-zone-policies"
         assert policy_set["owner_type"] == "platform"
         assert policy_set["active"] is True
-        assert policy_set["target_id"] == zone.id
-        names = {one["name"] for one in api.ok("GET", zone.path("/policies"))["items"]}
+        assert policy_set["target_id"] == new_zone.id
+
+    def test_has_the_three_default_policies(self, api: Api, new_zone: Zone) -> None:
+        """One each for grants of users, for delegation and for direct access of applications."""
+        names = {one["name"] for one in api.ok("GET", new_zone.path("/policies"))["items"]}
         assert names == {"default-user-grants", "default-app-delegation", "default-app-direct-access"}
-        keys = httpx.get(oauth2["jwks_uri"], trust_env=False).json()["keys"]
+
+    def test_publishes_a_signing_key(self, new_zone: Zone) -> None:
+        """The key set at `jwks_uri` has a key for RS256, which every client can verify."""
+        jwks_uri = new_zone.body["protocols"]["oauth2"]["jwks_uri"]
+        keys = httpx.get(jwks_uri, trust_env=False).json()["keys"]
         assert {key["alg"] for key in keys} >= {"RS256"}
 
+
+class TestZones:
     def test_settings_at_creation(self, api: Api) -> None:
         """Of the protocols only the settings can be given; addresses are the service's."""
         zone = api.zone(
