@@ -6,7 +6,9 @@ import re
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.runtime.management.bundles.holding import FORBID, PERMIT, VERSION, Holder, archive_of, opened
@@ -19,29 +21,52 @@ PAGE = Path(__file__).resolve().parents[4] / "docs" / "policies-of-users.md"
 
 
 class TestFetching:
-    def test_the_first_access_makes_the_bundle(self, ann: Holder) -> None:
-        """From the default policies, as the user's own; the second answers the same, byte for byte."""
-        manifest, archive, etag = ann.bundle()
+    def test_the_manifest_is_of_the_user_and_the_schema(self, ann: Holder) -> None:
+        """It names the user it is for, and the version of the schema, whose text is in the archive."""
+        manifest, archive, _ = ann.bundle()
         assert manifest["target_type"] == "user"
         assert manifest["target_id"] == ann.person.user.id
         assert manifest["schema"]["version"] == VERSION
+        assert archive.schema == schema.get(VERSION).text.encode()
+
+    def test_the_first_access_makes_the_default_policy(self, ann: Holder) -> None:
+        """The one entry of the manifest, and the one text of the archive."""
+        manifest, archive, _ = ann.bundle()
         (entry,) = manifest["policies"]
         assert entry["name"] == "default-user-access"
-        assert archive.schema == schema.get(VERSION).text.encode()
         assert set(archive.policies) == {entry["public_id"]}
+
+    def test_the_second_access_answers_the_same(self, ann: Holder) -> None:
+        """The same tag as the first, and from then on the same bytes."""
+        _, _, etag = ann.bundle()
         again = ann("GET")
         assert opened(again)[2] == etag
         assert again.content == ann("GET").content
+
+    def test_what_the_first_access_made_is_the_users_own(self, ann: Holder) -> None:
+        """The policy is a customer's, made by the user, and the set with it is active for the user."""
+        (entry,) = ann.bundle()[0]["policies"]
         policy = ann.api.ok("GET", f"/zones/{ann.zone.id}/policies/{entry['public_id']}")
         assert (policy["owner_type"], policy["created_by"]) == ("customer", ann.person.user.id)
         assert ann.set_is_active()
 
-    def test_nothing_is_sent_again(self, ann: Holder) -> None:
+    @pytest.mark.parametrize(
+        "known",
+        [
+            pytest.param("{etag}", id="its tag"),
+            pytest.param('"other", W/{etag}', id="weak, among others"),
+            pytest.param("*", id="any"),
+        ],
+    )
+    def test_the_present_bundle_is_not_sent_again(self, ann: Holder, known: str) -> None:
         """304 without a body for who has the present one."""
         etag = ann("GET").headers["etag"]
-        for known in (etag, f'"other", W/{etag}', "*"):
-            same = ann("GET", If_None_Match=known)
-            assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
+        same = ann("GET", If_None_Match=known.format(etag=etag))
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
+
+    def test_another_bundle_is_sent(self, ann: Holder) -> None:
+        """200 for who has only another one."""
+        ann("GET")
         assert ann("GET", If_None_Match='"other"').status_code == 200
 
     @pytest.mark.parametrize(
@@ -77,10 +102,34 @@ class TestFetching:
         assert ann("GET", X_Client_Request_ID="x" * 256).status_code == 400
 
 
+@dataclass(frozen=True)
+class Replaced:
+    """A bundle that its user has replaced once.
+
+    Attributes:
+        first: the id of the default policy.
+        before: the tag that the bundle had.
+        now: the manifest, the archive and the tag that the replacement answered.
+        ids: the policies' ids by their names.
+    """
+
+    ann: Holder
+    first: str
+    before: str
+    now: tuple[dict[str, Any], Archive, str]
+    ids: dict[str, str]
+
+    def policy(self, policy_id: str) -> dict[str, Any]:
+        """A policy as the management API shows it."""
+        shown: dict[str, Any] = self.ann.api.ok("GET", f"/zones/{self.ann.zone.id}/policies/{policy_id}")
+        return shown
+
+
 class TestReplacing:
-    def test_policies_are_changed_added_and_taken_away(self, ann: Holder) -> None:
-        """An edited policy gets a version, a new one an id, one that is not listed is archived."""
-        manifest, _, etag = ann.bundle()
+    @pytest.fixture
+    def replaced(self, ann: Holder) -> Replaced:
+        """A bundle whose one policy was edited, and to which another was added."""
+        manifest, _, before = ann.bundle()
         (first,) = (entry["public_id"] for entry in manifest["policies"])
         sent = archive_of(
             {"public_id": first},
@@ -89,21 +138,34 @@ class TestReplacing:
             target_type="user",
             target_id=ann.person.user.id,
         )
-        manifest, archive, changed = opened(ann.put(sent, If_Match=etag))
-        assert changed != etag
-        assert ann.bundle() == (manifest, archive, changed)
+        manifest, archive, etag = opened(ann.put(sent, If_Match=before))
         ids = {entry["name"]: entry["public_id"] for entry in manifest["policies"]}
+        return Replaced(ann, first, before, (manifest, archive, etag), ids)
+
+    def test_the_answer_is_what_is_in_force(self, replaced: Replaced) -> None:
+        """A fetch afterwards answers the same bundle, under a tag that is new."""
+        assert replaced.now[2] != replaced.before
+        assert replaced.ann.bundle() == replaced.now
+
+    def test_each_policy_has_the_text_that_was_sent(self, replaced: Replaced) -> None:
+        """A new one gets an id and its file's name, and a file that the manifest does not list is ignored."""
+        first, ids = replaced.first, replaced.ids
         assert ids["default-user-access"] == first
         assert set(ids) == {"default-user-access", "calendar"}
-        assert archive.policies == {first: FORBID.encode(), ids["calendar"]: PERMIT.encode()}
-        path = f"/zones/{ann.zone.id}/policies"
-        assert ann.api.ok("GET", f"{path}/{first}")["latest_version"] == 2
-        assert ann.api.ok("GET", f"{path}/{ids['calendar']}")["latest_version"] == 1
+        assert replaced.now[1].policies == {first: FORBID.encode(), ids["calendar"]: PERMIT.encode()}
 
-        manifest, _, _ = opened(ann.put(archive_of({"public_id": ids["calendar"]})))
-        assert [entry["public_id"] for entry in manifest["policies"]] == [ids["calendar"]]
-        assert ann.api.ok("GET", f"{path}/{first}")["archived_at"]
-        assert ann.api.ok("GET", f"{path}/{ids['calendar']}")["latest_version"] == 1
+    def test_an_edited_policy_gets_a_version(self, replaced: Replaced) -> None:
+        """The edited one has its second, the added one its first."""
+        assert replaced.policy(replaced.first)["latest_version"] == 2
+        assert replaced.policy(replaced.ids["calendar"])["latest_version"] == 1
+
+    def test_a_policy_that_is_not_listed_is_archived(self, replaced: Replaced) -> None:
+        """The one that is listed stays, and gets no version by it."""
+        ann, calendar = replaced.ann, replaced.ids["calendar"]
+        manifest, _, _ = opened(ann.put(archive_of({"public_id": calendar})))
+        assert [entry["public_id"] for entry in manifest["policies"]] == [calendar]
+        assert replaced.policy(replaced.first)["archived_at"]
+        assert replaced.policy(calendar)["latest_version"] == 1
 
     def test_what_was_fetched_can_be_sent_back(self, ann: Holder) -> None:
         """Nothing changes by it, not even a version; names and digests may be any."""
@@ -165,15 +227,23 @@ class TestReplacing:
 
 
 class TestResetting:
-    def test_back_to_the_default(self, ann: Holder) -> None:
-        """Archived; the next access begins anew; doing it twice, or before anything, is the same."""
+    def test_a_bundle_that_was_never_made_can_be_reset(self, ann: Holder) -> None:
+        """204, as for one that there is."""
         assert ann("DELETE").status_code == 204
-        before, _, _ = ann.bundle()
-        assert opened(ann.put(archive_of({"new_policy": "mine"})))[0]["policies"][0]["name"] == "mine"
+
+    def test_a_reset_can_be_repeated(self, ann: Holder) -> None:
+        """204 without a body both times, and no policy set of the user is active."""
+        ann.bundle()
         for _ in range(2):
             gone = ann("DELETE")
             assert (gone.status_code, gone.content) == (204, b"")
         assert not ann.set_is_active()
+
+    def test_the_next_access_makes_a_new_default(self, ann: Holder) -> None:
+        """A default policy with an id of its own, whatever the user had written before the reset."""
+        before, _, _ = ann.bundle()
+        assert opened(ann.put(archive_of({"new_policy": "mine"})))[0]["policies"][0]["name"] == "mine"
+        ann("DELETE")
         after, _, _ = ann.bundle()
         assert after["policies"][0]["name"] == "default-user-access"
         assert after["policies"][0]["public_id"] != before["policies"][0]["public_id"]

@@ -239,14 +239,14 @@ class TestSessions:
     @pytest.mark.parametrize(
         "body", [{}, {"status": "active"}, {"status": "expired"}, {"status": "revoked", "user_id": "x"}]
     )
-    def test_nothing_else_can_be_set(self, place: Place, body: dict[str, str]) -> None:
-        """A session is never brought back, prolonged or given to somebody."""
+    def test_nothing_but_revoked_can_be_set(self, place: Place, body: dict[str, str]) -> None:
+        """A session or a grant is never brought back, prolonged or given to somebody."""
         place.api.refused(400, "PATCH", place.session_path, body)
         place.api.refused(400, "PATCH", place.grant_path, body)
-        for path in (place.session_path, place.grant_path):
-            assert place.api.ok("PATCH", path, {"status": "revoked"})["status"] == "revoked"
+        assert place.api.ok("PATCH", place.session_path, {"status": "revoked"})["status"] == "revoked"
+        assert place.api.ok("PATCH", place.grant_path, {"status": "revoked"})["status"] == "revoked"
 
-    def test_deleting(self, place: Place) -> None:
+    def test_a_deleted_session_takes_those_below_it_along(self, place: Place) -> None:
         """The session and those below it are gone."""
         child = place.child()
         assert place.api("DELETE", place.session_path).status_code == 204
@@ -254,13 +254,14 @@ class TestSessions:
             place.api.refused(404, "GET", place.path(f"/sessions/{gone}"))
         place.api.refused(404, "DELETE", place.session_path)
 
-    def test_viewers_end_nothing(self, place: Place) -> None:
+    @pytest.mark.parametrize("kind", ["session", "grant"])
+    def test_viewers_end_nothing(self, place: Place, kind: str) -> None:
         """Whoever may only read sees sessions and grants, and leaves them alone."""
         viewer = place.api.with_role("org_viewer")
-        for path in (place.session_path, place.grant_path):
-            assert viewer.ok("GET", path)["status"] == "active"
-            viewer.refused(403, "PATCH", path, {"status": "revoked"})
-            viewer.refused(403, "DELETE", path)
+        path = place.session_path if kind == "session" else place.grant_path
+        assert viewer.ok("GET", path)["status"] == "active"
+        viewer.refused(403, "PATCH", path, {"status": "revoked"})
+        viewer.refused(403, "DELETE", path)
 
     def test_a_zone_with_sessions_can_go(self, place: Place) -> None:
         """Nothing that sign-in left behind holds a zone back."""
@@ -269,7 +270,7 @@ class TestSessions:
 
 
 class TestGrants:
-    def test_answer(self, place: Place) -> None:
+    def test_the_answer_has_user_resource_and_provider(self, place: Place) -> None:
         """Who allowed what, where, through which provider."""
         found = place.api.ok("GET", place.grant_path)
         assert set(found) == {
@@ -280,7 +281,7 @@ class TestGrants:
         assert (found["status"], found["active"], found["scopes"]) == ("active", True, ["read"])
         assert found["expires_at"].startswith("9999-12-31")
 
-    def test_filters(self, place: Place) -> None:
+    def test_lists_are_selected_by_user_resource_and_status(self, place: Place) -> None:
         """By user, by resource, by status under both of its names."""
         mine = {place.grant_id}
         for query in (
@@ -331,7 +332,7 @@ class TestNextRequest:
 
     @pytest.mark.threat("18b", "18e", "18k")
     @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-    def test_session(self, place: Place, method: str) -> None:
+    def test_an_ended_session_gives_no_token(self, place: Place, method: str) -> None:
         """Exchange, userinfo and refresh, each of which has just worked."""
         current = place.refresh(place.refresh_token(place.ann.session_id)).json()["refresh_token"]
         assert place.exchange().status_code == 200
@@ -345,7 +346,7 @@ class TestNextRequest:
 
     @pytest.mark.threat("18a", "18e")
     @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-    def test_grant(self, place: Place, method: str) -> None:
+    def test_an_ended_grant_gives_no_token(self, place: Place, method: str) -> None:
         """The user's word is asked again; until then there is no token."""
         assert place.exchange().status_code == 200
 
@@ -355,7 +356,7 @@ class TestNextRequest:
         assert (refused.status_code, refused.json()["error"]) == (400, "access_denied")
 
     @pytest.mark.threat("18b", "18e")
-    def test_child(self, place: Place) -> None:
+    def test_an_ended_session_ends_the_chains_below_it(self, place: Place) -> None:
         """A chain that starts at a session below the browser's ends with the browser's."""
         child = Person(place.ann.user, place.child())
         place.token = place.api.server.call(

@@ -169,12 +169,13 @@ def compose(zone: Zone) -> Composed:
     return Composed(zone, policy_set, policy, version, zone.set_version(policy_set["id"], version))
 
 
+@pytest.fixture(scope="module")
+def composed(api: Api) -> Composed:
+    return compose(api.zone())
+
+
 class TestComposing:
     """Nothing is activated here, so a zone for all of them does."""
-
-    @pytest.fixture(scope="class")
-    def composed(self, api: Api) -> Composed:
-        return compose(api.zone())
 
     def test_a_manifest_names_each_policy_version_with_its_digest(self, composed: Composed) -> None:
         """The version that was given, the policy it is of, and the digest of its text."""
@@ -224,14 +225,15 @@ class TestActivating:
         assert inactive[0]["active"] is False
 
 
+@pytest.fixture(scope="module")
+def bound(api: Api) -> Composed:
+    composed = compose(api.zone())
+    composed.activate()
+    return composed
+
+
 class TestWhatIsBound:
     """What an active version consists of: refused requests leave it as it is, so one zone is enough."""
-
-    @pytest.fixture(scope="class")
-    def bound(self, api: Api) -> Composed:
-        composed = compose(api.zone())
-        composed.activate()
-        return composed
 
     def test_the_set_cannot_be_archived(self, api: Api, bound: Composed) -> None:
         """409 `conflict` for the policy set whose version decides."""
@@ -261,31 +263,32 @@ class Entries:
     bad: dict[str, dict[str, str]]
 
 
+@pytest.fixture(scope="module")
+def entries(api: Api) -> Entries:
+    zone = api.zone()
+    policy_set, policy, archived = (
+        zone.make("policy-sets"),
+        zone.make("policies"),
+        zone.make("policies"),
+    )
+    version, gone = zone.version(policy["id"]), zone.version(archived["id"])
+    api.ok("DELETE", zone.path(f"/policies/{archived['id']}/versions/{gone['id']}"), status=200)
+    elsewhere = api.zone()
+    foreign = elsewhere.version(elsewhere.make("policies")["id"])
+    good = {"policy_id": policy["id"], "policy_version_id": version["id"]}
+    bad = {
+        "unknown": {"policy_id": policy["id"], "policy_version_id": new_id()},
+        "another zone's": {"policy_id": foreign["policy_id"], "policy_version_id": foreign["id"]},
+        "another policy's": {"policy_id": archived["id"], "policy_version_id": version["id"]},
+        "archived": {"policy_id": archived["id"], "policy_version_id": gone["id"]},
+        "repeated": good,
+    }
+    path = zone.path(f"/policy-sets/{policy_set['id']}/versions")
+    return Entries(path, version["schema_version"], good, bad)
+
+
 class TestManifests:
     """Refused requests change nothing, so one set for all of them does."""
-
-    @pytest.fixture(scope="class")
-    def entries(self, api: Api) -> Entries:
-        zone = api.zone()
-        policy_set, policy, archived = (
-            zone.make("policy-sets"),
-            zone.make("policies"),
-            zone.make("policies"),
-        )
-        version, gone = zone.version(policy["id"]), zone.version(archived["id"])
-        api.ok("DELETE", zone.path(f"/policies/{archived['id']}/versions/{gone['id']}"), status=200)
-        elsewhere = api.zone()
-        foreign = elsewhere.version(elsewhere.make("policies")["id"])
-        good = {"policy_id": policy["id"], "policy_version_id": version["id"]}
-        bad = {
-            "unknown": {"policy_id": policy["id"], "policy_version_id": new_id()},
-            "another zone's": {"policy_id": foreign["policy_id"], "policy_version_id": foreign["id"]},
-            "another policy's": {"policy_id": archived["id"], "policy_version_id": version["id"]},
-            "archived": {"policy_id": archived["id"], "policy_version_id": gone["id"]},
-            "repeated": good,
-        }
-        path = zone.path(f"/policy-sets/{policy_set['id']}/versions")
-        return Entries(path, version["schema_version"], good, bad)
 
     @pytest.mark.parametrize(
         "wrong", ["unknown", "another zone's", "another policy's", "archived", "repeated"]
@@ -382,18 +385,21 @@ class TestPolicySets:
         api.refused(400, "GET", zone.path("/policy-sets?filter[owner_type]=customer,platform"))
 
 
+@pytest.fixture(scope="module")
+def own_zone(api: Api) -> Zone:
+    """A zone for `TestLimits` alone: its policies are large."""
+    return api.zone()
+
+
+@pytest.fixture(scope="module")
+def schema(api: Api, own_zone: Zone) -> str:
+    """The version of the policy schema that there is."""
+    return str(api.ok("GET", own_zone.path("/policy-schemas"))["items"][0]["version"])
+
+
 @pytest.mark.threat("29e", "29f")
 class TestLimits:
     """What each decision goes through is bounded: texts, rules and policies, each and together."""
-
-    @pytest.fixture(scope="class")
-    def zone(self, api: Api) -> Zone:
-        """A zone for this class alone: its policies are large."""
-        return api.zone()
-
-    @pytest.fixture(scope="class")
-    def schema(self, api: Api, zone: Zone) -> str:
-        return str(api.ok("GET", zone.path("/policy-schemas"))["items"][0]["version"])
 
     @pytest.mark.parametrize(
         ("text", "status"),
@@ -404,9 +410,9 @@ class TestLimits:
             pytest.param("x" * 2**20, 413, id="more than a body may have"),
         ],
     )
-    def test_a_text_has_an_end(self, api: Api, zone: Zone, schema: str, text: str, status: int) -> None:
+    def test_a_text_has_an_end(self, api: Api, own_zone: Zone, schema: str, text: str, status: int) -> None:
         """The text of a policy is measured before it is kept, and the body before it is read."""
-        versions = zone.path(f"/policies/{zone.make('policies')['id']}/versions")
+        versions = own_zone.path(f"/policies/{own_zone.make('policies')['id']}/versions")
         body = {"schema_version": schema, "cedar_raw": text}
         assert api("POST", versions, body).status_code == status
 
@@ -418,11 +424,11 @@ class TestLimits:
         ],
     )
     def test_a_set_has_so_much_together(
-        self, api: Api, zone: Zone, schema: str, text: str, count: int, told: str
+        self, api: Api, own_zone: Zone, schema: str, text: str, count: int, told: str
     ) -> None:
         """One policy too many is 400, with what there is too much of; without it, the set is kept."""
-        path = zone.path(f"/policy-sets/{zone.make('policy-sets')['id']}/versions")
-        versions = [zone.version(zone.make("policies")["id"], text) for _ in range(count)]
+        path = own_zone.path(f"/policy-sets/{own_zone.make('policy-sets')['id']}/versions")
+        versions = [own_zone.version(own_zone.make("policies")["id"], text) for _ in range(count)]
         entries = [{"policy_id": one["policy_id"], "policy_version_id": one["id"]} for one in versions]
         body = {"schema_version": schema, "manifest": {"entries": entries}}
         refused = api.refused(400, "POST", path, body)
@@ -430,10 +436,10 @@ class TestLimits:
         assert told in refused["message"]
         assert api.ok("POST", path, {**body, "manifest": {"entries": entries[:-1]}}, status=201)
 
-    def test_a_set_has_so_many_policies(self, api: Api, zone: Zone, schema: str) -> None:
+    def test_a_set_has_so_many_policies(self, api: Api, own_zone: Zone, schema: str) -> None:
         """10,000 entries are refused for their number, before any of them is looked up."""
-        path = zone.path(f"/policy-sets/{zone.make('policy-sets')['id']}/versions")
-        version = zone.version(zone.make("policies")["id"], ALL)
+        path = own_zone.path(f"/policy-sets/{own_zone.make('policy-sets')['id']}/versions")
+        version = own_zone.version(own_zone.make("policies")["id"], ALL)
         entries = [{"policy_id": version["policy_id"], "policy_version_id": version["id"]}] * 10_000
         body = {"schema_version": schema, "manifest": {"entries": entries}}
         refused = api.refused(400, "POST", path, body)
@@ -441,13 +447,14 @@ class TestLimits:
         assert "500 policies" in refused["message"]
 
 
-class TestPolicySchemas:
-    @pytest.fixture(scope="class")
-    def shown(self, api: Api, zone: Zone) -> dict[str, Any]:
-        """The one schema that there is, as the list has it."""
-        (shown,) = api.ok("GET", zone.path("/policy-schemas"))["items"]
-        return dict(shown)
+@pytest.fixture(scope="module")
+def shown(api: Api, zone: Zone) -> dict[str, Any]:
+    """The one schema that there is, as the list has it."""
+    (shown,) = api.ok("GET", zone.path("/policy-schemas"))["items"]
+    return dict(shown)
 
+
+class TestPolicySchemas:
     def test_the_one_there_is_is_the_default(self, shown: dict[str, Any]) -> None:
         """It is active, and policies are written against it unless they name another."""
         assert shown["is_default"] is True

@@ -25,32 +25,63 @@ def owner(zone: Zone) -> str:
 
 
 @pytest.mark.parametrize("data", [TOKEN, PASSWORD], ids=["token", "password"])
-def test_a_secret_lives_through_its_life(api: Api, zone: Zone, owner: str, data: dict[str, str]) -> None:
-    """Created, listed and changed without its value; retrieved with it, in place of its type; deleted."""
-    body = {"name": "kept", "entity_id": owner, "data": data, "metadata": {"team": "a"}, "zone_id": zone.id}
-    made = api.ok("POST", zone.path("/secrets"), body, status=200)
-    path = zone.path(f"/secrets/{made['id']}")
-    assert set(made) == {
-        "id", "created_at", "updated_at", "zone_id", "entity_id", "name", "metadata", "type", "version"
-    }  # fmt: skip
-    assert (made["type"], made["version"]) == (data["type"], 1)
-    shown = api("GET", path)
-    assert shown.headers["cache-control"] == "no-store"
-    assert shown.json() == {name: made[name] for name in made if name != "type"} | {"data": data}
-    assert made in api.ok("GET", zone.path(f"/secrets?entity_id={owner}&type={data['type']}"))
+class TestEitherType:
+    @pytest.fixture
+    def made(self, api: Api, zone: Zone, owner: str, data: dict[str, str]) -> dict[str, Any]:
+        """The answer to the create of a new secret."""
+        body = {"name": "kept", "entity_id": owner, "data": data, "metadata": {"team": "a"}}
+        return dict(api.ok("POST", zone.path("/secrets"), {**body, "zone_id": zone.id}, status=200))
 
-    changed = api.ok(
-        "PATCH", path, {"name": "renamed", "description": "why", "metadata": {"team": None, "on": 1}}
-    )
-    assert changed["version"] == 1
-    assert (changed["description"], changed["metadata"]) == ("why", {"on": 1})
-    assert api.ok("PATCH", path, {"data": data}) == changed
-    other = {**data, "token" if data["type"] == "token" else "password": "another"}
-    assert api.ok("PATCH", path, {"data": other})["version"] == 2
-    assert api.ok("GET", path)["data"] == other
+    @pytest.fixture
+    def path(self, zone: Zone, made: dict[str, Any]) -> str:
+        return zone.path(f"/secrets/{made['id']}")
 
-    api.ok("DELETE", path, status=204)
-    api.refused(404, "GET", path)
+    def test_a_create_answers_the_type_without_the_value(
+        self, made: dict[str, Any], data: dict[str, str]
+    ) -> None:
+        """It begins at version 1."""
+        assert set(made) == {
+            "id", "created_at", "updated_at", "zone_id", "entity_id", "name", "metadata", "type", "version"
+        }  # fmt: skip
+        assert (made["type"], made["version"]) == (data["type"], 1)
+
+    def test_a_retrieve_answers_the_value_in_place_of_the_type(
+        self, api: Api, made: dict[str, Any], path: str, data: dict[str, str]
+    ) -> None:
+        """And no cache keeps the answer."""
+        shown = api("GET", path)
+        assert shown.headers["cache-control"] == "no-store"
+        assert shown.json() == {name: made[name] for name in made if name != "type"} | {"data": data}
+
+    def test_a_list_has_it_without_the_value(
+        self, api: Api, zone: Zone, owner: str, made: dict[str, Any]
+    ) -> None:
+        """By its owner and its type, as the create answered it."""
+        assert made in api.ok("GET", zone.path(f"/secrets?entity_id={owner}&type={made['type']}"))
+
+    def test_its_description_changes_without_a_new_version(self, api: Api, path: str) -> None:
+        """Metadata are merged; the version is that of the value alone."""
+        body = {"name": "renamed", "description": "why", "metadata": {"team": None, "on": 1}}
+        changed = api.ok("PATCH", path, body)
+        assert changed["version"] == 1
+        assert (changed["description"], changed["metadata"]) == ("why", {"on": 1})
+
+    def test_the_value_that_it_has_changes_nothing(
+        self, api: Api, made: dict[str, Any], path: str, data: dict[str, str]
+    ) -> None:
+        """Given once more, it makes no version and moves no time of change."""
+        assert api.ok("PATCH", path, {"data": data}) == made
+
+    def test_another_value_is_another_version(self, api: Api, path: str, data: dict[str, str]) -> None:
+        """From then on it is the one that a retrieve answers."""
+        other = {**data, "token" if data["type"] == "token" else "password": "another"}
+        assert api.ok("PATCH", path, {"data": other})["version"] == 2
+        assert api.ok("GET", path)["data"] == other
+
+    def test_what_is_deleted_is_not_found(self, api: Api, path: str) -> None:
+        """204, and then 404."""
+        api.ok("DELETE", path, status=204)
+        api.refused(404, "GET", path)
 
 
 def test_lists_are_selected_by_owner_and_by_type(api: Api) -> None:
@@ -73,53 +104,74 @@ def test_lists_are_selected_by_owner_and_by_type(api: Api) -> None:
         api.refused(400, "GET", f"{path}?{wrong}")
 
 
-def test_what_a_body_must_not_say(api: Api, zone: Zone, owner: str) -> None:
-    """Another zone than the path's, another type later, another owner later, null in place of a value."""
-    made = zone.secret(owner)
-    path = zone.path(f"/secrets/{made['id']}")
+def test_a_body_must_not_name_another_zone(api: Api, zone: Zone, owner: str) -> None:
+    """The zone is the one of the path."""
     told = api.refused(400, "POST", zone.path("/secrets"), {
         "name": "n", "entity_id": owner, "data": TOKEN, "zone_id": api.zone().id
     })  # fmt: skip
     assert told["details"][0]["field"] == "zone_id"
-    for patch, field in (
-        ({"data": PASSWORD}, "data.type"),
-        ({"data": None}, "data"),
-        ({"entity_id": owner}, "entity_id"),
-        ({"version": 7}, "version"),
-        ({"name": None}, "name"),
-        ({"metadata": None}, "metadata"),
-    ):
-        assert api.refused(400, "PATCH", path, patch)["details"][0]["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        pytest.param({"data": PASSWORD}, "data.type", id="another type"),
+        pytest.param({"data": None}, "data", id="no value"),
+        pytest.param({"entity_id": "its owner"}, "entity_id", id="an owner"),
+        pytest.param({"version": 7}, "version", id="a version"),
+        pytest.param({"name": None}, "name", id="no name"),
+        pytest.param({"metadata": None}, "metadata", id="no metadata"),
+    ],
+)
+def test_what_an_update_must_not_say(
+    api: Api, zone: Zone, owner: str, patch: dict[str, Any], field: str
+) -> None:
+    """Another type, an owner (not even the one it has), a version, null in place of a value."""
+    path = zone.path(f"/secrets/{zone.secret(owner)['id']}")
+    body = {"entity_id": owner} if "entity_id" in patch else patch
+    assert api.refused(400, "PATCH", path, body)["details"][0]["field"] == field
 
 
 @pytest.mark.threat("31y")
-def test_a_list_without_pages_is_bounded(api: Api, owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By how many there are, and by what is told of each: everybody's memory holds the whole list."""
-    zone = api.zone()
-    owner = str(zone.make("applications")["id"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"note": "x" * 4_096}, id="in characters"),
+        pytest.param({"note": ["\U0001f600" * 500]}, id="in bytes as they are kept"),
+    ],
+)
+def test_metadata_are_bounded(api: Api, zone: Zone, owner: str, wrong: dict[str, Any]) -> None:
+    """At creation and later: a list has no pages, so everybody's memory holds what is told of each secret."""
     body = {"name": "n", "entity_id": owner, "data": TOKEN}
     made = zone.secret(owner, metadata={"note": "x" * 4_000})
-    for wrong in ({"note": "x" * 4_096}, {"note": ["\U0001f600" * 500]}):
-        told = api.refused(400, "POST", zone.path("/secrets"), {**body, "metadata": wrong})
-        assert told["details"][0]["field"] == "metadata"
-        api.refused(400, "PATCH", zone.path(f"/secrets/{made['id']}"), {"metadata": wrong})
+    told = api.refused(400, "POST", zone.path("/secrets"), {**body, "metadata": wrong})
+    assert told["details"][0]["field"] == "metadata"
+    api.refused(400, "PATCH", zone.path(f"/secrets/{made['id']}"), {"metadata": wrong})
+
+
+@pytest.mark.threat("31y")
+def test_a_zone_has_so_many_secrets(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One too many is 409, until another is deleted: a list has no pages, so the number is its bound."""
+    zone = api.zone()
+    owner = str(zone.make("applications")["id"])
+    made = zone.secret(owner)
     monkeypatch.setattr(secrets, "MAX_SECRETS", 2)
     zone.secret(owner)
-    api.refused(409, "POST", zone.path("/secrets"), body)
+    api.refused(409, "POST", zone.path("/secrets"), {"name": "n", "entity_id": owner, "data": TOKEN})
     api.ok("DELETE", zone.path(f"/secrets/{made['id']}"))
     zone.secret(owner)
 
 
-def test_an_owner_takes_its_secrets_along(api: Api) -> None:
+@pytest.mark.parametrize("collection", ["applications", "resources", "providers", "users"])
+def test_an_owner_takes_its_secrets_along(api: Api, collection: str) -> None:
     """Deleting an application, a resource, a provider or a user deletes what was kept for it, and no more."""
     zone = api.zone()
     stays = zone.secret(zone.make("applications")["id"])
-    for collection in ("applications", "resources", "providers", "users"):
-        owner = zone.user().id if collection == "users" else zone.make(collection)["id"]
-        zone.secret(owner)
-        assert len(api.ok("GET", zone.path("/secrets"))) == 2
-        api.ok("DELETE", zone.path(f"/{collection}/{owner}"))
-        assert api.ok("GET", zone.path("/secrets")) == [stays]
+    owner = zone.user().id if collection == "users" else zone.make(collection)["id"]
+    zone.secret(owner)
+    assert len(api.ok("GET", zone.path("/secrets"))) == 2
+    api.ok("DELETE", zone.path(f"/{collection}/{owner}"))
+    assert api.ok("GET", zone.path("/secrets")) == [stays]
 
 
 def test_changes_at_once_come_to_as_many_versions(api: Api, zone: Zone, owner: str) -> None:
