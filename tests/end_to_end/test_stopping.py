@@ -1,19 +1,23 @@
-"""`zoned serve` is asked to stop under load: it answers what has come, writes what is recorded, and ends."""
+"""`zoned serve` receives SIGTERM under load: it answers what has come, keeps its records, and exits."""
 
 import asyncio
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
-from acme import Server, written_secret
+from acme import written_secret
 from sqlalchemy import func, select
+from tests.end_to_end.operated import Server
 from tests.end_to_end.shop import SHOP
+from tests.support.postgres import PostgresServer
+from tests.support.redis import RedisServer
 
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
@@ -22,26 +26,6 @@ CONFIG = {
     "zonectl.yaml": "owner: shop/identity\n",
     "shop.yaml": SHOP,
 }
-
-
-@pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])
-def server(
-    request: pytest.FixtureRequest,
-    make_server: Callable[..., Server],
-    tmp_path: Path,
-    postgres_url: str,
-    redis_url: str,
-) -> Server:
-    """A server with one zone and a job that may call an API there."""
-    made = make_server(
-        ZONED_WORKERS=str(request.param), ZONED_DATABASE_URL=postgres_url, ZONED_REDIS_URL=redis_url
-    )
-    made.start()
-    (tmp_path / "config").mkdir()
-    for name, text in CONFIG.items():
-        (tmp_path / "config" / name).write_text(text)
-    made.zonectl("apply", str(tmp_path / "config"), "--yes", "--secrets-dir", str(tmp_path / "secrets"))
-    return made
 
 
 class Job(threading.Thread):
@@ -110,16 +94,70 @@ def recorded(url: str) -> int:
     return asyncio.run(count())
 
 
-def test_stops_under_load(server: Server, tmp_path: Path, postgres_url: str):
-    """Connections end with an answer, each token that was issued is on record, and it takes a few seconds."""
+@dataclass(frozen=True)
+class Stopped:
+    """A server that was asked to stop under load, and what came of it.
+
+    Attributes:
+        jobs: callers that asked for tokens all the while.
+        exit_status: that of the server's process.
+        late: the answer to a request whose last byte came after the server was asked to stop.
+        idle: what came on a connection without a request on it.
+        never_sent: what came on one whose request never came to its end.
+        log: what the server has written.
+        recorded: how many token requests are on record.
+    """
+
+    jobs: list[Job]
+    exit_status: int
+    late: bytes
+    idle: bytes
+    never_sent: bytes
+    log: str
+    recorded: int
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one worker", "two workers"])
+def stopped(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: PostgresServer,
+    redis_server: RedisServer,
+) -> Iterator[Stopped]:
+    """A server with one zone and a job that may call an API there, asked to stop: once for all tests."""
+    folder = tmp_path_factory.mktemp("stopped")
+    redis_server.clear()
+    database_url = asyncio.run(postgres.migrated())
+    settings = {
+        "ZONED_WORKERS": str(request.param),
+        "ZONED_DATABASE_URL": database_url,
+        "ZONED_REDIS_URL": redis_server.url,
+    }
+    server = Server(folder / "data", settings)
+    try:
+        server.init()
+        server.start()
+        (folder / "config").mkdir()
+        for name, text in CONFIG.items():
+            (folder / "config" / name).write_text(text)
+        server.zonectl("apply", str(folder / "config"), "--yes", "--secrets-dir", str(folder / "secrets"))
+        yield stop_under_load(server, folder / "secrets", database_url)
+    finally:
+        server.stop()
+        asyncio.run(postgres.drop(database_url))
+
+
+def stop_under_load(server: Server, secrets: Path, database_url: str) -> Stopped:
+    """Ask the server to stop while four jobs ask it for tokens; it has a deadline of 8 seconds."""
     process = server.process
     assert process is not None
     issuer = server.zone("shop")["protocols"]["oauth2"]["issuer"]
-    secret = written_secret(tmp_path / "secrets", "shop", "job")
-    jobs = [Job(server, issuer, secret) for _ in range(4)]
+    jobs = [Job(server, issuer, written_secret(secrets, "shop", "job")) for _ in range(4)]
     for job in jobs:
         job.start()
+    deadline = time.monotonic() + 60
     while min(len(job.got) for job in jobs) < 20:
+        assert time.monotonic() < deadline, [job.got for job in jobs]
         time.sleep(0.05)
     never_sent, sent_late = half_sent(server), half_sent(server)
     idle = socket.create_connection(("127.0.0.1", server.port))
@@ -127,21 +165,42 @@ def test_stops_under_load(server: Server, tmp_path: Path, postgres_url: str):
     assert idle.recv(65536).startswith(b"HTTP/1.1 200")
 
     process.send_signal(signal.SIGTERM)
-    began = time.monotonic()
+    deadline = time.monotonic() + 8
     for job in jobs:
-        job.join(10)
+        job.join(max(0, deadline - time.monotonic()))
         assert not job.is_alive()
     sent_late.sendall(b"}")
-    answer = read_to_end(sent_late)
-    assert process.wait(20) == 0, server.log.read_text()
+    late = read_to_end(sent_late)
+    exit_status = process.wait(max(0, deadline - time.monotonic()))
+    ends = read_to_end(idle), read_to_end(never_sent)
+    return Stopped(jobs, exit_status, late, *ends, server.log.read_text(), recorded(database_url))
 
-    assert time.monotonic() - began < 8
-    assert answer.startswith(b"HTTP/1.1 401")
-    assert b"connection: close" in answer.lower()
-    assert read_to_end(idle) == b""
-    assert read_to_end(never_sent) == b""
-    assert [job.cut_off for job in jobs] == [[], [], [], []]
-    issued = [status for job in jobs for status in job.got]
+
+def test_the_process_ends_without_an_error(stopped: Stopped) -> None:
+    """Status 0 within a few seconds, and no traceback in the log."""
+    assert stopped.exit_status == 0, stopped.log
+    assert "Traceback" not in stopped.log
+
+
+def test_a_request_that_was_on_its_way_is_answered(stopped: Stopped) -> None:
+    """What comes to its end after the signal has its answer, and hears that the connection closes."""
+    assert stopped.late.startswith(b"HTTP/1.1 401")
+    assert b"connection: close" in stopped.late.lower()
+
+
+def test_connections_without_a_whole_request_are_closed(stopped: Stopped) -> None:
+    """Nothing more comes on one that is idle, nor on one whose request never comes to its end."""
+    assert stopped.idle == b""
+    assert stopped.never_sent == b""
+
+
+def test_no_connection_in_use_is_cut_off(stopped: Stopped) -> None:
+    """Each of the callers was told to close before the server closed."""
+    assert [job.cut_off for job in stopped.jobs] == [[], [], [], []]
+
+
+def test_every_token_that_was_issued_is_on_record(stopped: Stopped) -> None:
+    """Every request was answered with a token, and there are as many records as answers."""
+    issued = [status for job in stopped.jobs for status in job.got]
     assert set(issued) == {200}
-    assert recorded(postgres_url) == len(issued)
-    assert "Traceback" not in server.log.read_text()
+    assert stopped.recorded == len(issued)

@@ -52,11 +52,16 @@ class _Records(logging.Handler):
 
 @dataclass
 class Search:
-    """A site whose secrets are all known, and what has been seen of it so far."""
+    """A site whose secrets are all known, and what has been seen of it so far.
+
+    Attributes:
+        known: words that are no secret and have to be found, so that the search is known to find.
+    """
 
     site: Site
     log: io.StringIO
     canaries: Canaries = field(default_factory=Canaries)
+    known: Canaries = field(default_factory=Canaries)
     refusals: list[httpx.Response] = field(default_factory=list)
     pages: list[httpx.Response] = field(default_factory=list)
     kept: dict[str, bytes] = field(default_factory=dict)
@@ -94,7 +99,7 @@ class Search:
         return client
 
 
-@pytest.fixture(params=["embedded", "servers"])
+@pytest.fixture(scope="module", params=["embedded", "servers"])
 def search(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     """A server that logs everything, on either form of storage."""
     settings: dict[str, Any] = {"log_level": "debug", "log_format": "json"}
@@ -115,19 +120,16 @@ def search(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     logging.getLogger().removeHandler(records)
 
 
-@pytest.mark.threat("32a", "32b", "32c", "32d", "32e", "32f", "32g", "32h")
-def test_no_secret_is_found_anywhere(search: Search) -> None:
-    """Not in logs, audit records, metrics, refusals, the database and the short-lived state.
-
-    What is found there is sealed or hashed. Addresses are logged without their parameters, and no page lets
-    the browser tell the next one where it has been.
-    """
+@pytest.fixture(scope="module")
+def searched(search: Search) -> Search:
+    """The same search, after every way through the service has been taken once."""
     site, canaries = search.site, search.canaries
     canaries.keep("API key", site.server.api_key)
     zone, password = site.zone("Home"), canaries.keep("password", canary())
     site.run(users.create_local_user(site.services, zone.id, ADA, password, verified=True))
     api = site.run(site.company.resource(zone, API, scopes=["read"]))
     client = search.client(site.app(zone, "notes", dependencies=[api]))
+    search.known = Canaries({client.app.client_id: "client id", ADA: "address"})
 
     sign_in_and_use(search, client, password)
     push_and_prove(search, zone, password)
@@ -138,32 +140,73 @@ def test_no_secret_is_found_anywhere(search: Search) -> None:
     fail(search, client)
 
     search.look()
-    there = Canaries({client.app.client_id: "client id", ADA: "address"})  # found, so the search finds
-    assert "client id in application_credentials.identifier" in there.found_in(search.kept)
-    assert "address in users.email" in there.found_in(search.kept)
-    assert {"state code", "state pushed", "state interaction"} < set(search.kept)
-    assert canaries.found_in(search.kept) == []
-    metrics = httpx.get(f"{site.server.url}/metrics")
-    told = {
-        "audit": call(site, "GET", "/audit-events?limit=100").content,
-        "metrics": metrics.content,
-        "log": search.log.getvalue().encode(),
-        **{
-            f"token_events and audit, {name}": search.kept[name] for name in search.kept if "_events." in name
-        },
-    }
-    assert b"zoned_token_requests_total" in told["metrics"]
-    assert b"request failed" in told["log"]
-    assert canaries.found_in(told, told=True) == []
-    bodies = {f"the refusal {one.request.url.path} {one.status_code}": one.content for one in search.refusals}
-    assert canaries.found_in(bodies) == []
     for address_of in (f"{site.server.url}/docs", f"{site.server.url}/z/unknown/oauth/authorize"):
         search.pages.append(httpx.get(address_of))
-    for page in search.pages:
+    return search
+
+
+class TestSearch:
+    """It finds what is there; without that, finding no secret would prove nothing."""
+
+    def test_finds_what_is_no_secret(self, searched: Search) -> None:
+        """A client's id and a user's address stand in the columns that are for them."""
+        assert "client id in application_credentials.identifier" in searched.known.found_in(searched.kept)
+        assert "address in users.email" in searched.known.found_in(searched.kept)
+
+    def test_looks_at_the_short_lived_state(self, searched: Search) -> None:
+        """At codes, at pushed requests and at sign-ins that are under way."""
+        assert {"state code", "state pushed", "state interaction"} < set(searched.kept)
+
+    def test_knows_many_secrets_and_pages(self, searched: Search) -> None:
+        """More than 50 secrets, and more than 10 pages: no way through the service was left out."""
+        assert len(searched.canaries.secrets) > 50
+        assert len(searched.pages) > 10
+
+
+@pytest.mark.threat("32e", "32f")
+def test_no_secret_is_kept_as_it_is(searched: Search) -> None:
+    """What stands in the database and in the short-lived state is sealed or hashed."""
+    assert searched.canaries.found_in(searched.kept) == []
+
+
+@pytest.mark.threat("32a", "32g")
+def test_no_secret_is_logged(searched: Search) -> None:
+    """Not at the level `debug` either; addresses are logged without their parameters."""
+    log = searched.log.getvalue().encode()
+    assert b"request failed" in log
+    assert searched.canaries.found_in({"log": log}, told=True) == []
+
+
+@pytest.mark.threat("32b")
+def test_no_secret_is_on_record(searched: Search) -> None:
+    """Neither in the audit log as its readers see it, nor in the rows of it and of token events."""
+    rows = {f"audit, {name}": searched.kept[name] for name in searched.kept if "_events." in name}
+    told = {"audit": call(searched.site, "GET", "/audit-events?limit=100").content, **rows}
+    assert searched.canaries.found_in(told, told=True) == []
+
+
+@pytest.mark.threat("32c")
+def test_no_secret_is_in_metrics(searched: Search) -> None:
+    """Neither in their names nor in their labels."""
+    metrics = httpx.get(f"{searched.site.server.url}/metrics").content
+    assert b"zoned_token_requests_total" in metrics
+    assert searched.canaries.found_in({"metrics": metrics}, told=True) == []
+
+
+@pytest.mark.threat("32d")
+def test_no_secret_is_in_a_refusal(searched: Search) -> None:
+    """No error body repeats a secret that was sent, right or wrong."""
+    refusals = searched.refusals
+    bodies = {f"the refusal {one.request.url.path} {one.status_code}": one.content for one in refusals}
+    assert searched.canaries.found_in(bodies) == []
+
+
+@pytest.mark.threat("32h")
+def test_no_page_tells_the_next_one_where_the_browser_has_been(searched: Search) -> None:
+    """Every page that was seen on the way has `Referrer-Policy: no-referrer`."""
+    for page in searched.pages:
         assert page.headers["content-type"].startswith("text/html")
         assert page.headers["referrer-policy"] == "no-referrer", page.url
-    assert len(search.pages) > 10
-    assert len(canaries.secrets) > 50
 
 
 def sign_in_and_use(search: Search, client: Client, password: str) -> None:
