@@ -1,5 +1,6 @@
 """Groups, whose members are users, or people who are only invited."""
 
+import pytest
 from tests.runtime.management.conftest import Api, Zone
 
 from runtime.domain.identifiers import new_id
@@ -47,20 +48,20 @@ class TestGroups:
         api.refused(400, "POST", base, {"user_id": mine.id, "role": "x"})
         api.ok("POST", base, {"user_id": mine.id}, status=201)
 
-    def test_expansions(self, api: Api, zone: Zone) -> None:
+    @pytest.mark.parametrize("expand", ["expand[]", "expand"])
+    def test_member_count_and_roles_are_expansions(self, api: Api, zone: Zone, expand: str) -> None:
         """Member counts and roles appear when they are asked, on the list and on one group."""
         group, role = zone.make("groups"), zone.make("roles")
         for _ in range(2):
             api.ok("POST", zone.path(f"/groups/{group['id']}/members"), {"user_id": zone.user().id})
         api.ok("POST", zone.path(f"/groups/{group['id']}/roles"), {"role_id": role["id"]})
         assert "member_count" not in api.ok("GET", zone.path(f"/groups/{group['id']}"))
-        for expand in ("expand[]", "expand"):
-            query = f"{expand}=member_count&{expand}=roles"
-            found = api.ok("GET", zone.path(f"/groups/{group['id']}?{query}"))
-            assert found["member_count"] == 2
-            assert found["roles"] == [role["identifier"]]
-            listed = api.ok("GET", zone.path(f"/groups?filter[id]={group['id']}&{query}"))["items"]
-            assert listed == [found]
+        query = f"{expand}=member_count&{expand}=roles"
+        found = api.ok("GET", zone.path(f"/groups/{group['id']}?{query}"))
+        assert found["member_count"] == 2
+        assert found["roles"] == [role["identifier"]]
+        listed = api.ok("GET", zone.path(f"/groups?filter[id]={group['id']}&{query}"))["items"]
+        assert listed == [found]
 
     def test_directory_groups_are_read_only(self, api: Api, zone: Zone) -> None:
         """A group that an external directory keeps is neither changed nor joined here."""
