@@ -1,6 +1,8 @@
 """What is kept of a changeset: the answer for whoever sends it again, and its receipt."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -40,22 +42,44 @@ async def test_sent_at_the_same_time(git: Git, zone: str) -> None:
     assert outcomes[0].answer == outcomes[1].answer
 
 
-async def test_receipt(git: Git, zone: str) -> None:
-    """History has the receipt: digest, revisions, who, and the range of audit records."""
+@dataclass(frozen=True)
+class Kept:
+    """A changeset that was applied: the revision before it, the answer to it, and its receipt."""
+
+    git: Git
+    base: int
+    answer: Mapping[str, Any]
+    receipt: Any
+
+
+@pytest.fixture
+async def kept(git: Git, zone: str) -> Kept:
     base = await git.revision()
     answer = await git.apply(app("a", zone), app("b", zone), source={"commit": "abc"})
     company = git.company
     receipt = await receipts.retrieve(
         company.services, company.caller, company.organization_id, answer["id"], request_id="r"
     )
-    assert receipt.base_revision == base
-    assert receipt.revision == base + 1 == answer["revision"]
-    assert receipt.operations == 2
-    assert receipt.owner == OWNER
-    assert receipt.source.commit == "abc"
-    assert receipt.created_by == company.caller.id
-    assert receipt.audit is not None
-    assert receipt.audit.model_dump() == answer["audit"]
+    return Kept(git, base, answer, receipt)
+
+
+class TestReceipts:
+    def test_a_receipt_has_the_revisions_before_and_after(self, kept: Kept) -> None:
+        """A changeset makes one revision, however many operations it has."""
+        assert kept.receipt.base_revision == kept.base
+        assert kept.receipt.revision == kept.base + 1 == kept.answer["revision"]
+        assert kept.receipt.operations == 2
+
+    def test_a_receipt_says_who_applied_what(self, kept: Kept) -> None:
+        """The owner, the source that the changeset named, and the caller."""
+        assert kept.receipt.owner == OWNER
+        assert kept.receipt.source.commit == "abc"
+        assert kept.receipt.created_by == kept.git.company.caller.id
+
+    def test_a_receipt_has_the_range_of_audit_records(self, kept: Kept) -> None:
+        """The same that the answer had."""
+        assert kept.receipt.audit is not None
+        assert kept.receipt.audit.model_dump() == kept.answer["audit"]
 
 
 @pytest.mark.parametrize("together", [1, 2, 1000])

@@ -397,10 +397,10 @@ def schema(api: Api, own_zone: Zone) -> str:
     return str(api.ok("GET", own_zone.path("/policy-schemas"))["items"][0]["version"])
 
 
-@pytest.mark.threat("29e", "29f")
 class TestLimits:
     """What each decision goes through is bounded: texts, rules and policies, each and together."""
 
+    @pytest.mark.threat("29e")
     @pytest.mark.parametrize(
         ("text", "status"),
         [
@@ -416,6 +416,7 @@ class TestLimits:
         body = {"schema_version": schema, "cedar_raw": text}
         assert api("POST", versions, body).status_code == status
 
+    @pytest.mark.threat("29e", "29f")
     @pytest.mark.parametrize(
         ("text", "count", "told"),
         [
@@ -436,6 +437,7 @@ class TestLimits:
         assert told in refused["message"]
         assert api.ok("POST", path, {**body, "manifest": {"entries": entries[:-1]}}, status=201)
 
+    @pytest.mark.threat("29f")
     def test_a_set_has_so_many_policies(self, api: Api, own_zone: Zone, schema: str) -> None:
         """10,000 entries are refused for their number, before any of them is looked up."""
         path = own_zone.path(f"/policy-sets/{own_zone.make('policy-sets')['id']}/versions")
