@@ -416,7 +416,7 @@ class TestLimits:
         body = {"schema_version": schema, "cedar_raw": text}
         assert api("POST", versions, body).status_code == status
 
-    @pytest.mark.threat("29e", "29f")
+    @pytest.mark.threat("29e")
     @pytest.mark.parametrize(
         ("text", "count", "told"),
         [
