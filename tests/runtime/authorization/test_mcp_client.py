@@ -64,43 +64,91 @@ def zone(site: Site) -> Zone:
     return changed
 
 
-@pytest.mark.standard("MCP authorization")
-@pytest.mark.parametrize("by_document", [False, True], ids=["registered", "by document"])
-def test_registers_calls_refreshes_and_steps_up(
-    site: Site, zone: Zone, documents: Documents, by_document: bool
-) -> None:
-    """With nothing but the server's address: found, registered, signed in, refreshed, and asked for more."""
+class Connected:
+    """The client at a tool server of the zone, with nothing but that server's address; Ada has a browser."""
+
+    def __init__(self, url: str, document: str | None) -> None:
+        self.url, self.document = url, document
+        self.person, self.kept = Person("ada@acme.example", PASSWORD), Kept()
+        self.auth = provider(url, self.person, self.kept, client_metadata_url=document)
+
+    def using(self, tool: str, **arguments: Any) -> str:
+        """What a tool answers."""
+        self.auth.context.lock = anyio.Lock()  # each call has an event loop of its own
+        return asyncio.run(call(self.url, self.auth, tool, arguments))
+
+    @property
+    def tokens(self) -> Any:
+        assert self.kept.tokens is not None
+        return self.kept.tokens
+
+
+@pytest.fixture(params=[False, True], ids=["registered", "by document"])
+def unknown(
+    request: pytest.FixtureRequest, site: Site, zone: Zone, documents: Documents
+) -> Iterator[Connected]:
+    """A client that has not asked for anything yet, and that nobody has registered."""
     listening = socket.create_server(("127.0.0.1", 0))
     with notes_of(str(zone.protocols.oauth2.issuer), listening) as url:
         site.run(site.company.resource(zone, url, scopes=["notes.read", "notes.write"]))
-        person, kept = Person("ada@acme.example", PASSWORD), Kept()
-        document = documents.client("/mcp.json", redirect_uris=[CALLBACK]) if by_document else None
+        document = documents.client("/mcp.json", redirect_uris=[CALLBACK]) if request.param else None
+        made = Connected(url, document)
+        yield made
+        made.person.browser.close()
 
-        auth = provider(url, person, kept, client_metadata_url=document)
 
-        def using(tool: str, **arguments: Any) -> str:
-            auth.context.lock = anyio.Lock()  # each call has an event loop of its own
-            return asyncio.run(call(url, auth, tool, arguments))
+@pytest.fixture
+def connected(unknown: Connected) -> Connected:
+    """The same after its first call, for which Ada has signed in and agreed."""
+    assert unknown.using("list_notes") == "buy milk"
+    assert unknown.person.asked == ["sign-in", "consent"]
+    return unknown
 
-        assert httpx.post(url, json={}).status_code == 401
-        assert using("list_notes") == "buy milk"
-        assert kept.client is not None
-        assert kept.tokens is not None
-        assert kept.client.client_id == document or kept.client.client_id.startswith("ua:")
-        first = kept.tokens
-        token = claims(first.access_token)
-        assert (token["aud"], token["scope"]) == (url, "notes.read")
-        assert person.asked == ["sign-in", "consent"]
 
-        assert using("list_notes") == "buy milk"  # the token still works
-        assert kept.tokens == first
+@pytest.mark.standard("MCP authorization")
+def test_a_first_call_registers_signs_in_and_gets_a_token_for_the_server(unknown: Connected) -> None:
+    """The server's refusal is enough to find the zone; the user is asked once, for what the tool needs."""
+    assert httpx.post(unknown.url, json={}).status_code == 401
 
-        auth.context.token_expiry_time = 1.0  # long ago
-        assert using("list_notes") == "buy milk"
-        assert kept.tokens.refresh_token != first.refresh_token
-        assert person.asked == ["sign-in", "consent"]  # nobody was asked for that
+    assert unknown.using("list_notes") == "buy milk"
 
-        assert using("add_note", text="call Grace") == "2 notes"
-        assert set(claims(kept.tokens.access_token)["scope"].split()) == {"notes.read", "notes.write"}
-        assert person.asked == ["sign-in", "consent", "consent"]  # for the new scope
-        person.browser.close()
+    client = unknown.kept.client
+    assert client is not None
+    assert client.client_id == unknown.document or client.client_id.startswith("ua:")
+    token = claims(unknown.tokens.access_token)
+    assert (token["aud"], token["scope"]) == (unknown.url, "notes.read")
+    assert unknown.person.asked == ["sign-in", "consent"]
+
+
+@pytest.mark.standard("MCP authorization")
+def test_a_further_call_uses_the_token_at_hand(connected: Connected) -> None:
+    """As long as it is good nothing else is asked for."""
+    first = connected.tokens
+
+    assert connected.using("list_notes") == "buy milk"
+
+    assert connected.tokens == first
+
+
+@pytest.mark.standard("MCP authorization")
+def test_a_call_with_an_expired_token_refreshes_it(connected: Connected) -> None:
+    """The refresh token is another one afterwards, and nobody is asked."""
+    first = connected.tokens
+    connected.auth.context.token_expiry_time = 1.0  # long ago
+
+    assert connected.using("list_notes") == "buy milk"
+
+    assert connected.tokens.refresh_token != first.refresh_token
+    assert connected.person.asked == ["sign-in", "consent"]
+
+
+@pytest.mark.standard("MCP authorization")
+def test_a_tool_that_needs_more_has_the_user_asked_for_the_new_scope(connected: Connected) -> None:
+    """Step-up: also after a refresh the client comes back with both scopes, without another sign-in."""
+    connected.auth.context.token_expiry_time = 1.0  # long ago
+    assert connected.using("list_notes") == "buy milk"
+
+    assert connected.using("add_note", text="call Grace") == "2 notes"
+
+    assert set(claims(connected.tokens.access_token)["scope"].split()) == {"notes.read", "notes.write"}
+    assert connected.person.asked == ["sign-in", "consent", "consent"]

@@ -60,8 +60,8 @@ def zone(site: Site) -> Zone:
 
 
 @pytest.mark.standard("RFC 7591")
-def test_answer(site: Site, zone: Zone) -> None:
-    """What is kept comes back, met half way; twice the same is one client; nothing is to be cached."""
+def test_the_answer_has_the_metadata_as_it_is_kept(zone: Zone) -> None:
+    """Met half way where it asked for what is not served; nothing is to be cached, any origin may read it."""
     answer = register(zone)
     client = answer.json()
 
@@ -71,36 +71,69 @@ def test_answer(site: Site, zone: Zone) -> None:
     assert client.pop("client_id").startswith("ua:")
     assert isinstance(client.pop("client_id_issued_at"), int)
     assert client == METADATA | {"application_type": "native", "token_endpoint_auth_method": "none"}
+
+
+@pytest.mark.standard("RFC 7591")
+def test_the_same_metadata_gives_the_same_client(zone: Zone) -> None:
+    """Also when it differs only in the order, and in what is left out because it is not served."""
     again = register(zone, METADATA | {"grant_types": ["refresh_token", "authorization_code", "implicit"]})
-    assert again.json() == answer.json()
+    assert again.json() == register(zone).json()
+
+
+@pytest.mark.standard("RFC 7591")
+def test_discovery_names_the_registration_endpoint(zone: Zone) -> None:
     metadata = httpx.get(f"{zone.protocols.oauth2.issuer}/.well-known/openid-configuration").json()
-    assert metadata["registration_endpoint"] == str(answer.request.url)
+    assert metadata["registration_endpoint"] == str(register(zone).request.url)
 
 
 @pytest.mark.standard("RFC 7591", "OpenID Connect Core")
-def test_what_is_registered_is_what_counts(site: Site, zone: Zone) -> None:
-    """ID tokens are signed as the client asked; who uses no refresh tokens gets none, and cannot use one."""
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [
+        ("RS256", {}),
+        ("RS256", {"id_token_signed_response_alg": "RS256"}),
+        ("ES256", {"id_token_signed_response_alg": "ES256"}),
+    ],
+    ids=["nothing asked", "RS256", "ES256"],
+)
+def test_id_tokens_are_signed_as_the_client_registered(
+    site: Site, zone: Zone, algorithm: str, more: dict[str, str]
+) -> None:
+    """With RS256 where it said nothing, by a key that the zone publishes."""
     keys = jwt.PyJWKSet.from_dict(httpx.get(f"{zone.protocols.oauth2.issuer}/.well-known/jwks.json").json())
-    for algorithm, more in (("RS256", {}), ("RS256", {"id_token_signed_response_alg": "RS256"}), ES256):
-        assert register(zone, METADATA | more).json().items() >= more.items()
-        client = registered(site, zone, **more)
-        token = client.sign_in(scope="openid")["id_token"]
-        header = jwt.get_unverified_header(token)
-        assert (header["alg"], header["typ"]) == (algorithm, "JWT")
-        jwt.decode(token, keys[header["kid"]], [algorithm], audience=client.app.client_id)
+    assert register(zone, METADATA | more).json().items() >= more.items()
+    client = registered(site, zone, **more)
+    token = client.sign_in(scope="openid")["id_token"]
+    header = jwt.get_unverified_header(token)
+    assert (header["alg"], header["typ"]) == (algorithm, "JWT")
+    jwt.decode(token, keys[header["kid"]], [algorithm], audience=client.app.client_id)
 
+
+@pytest.mark.standard("RFC 7591", "OpenID Connect Core")
+def test_who_registered_without_refresh_tokens_gets_none(site: Site, zone: Zone) -> None:
+    """Offline access is left out of what is granted; who registered for the grant gets a token that works."""
     asked = {"scope": "openid offline_access"}
     full, plain = registered(site, zone), registered(site, zone, grant_types=["authorization_code"])
+
     tokens, fewer = full.sign_in(**asked), plain.sign_in(**asked)
+
     assert full.refresh(tokens["refresh_token"]).status_code == 200
     assert "refresh_token" not in fewer
     assert fewer["scope"] == "openid"
-    for token in (tokens["refresh_token"], "made-up"):
-        refused = plain.refresh(token)
-        assert (refused.status_code, refused.json()["error"]) == (400, "unauthorized_client")
 
 
-ES256 = ("ES256", {"id_token_signed_response_alg": "ES256"})
+@pytest.mark.standard("RFC 7591", "OpenID Connect Core")
+@pytest.mark.parametrize("of_another", [True, False], ids=["of another client", "made up"])
+def test_who_registered_without_refresh_tokens_cannot_use_one(
+    site: Site, zone: Zone, of_another: bool
+) -> None:
+    """The grant is refused before anybody looks at the token."""
+    full, plain = registered(site, zone), registered(site, zone, grant_types=["authorization_code"])
+    token = full.sign_in(scope="openid offline_access")["refresh_token"] if of_another else "made-up"
+
+    refused = plain.refresh(token)
+
+    assert (refused.status_code, refused.json()["error"]) == (400, "unauthorized_client")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +147,17 @@ ES256 = ("ES256", {"id_token_signed_response_alg": "ES256"})
         ([], 400, "invalid_client_metadata"),
         ({"redirect_uris": [LOCAL], "x": "y" * 20_000}, 413, "invalid_client_metadata"),
     ],
+    ids=[
+        "script for a redirect URI",
+        "web application on localhost",
+        "no redirect URI",
+        "reordering mark in the name",
+        "software statement",
+        "no object",
+        "too large",
+    ],
 )
-def test_refusals(zone: Zone, body: Any, status: int, error: str) -> None:
+def test_metadata_that_cannot_be_kept_is_refused(zone: Zone, body: Any, status: int, error: str) -> None:
     """Each in the standard's words; the same without what is wrong is taken."""
     refused = register(zone, body)
 
@@ -124,14 +166,18 @@ def test_refusals(zone: Zone, body: Any, status: int, error: str) -> None:
     assert register(zone).status_code == 201
 
 
-def test_body_is_json(zone: Zone) -> None:
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"data": {"redirect_uris": LOCAL}},
+        {"content": b'{"redirect_uris": [], "redirect_uris": ["https://a.example/cb"]}'},
+    ],
+    ids=["form", "member twice"],
+)
+def test_a_body_that_is_not_plain_json_is_refused(zone: Zone, sent: dict[str, Any]) -> None:
     """A form, and JSON that two readers read differently, are no metadata."""
-    address = f"{zone.protocols.oauth2.issuer}/oauth/register"
-    for sent in (
-        httpx.post(address, data={"redirect_uris": LOCAL}),
-        httpx.post(address, content=b'{"redirect_uris": [], "redirect_uris": ["https://a.example/cb"]}'),
-    ):
-        assert (sent.status_code, sent.json()["error"]) == (400, "invalid_client_metadata")
+    refused = httpx.post(f"{zone.protocols.oauth2.issuer}/oauth/register", **sent)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_client_metadata")
 
 
 def test_a_zone_can_be_closed(site: Site, zone: Zone) -> None:
@@ -218,8 +264,8 @@ def test_a_yes_is_remembered_for_what_it_was_said_to(site: Site, zone: Zone, bro
     assert consent_page(browser, client, resources=target, scope="read")
 
 
-def test_tokens_for_a_resource(site: Site, zone: Zone) -> None:
-    """A user's token for what the user agreed to, refreshed with rotation; the session names its client."""
+def test_a_token_for_a_resource_is_for_what_the_user_agreed_to(site: Site, zone: Zone) -> None:
+    """Its audience, its client and its scope; the refresh token that comes with it is rotated."""
     client = registered(site, zone, client_name="Token agent")
 
     tokens = client.sign_in(resources=["https://tools.example/mcp"], scope="openid read")
@@ -232,9 +278,16 @@ def test_tokens_for_a_resource(site: Site, zone: Zone) -> None:
     assert refreshed.status_code == 200
     assert refreshed.json()["refresh_token"] != tokens["refresh_token"]
 
-    headers = site.server.headers
-    base = f"{site.server.url}/zones/{zone.id}"
-    session = httpx.get(f"{base}/sessions/{token['sid']}", headers=headers).json()
+
+def test_a_session_names_the_client_that_registered_itself(site: Site, zone: Zone) -> None:
+    """In the management API: a user agent, read and listed alike, and no application."""
+    client = registered(site, zone, client_name="Token agent")
+    tokens = client.sign_in(resources=["https://tools.example/mcp"], scope="openid read")
+    headers, base = site.server.headers, f"{site.server.url}/zones/{zone.id}"
+    session_id = claims(tokens["access_token"])["sid"]
+
+    session = httpx.get(f"{base}/sessions/{session_id}", headers=headers).json()
+
     assert session["metadata"] == {"name": "Token agent"}
     assert "application_id" not in session
     found = httpx.get(f"{base}/user-agents/{session['user_agent_id']}", headers=headers).json()

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.support.oauth_site import Answer, Browser, Client, Site, claims
 
 from runtime.domain.errors import Unavailable
 from runtime.domain.kinds import USER, Verb
+from runtime.domain.kinds.role import User
 from runtime.services.authority import session_revocation
 from runtime.storage.sql import sessions
 
@@ -282,8 +283,63 @@ def test_an_ended_browser_session_ends_the_applications(site: Site, browser: Bro
     assert error_of(client.redeem(code)) == "invalid_grant"
 
 
+@dataclass
+class SignedIn:
+    """Ada's sign-in with all that the scopes open, and what its two tokens say."""
+
+    client: Client
+    user: User
+    tokens: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.access = claims(self.tokens["access_token"])
+        self.identity = claims(self.tokens["id_token"])
+
+
+@pytest.fixture(scope="module")
+def signed(site: Site) -> SignedIn:
+    zone = site.zone()
+    user = site.user(zone)
+    client = site.app(zone)
+    return SignedIn(client, user, client.sign_in(scope="openid email profile"))
+
+
+class Spare:
+    """Everything that is issued to an application and is no access token for userinfo."""
+
+    def __init__(self, site: Site) -> None:
+        zone, browser = site.zone(), Browser()
+        files = site.run(site.company.resource(zone, "https://files.example", scopes=["read"]))
+        site.user(zone)
+        self.client = site.app(zone, dependencies=[files])
+        self.tokens = self.client.sign_in(browser)
+        self.others = {
+            "id token": self.tokens["id_token"],
+            "access token of a resource": self.client.sign_in(browser, resources=[files.identifier])[
+                "access_token"
+            ],
+            "refresh token": self.tokens["refresh_token"],
+            "code": code_for(self.client, browser),
+            "nonsense": "nonsense",
+        }
+
+    def signed(self, site: Site, typ: str) -> str:
+        """A token of that class with the claims of the access token, signed by the zone."""
+
+        async def sign() -> str:
+            view = await site.services.zones.get(self.client.zone.id)
+            return view.signing("RS256").sign(claims(self.tokens["access_token"]), typ=typ)
+
+        return site.run(sign())
+
+
+@pytest.fixture(scope="module")
+def spare(site: Site) -> Spare:
+    return Spare(site)
+
+
 class TestTokens:
-    """What the tokens of a sign-in say."""
+    """What the tokens of a sign-in say, as section 3 of the zone interface has them."""
 
     @pytest.mark.standard("OpenID Connect Core")
     def test_profile_alone_tells_no_address(self, site: Site) -> None:
@@ -299,37 +355,52 @@ class TestTokens:
         assert "ada@acme.example" not in str(claims(alone["id_token"]))
         assert "ada@acme.example" not in client.userinfo(alone["access_token"]).text
 
-    def test_claims(self, site: Site) -> None:
-        """Both tokens, as section 3 of the zone interface has them."""
-        zone = site.zone()
-        user = site.user(zone)
-        client = site.app(zone)
-
-        tokens = client.sign_in(scope="openid email profile")
-        access, identity = claims(tokens["access_token"]), claims(tokens["id_token"])
-
-        assert access["sub"] == identity["sub"] == user.identifier
-        assert access["client_id"] == identity["aud"] == client.app.client_id
-        assert access["sid"] == identity["sid"]
-        assert access["scope"] == tokens["scope"] == "email openid profile"
+    def test_the_access_token_says_whose_and_whose_session_it_is(self, signed: SignedIn) -> None:
+        """User, client, session and scope, for the zone itself; nobody acts for the user."""
+        access = signed.access
+        assert access["sub"] == signed.user.identifier
+        assert access["client_id"] == signed.client.app.client_id
+        assert access["scope"] == signed.tokens["scope"] == "email openid profile"
+        assert access["aud"] == signed.client.issuer
+        assert access["jti"]
         assert "act" not in access
-        assert identity["nonce"] == client.nonce
+
+    def test_the_id_token_says_who_signed_in_and_how(self, signed: SignedIn) -> None:
+        """User, audience, the request's nonce, the address that the scope opens, and the method."""
+        identity = signed.identity
+        assert identity["sub"] == signed.user.identifier
+        assert identity["aud"] == signed.client.app.client_id
+        assert identity["sid"] == signed.access["sid"]
+        assert identity["nonce"] == signed.client.nonce
         assert (identity["email"], identity["email_verified"]) == ("ada@acme.example", True)
         assert identity["amr"] == ["pwd"]
-        digest = hashlib.sha256(tokens["access_token"].encode()).digest()[:16]
-        assert identity["at_hash"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
-        for each in (access, identity):
-            assert each["iss"] == client.issuer
-            assert each["iat"] - 60 <= each["auth_time"] <= each["iat"] < each["exp"]
-        assert access["aud"] == client.issuer
-        assert access["jti"]
-        published = httpx.get(f"{client.issuer}/.well-known/openid-configuration").json()
-        assert identity.keys() <= set(published["claims_supported"])
-        again = claims(client.refresh(tokens["refresh_token"]).json()["id_token"])
+
+    def test_the_id_token_names_the_access_token_by_its_hash(self, signed: SignedIn) -> None:
+        """`at_hash` is the left half of its SHA-256. Spec: OpenID Connect Core section 3.1.3.6."""
+        digest = hashlib.sha256(signed.tokens["access_token"].encode()).digest()[:16]
+        assert signed.identity["at_hash"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+    @pytest.mark.parametrize("kind", ["access_token", "id_token"])
+    def test_each_token_names_its_issuer_and_its_times(self, signed: SignedIn, kind: str) -> None:
+        """Signed in, then issued, then over; the sign-in was just now."""
+        each = claims(signed.tokens[kind])
+        assert each["iss"] == signed.client.issuer
+        assert each["iat"] - 60 <= each["auth_time"] <= each["iat"] < each["exp"]
+
+    def test_discovery_names_every_claim_of_the_id_token(self, signed: SignedIn) -> None:
+        published = httpx.get(f"{signed.client.issuer}/.well-known/openid-configuration").json()
+        assert signed.identity.keys() <= set(published["claims_supported"])
+
+    def test_an_id_token_of_a_refresh_is_of_the_same_sign_in(self, signed: SignedIn) -> None:
+        """Spec: OpenID Connect Core section 12.2."""
+        again = claims(signed.client.refresh(signed.tokens["refresh_token"]).json()["id_token"])
         same = ("iss", "sub", "aud", "sid", "auth_time")
-        assert [again[name] for name in same] == [identity[name] for name in same]
-        assert 0 < tokens["expires_in"] <= 3600
-        assert tokens["token_type"] == "Bearer"
+        assert [again[name] for name in same] == [signed.identity[name] for name in same]
+
+    def test_the_answer_says_how_long_and_how_the_access_token_is_used(self, signed: SignedIn) -> None:
+        """At most an hour, as a bearer token."""
+        assert 0 < signed.tokens["expires_in"] <= 3600
+        assert signed.tokens["token_type"] == "Bearer"
 
     def test_no_id_token_without_openid(self, site: Site, browser: Browser) -> None:
         """And none of what it would say."""
@@ -368,8 +439,8 @@ class TestTokens:
 
     @pytest.mark.standard("OpenID Connect Core")
     @pytest.mark.parametrize("method", ["GET", "POST"])
-    def test_userinfo(self, site: Site, browser: Browser, method: str) -> None:
-        """What the scopes open, and `sub` always."""
+    def test_userinfo_says_what_the_scopes_open(self, site: Site, browser: Browser, method: str) -> None:
+        """And `sub` always."""
         zone = site.zone()
         user = site.user(zone)
         client = site.app(zone)
@@ -382,32 +453,31 @@ class TestTokens:
 
     @pytest.mark.threat("13f", "13g", "13h", "13i", "13j", "13l")
     @pytest.mark.standard("RFC 6750")
-    def test_userinfo_refuses_other_tokens(self, site: Site, browser: Browser) -> None:
-        """None, one of every other class, one for a resource, one in the query: each with its challenge."""
-        zone = site.zone()
-        files = site.run(site.company.resource(zone, "https://files.example", scopes=["read"]))
-        site.user(zone)
-        client = site.app(zone, dependencies=[files])
-        tokens = client.sign_in(browser)
-        for_files = client.sign_in(browser, resources=[files.identifier])["access_token"]
-        assert client.userinfo(tokens["access_token"]).status_code == 200
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            *("id token", "access token of a resource", "refresh token", "code", "nonsense"),
+            *("JWT", "logout+jwt", "m2m+jwt", "reg+jwt", "dpop+jwt"),
+        ],
+    )
+    def test_userinfo_refuses_other_tokens(self, site: Site, spare: Spare, kind: str) -> None:
+        """One of every other class, signed by the zone with the same claims, or for a resource."""
+        client = spare.client
+        assert client.userinfo(spare.tokens["access_token"]).status_code == 200
+        assert client.userinfo(spare.signed(site, "at+jwt")).status_code == 200
 
-        async def signed(typ: str) -> str:
-            view = await site.services.zones.get(zone.id)
-            return view.signing("RS256").sign(claims(tokens["access_token"]), typ=typ)
+        refused = client.userinfo(spare.others.get(kind) or spare.signed(site, kind))
 
-        classes = [site.run(signed(typ)) for typ in ("JWT", "logout+jwt", "m2m+jwt", "reg+jwt", "dpop+jwt")]
-        opaque = (tokens["refresh_token"], browser.open(client.url()).code)  # type: ignore[union-attr]
-        assert client.userinfo(site.run(signed("at+jwt"))).status_code == 200
-        for wrong in (tokens["id_token"], for_files, "nonsense", *classes, *opaque):
-            refused = client.userinfo(wrong)
-            assert refused.status_code == 401
-            assert 'error="invalid_token"' in refused.headers["www-authenticate"]
-        missing = httpx.get(f"{client.issuer}/openid/userinfo")
-        in_query = httpx.get(
-            f"{client.issuer}/openid/userinfo", params={"access_token": tokens["access_token"]}
-        )
-        assert missing.status_code == in_query.status_code == 401
+        assert refused.status_code == 401
+        assert 'error="invalid_token"' in refused.headers["www-authenticate"]
+
+    @pytest.mark.standard("RFC 6750")
+    @pytest.mark.parametrize("in_query", [False, True], ids=["no token", "token in the query"])
+    def test_userinfo_reads_a_token_from_the_header_alone(self, spare: Spare, in_query: bool) -> None:
+        """Without one there the challenge names no error, as if nothing had been shown."""
+        query = {"access_token": spare.tokens["access_token"]} if in_query else {}
+        missing = httpx.get(f"{spare.client.issuer}/openid/userinfo", params=query)
+        assert missing.status_code == 401
         assert missing.headers["www-authenticate"].startswith("Bearer")
         assert "error=" not in missing.headers["www-authenticate"]
 

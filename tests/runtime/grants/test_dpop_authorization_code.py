@@ -1,10 +1,11 @@
 """Signing in with a key: what is issued is bound to it, from the authorize request to userinfo."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
-from tests.support.oauth_site import Browser, Client, Site, claims
+from tests.support.oauth_site import Answer, Browser, Client, Site, claims
 from tests.support.possession import Holder
 
 from runtime.services.clients import dpop_verification
@@ -47,36 +48,73 @@ def bound(site: Site, zone: Any, identifier: str, **body: Any) -> Bound:
     return Bound(zone, site.app(zone, identifier, **body).app)
 
 
-@pytest.mark.threat("19a", "19c")
-@pytest.mark.standard("RFC 9449")
-def test_refresh_tokens_of_public_clients(site: Site, browser: Browser) -> None:
-    """They are worth nothing without the key; with another one, the family is theft and ends."""
+def error_of(response: httpx.Response) -> tuple[int, str]:
+    """The status and the error of a refusal."""
+    return response.status_code, response.json()["error"]
+
+
+@pytest.fixture
+def tool(site: Site) -> Bound:
+    """A public client of a zone with Ada."""
     zone = site.zone()
     site.user(zone)
-    tool = bound(site, zone, "tool", public=True)
+    return bound(site, zone, "tool", public=True)
 
+
+@pytest.mark.standard("RFC 9449")
+def test_access_tokens_of_a_sign_in_with_a_key_are_bound_to_it(tool: Bound, browser: Browser) -> None:
+    """From the code and from a refresh token alike; a repeated refresh is answered as the first time."""
     first = tool.redeem_with(HOLDER, tool.code(browser)).json()
     assert first["token_type"] == "DPoP"
     assert claims(first["access_token"])["cnf"] == {"jkt": HOLDER.jkt}
+
     second = tool.refresh_with(HOLDER, first["refresh_token"])
     assert second.status_code == 200, second.text
     assert claims(second.json()["access_token"])["cnf"] == {"jkt": HOLDER.jkt}
     repeated = tool.refresh_with(HOLDER, first["refresh_token"])
     assert repeated.json()["refresh_token"] == second.json()["refresh_token"]
-    current = second.json()["refresh_token"]
 
-    without = tool.refresh_with(None, current)
-    assert (without.status_code, without.json()["error"]) == (400, "invalid_grant")
+
+@pytest.mark.threat("19a", "19c")
+@pytest.mark.standard("RFC 9449")
+def test_a_public_clients_refresh_token_is_worth_nothing_without_its_key(
+    tool: Bound, browser: Browser
+) -> None:
+    """A request without a proof is refused and ends nothing."""
+    first = tool.redeem_with(HOLDER, tool.code(browser)).json()
+    current = tool.refresh_with(HOLDER, first["refresh_token"]).json()["refresh_token"]
+
+    assert error_of(tool.refresh_with(None, current)) == (400, "invalid_grant")
     assert tool.refresh_with(HOLDER, current).status_code == 200
-    thief = tool.refresh_with(THIEF, current)
-    assert (thief.status_code, thief.json()["error"]) == (400, "invalid_grant")
-    for token in (current, first["refresh_token"]):
-        assert tool.refresh_with(HOLDER, token).json()["error"] == "invalid_grant"
 
-    # Who begins to prove later is bound from then on.
+
+@pytest.mark.threat("19a", "19c")
+@pytest.mark.standard("RFC 9449")
+def test_a_public_clients_refresh_token_with_another_key_ends_the_family(
+    tool: Bound, browser: Browser
+) -> None:
+    """That is theft: neither the current token nor the one before it works any more, with the right key."""
+    first = tool.redeem_with(HOLDER, tool.code(browser)).json()
+    current = tool.refresh_with(HOLDER, first["refresh_token"]).json()["refresh_token"]
+    assert tool.refresh_with(HOLDER, current).status_code == 200
+
+    assert error_of(tool.refresh_with(THIEF, current)) == (400, "invalid_grant")
+
+    assert tool.refresh_with(HOLDER, current).json()["error"] == "invalid_grant"
+    assert tool.refresh_with(HOLDER, first["refresh_token"]).json()["error"] == "invalid_grant"
+
+
+@pytest.mark.threat("19a", "19c")
+@pytest.mark.standard("RFC 9449")
+def test_a_public_client_that_begins_to_prove_a_key_is_bound_from_then_on(
+    tool: Bound, browser: Browser
+) -> None:
+    """A refresh token that was issued without a key is followed by one that needs the key."""
     plain = tool.redeem_with(None, tool.code(browser)).json()
     assert plain["token_type"] == "Bearer"
+
     later = tool.refresh_with(HOLDER, plain["refresh_token"]).json()
+
     assert tool.refresh_with(None, later["refresh_token"]).json()["error"] == "invalid_grant"
     assert tool.refresh_with(HOLDER, later["refresh_token"]).status_code == 200
 
@@ -94,155 +132,272 @@ def test_confidential_clients_may_change_keys(site: Site, browser: Browser) -> N
 
 
 @pytest.mark.standard("RFC 9449")
-def test_codes_asked_for_with_a_key(site: Site, browser: Browser) -> None:
-    """A stolen code is worth nothing to another key, or to none; pushed requests bind it the same way."""
-    zone = site.zone()
-    site.user(zone)
-    tool = bound(site, zone, "tool", public=True)
+@pytest.mark.parametrize("holder", [THIEF, None], ids=["another key", "no key"])
+def test_a_code_asked_for_with_a_key_needs_that_key(
+    tool: Bound, browser: Browser, holder: Holder | None
+) -> None:
+    """A stolen code is worth nothing to another key, or to none, and is gone after the attempt."""
     assert tool.redeem_with(HOLDER, tool.code(browser, dpop_jkt=HOLDER.jkt)).status_code == 200
-    for holder in (THIEF, None):
-        code = tool.code(browser, dpop_jkt=HOLDER.jkt)
-        refused = tool.redeem_with(holder, code)
-        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
-        assert tool.redeem_with(HOLDER, code).json()["error"] == "invalid_grant"
+    code = tool.code(browser, dpop_jkt=HOLDER.jkt)
+
+    assert error_of(tool.redeem_with(holder, code)) == (400, "invalid_grant")
+    assert tool.redeem_with(HOLDER, code).json()["error"] == "invalid_grant"
+
+
+@pytest.mark.standard("RFC 9449")
+def test_a_thumbprint_that_is_none_is_an_invalid_request(tool: Bound, browser: Browser) -> None:
+    """`dpop_jkt` must have the form of a SHA-256 thumbprint."""
     wrong = browser.open(tool.url(dpop_jkt="short"))
     assert getattr(wrong, "values", {}).get("error") == "invalid_request"
 
-    par = f"{tool.issuer}/oauth/par"
-    query = httpx.URL(tool.url()).params
-    pushed = httpx.post(par, data=dict(query), headers={"DPoP": HOLDER.proof(par)})
+
+@pytest.mark.standard("RFC 9449")
+@pytest.mark.parametrize(("holder", "status"), [(HOLDER, 200), (THIEF, 400)], ids=["its key", "another key"])
+def test_a_proof_with_a_pushed_request_binds_the_code(
+    tool: Bound, browser: Browser, holder: Holder, status: int
+) -> None:
+    """As `dpop_jkt` does."""
+    tool.code(browser)
+    pushed = push(tool)
     assert pushed.status_code == 201, pushed.text
-    for holder, status in ((HOLDER, 200), (THIEF, 400)):
-        pushed = httpx.post(par, data=dict(query), headers={"DPoP": HOLDER.proof(par)}).json()
-        place = browser.open(
-            f"{tool.issuer}/oauth/authorize?client_id={tool.app.client_id}&request_uri={pushed['request_uri']}"
-        )
-        assert tool.redeem_with(holder, place.code).status_code == status
-    differs = httpx.post(
-        par, data={**dict(query), "dpop_jkt": THIEF.jkt}, headers={"DPoP": HOLDER.proof(par)}
+    place = browser.open(
+        f"{tool.issuer}/oauth/authorize"
+        f"?client_id={tool.app.client_id}&request_uri={pushed.json()['request_uri']}"
     )
-    assert (differs.status_code, differs.json()["error"]) == (400, "invalid_dpop_proof")
+    assert isinstance(place, Answer)
+    assert tool.redeem_with(holder, place.code).status_code == status
+
+
+@pytest.mark.standard("RFC 9449")
+def test_a_pushed_request_names_the_key_of_its_proof_or_none(tool: Bound) -> None:
+    """A `dpop_jkt` that is another key's makes the proof invalid."""
+    assert error_of(push(tool, dpop_jkt=THIEF.jkt)) == (400, "invalid_dpop_proof")
+
+
+def push(tool: Bound, **more: str) -> httpx.Response:
+    """Push the application's request, with a proof."""
+    uri = f"{tool.issuer}/oauth/par"
+    query = {**dict(httpx.URL(tool.url()).params), **more}
+    return httpx.post(uri, data=query, headers={"DPoP": HOLDER.proof(uri)})
+
+
+class Userinfo:
+    """The userinfo endpoint of a zone, and Ada's tokens: one bound to HOLDER's key, one of nobody's."""
+
+    def __init__(self, tool: Bound, browser: Browser) -> None:
+        self.tool, self.uri = tool, f"{tool.issuer}/openid/userinfo"
+        self.token = tool.redeem_with(HOLDER, tool.code(browser)).json()["access_token"]
+        self.plain = tool.redeem_with(None, tool.code(browser)).json()["access_token"]
+
+    def ask(self, scheme: str, presented: str, *proofs: str, method: str = "GET") -> httpx.Response:
+        headers = [("Authorization", f"{scheme} {presented}"), *(("DPoP", each) for each in proofs)]
+        return httpx.request(method, self.uri, headers=headers)
+
+    def proof(self, holder: Holder = HOLDER, **changes: Any) -> str:
+        """A proof for the bound token and a GET, unless changed."""
+        return holder.proof(self.uri, **{"method": "GET", "access_token": self.token, **changes})
+
+    def replayed(self) -> httpx.Response:
+        """The second answer to one proof."""
+        once = self.proof()
+        assert self.ask("DPoP", self.token, once).status_code == 200
+        return self.ask("DPoP", self.token, once)
+
+
+@pytest.fixture(scope="module")
+def userinfo(site: Site) -> Userinfo:
+    zone = site.zone()
+    site.user(zone)
+    return Userinfo(bound(site, zone, "tool", public=True), Browser())
 
 
 @pytest.mark.threat("13m")
 @pytest.mark.standard("RFC 9449")
-def test_at_the_zones_own_api(site: Site, browser: Browser) -> None:
-    """Userinfo takes a bound token with a proof for it and for this request, and never as a bearer token."""
-    zone = site.zone()
-    site.user(zone)
-    tool = bound(site, zone, "tool", public=True)
-    code = tool.code(browser)
-    token = tool.redeem_with(HOLDER, code).json()["access_token"]
-    plain = tool.redeem_with(None, tool.code(browser)).json()["access_token"]
-    uri = f"{tool.issuer}/openid/userinfo"
-
-    def ask(scheme: str, presented: str, *proofs: str, method: str = "GET") -> httpx.Response:
-        headers = [("Authorization", f"{scheme} {presented}"), *(("DPoP", each) for each in proofs)]
-        return httpx.request(method, uri, headers=headers)
-
-    def proof(holder: Holder = HOLDER, **changes: Any) -> str:
-        return holder.proof(uri, **{"method": "GET", "access_token": token, **changes})
-
+def test_userinfo_takes_a_bound_token_with_a_proof_for_this_request(userinfo: Userinfo) -> None:
+    """By GET and POST, however the scheme is written; a token that is bound to no key needs no proof."""
+    token, ask, proof = userinfo.token, userinfo.ask, userinfo.proof
     assert ask("DPoP", token, proof()).json()["email"] == "ada@acme.example"
     assert ask("dpop", token, proof(method="POST"), method="POST").status_code == 200
-    assert ask("Bearer", plain).status_code == 200
-    once = proof()
-    assert ask("DPoP", token, once).status_code == 200
-    for answer, error, scheme in (
-        (ask("Bearer", token), "invalid_token", "Bearer"),
-        (ask("Bearer", token, proof()), "invalid_token", "Bearer"),
-        (ask("DPoP", plain, proof(access_token=plain)), "invalid_token", "DPoP"),
-        (ask("DPoP", token), "invalid_dpop_proof", "DPoP"),
-        (ask("DPoP", token, proof(), proof()), "invalid_dpop_proof", "DPoP"),
-        (ask("DPoP", token, once), "invalid_dpop_proof", "DPoP"),
-        (ask("DPoP", token, proof(THIEF)), "invalid_token", "DPoP"),
-        (ask("DPoP", token, proof(method="POST")), "invalid_dpop_proof", "DPoP"),
-        (ask("DPoP", token, proof(access_token=plain)), "invalid_dpop_proof", "DPoP"),
-        (ask("DPoP", token, proof(ath=None)), "invalid_dpop_proof", "DPoP"),
-        (ask("DPoP", token, tool_proof(tool)), "invalid_dpop_proof", "DPoP"),
-    ):
-        assert answer.status_code == 401
-        challenge = answer.headers["www-authenticate"]
-        assert challenge.startswith(f'{scheme} error="{error}"'), challenge
-        assert ('algs="RS256 PS256 ES256 EdDSA"' in challenge) == (scheme == "DPoP")
+    assert ask("Bearer", userinfo.plain).status_code == 200
 
+
+NOT_PROVED: dict[str, tuple[Callable[[Userinfo], httpx.Response], str, str]] = {
+    "bound token as bearer": (lambda at: at.ask("Bearer", at.token), "invalid_token", "Bearer"),
+    "bound token as bearer, with a proof": (
+        lambda at: at.ask("Bearer", at.token, at.proof()),
+        "invalid_token",
+        "Bearer",
+    ),
+    "bearer token as bound": (
+        lambda at: at.ask("DPoP", at.plain, at.proof(access_token=at.plain)),
+        "invalid_token",
+        "DPoP",
+    ),
+    "no proof": (lambda at: at.ask("DPoP", at.token), "invalid_dpop_proof", "DPoP"),
+    "two proofs": (
+        lambda at: at.ask("DPoP", at.token, at.proof(), at.proof()),
+        "invalid_dpop_proof",
+        "DPoP",
+    ),
+    "used before": (lambda at: at.replayed(), "invalid_dpop_proof", "DPoP"),
+    "another key": (lambda at: at.ask("DPoP", at.token, at.proof(THIEF)), "invalid_token", "DPoP"),
+    "another method": (
+        lambda at: at.ask("DPoP", at.token, at.proof(method="POST")),
+        "invalid_dpop_proof",
+        "DPoP",
+    ),
+    "another token": (
+        lambda at: at.ask("DPoP", at.token, at.proof(access_token=at.plain)),
+        "invalid_dpop_proof",
+        "DPoP",
+    ),
+    "no token": (lambda at: at.ask("DPoP", at.token, at.proof(ath=None)), "invalid_dpop_proof", "DPoP"),
+    "proof for the token endpoint": (
+        lambda at: at.ask("DPoP", at.token, HOLDER.proof(at.tool.endpoint)),
+        "invalid_dpop_proof",
+        "DPoP",
+    ),
+}
+
+
+@pytest.mark.threat("13m")
+@pytest.mark.standard("RFC 9449")
+@pytest.mark.parametrize("case", list(NOT_PROVED))
+def test_userinfo_refuses_a_bound_token_without_its_proof(userinfo: Userinfo, case: str) -> None:
+    """Never as a bearer token, and never with a proof for another request; the challenge has the reason.
+
+    Only the challenge of the DPoP scheme names the algorithms.
+    """
+    present, error, scheme = NOT_PROVED[case]
+
+    answer = present(userinfo)
+
+    assert answer.status_code == 401
+    challenge = answer.headers["www-authenticate"]
+    assert challenge.startswith(f'{scheme} error="{error}"'), challenge
+    assert ('algs="RS256 PS256 ES256 EdDSA"' in challenge) == (scheme == "DPoP")
+
+
+@pytest.mark.standard("RFC 9449")
+def test_the_token_endpoint_takes_one_proof(userinfo: Userinfo) -> None:
+    """Two headers are refused, since two readers could look at different ones."""
+    tool = userinfo.tool
     two = httpx.post(
         tool.endpoint,
         data={**tool.app.form, "grant_type": "refresh_token", "refresh_token": "x"},
         headers=[("DPoP", HOLDER.proof(tool.endpoint)), ("DPoP", HOLDER.proof(tool.endpoint))],
     )
-    assert (two.status_code, two.json()["error"]) == (400, "invalid_dpop_proof")
+    assert error_of(two) == (400, "invalid_dpop_proof")
     assert two.headers["cache-control"] == "no-store"
-    preflight = httpx.options(
-        tool.endpoint, headers={"Origin": "null", "Access-Control-Request-Headers": "dpop"}
-    )
-    assert "DPoP" in preflight.headers["access-control-allow-headers"]
-    metadata = httpx.get(f"{tool.issuer}/.well-known/oauth-authorization-server").json()
-    assert metadata["dpop_signing_alg_values_supported"] == ["RS256", "PS256", "ES256", "EdDSA"]
 
 
 @pytest.mark.standard("RFC 9449")
-def test_nonces_where_a_zone_wants_them(
-    site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A proof without one, or with another, is answered with the one to use; no code is lost by that."""
-    monkeypatch.setattr(dpop_verification, "NONCE_SECONDS", 10**9)  # no window ends while the test runs
-    zone, other = site.zone(), site.zone()
-    site.user(zone)
-    tool = bound(site, zone, "tool", public=True)
-    scope = "openid policy_bundle"
-    assert "dpop-nonce" not in tool.redeem_with(HOLDER, tool.code(browser, scope=scope)).headers
-    for each in (zone, other):
-        site.run(set_zone_setting(site.services, each.id, "require-dpop-nonce", "on"))
-    view, foreign = (site.run(site.services.zones.get(each.id)) for each in (zone, other))
-    now = site.services.clock()
-    current, last, older = (
-        dpop_verification.nonce(site.services, view, now, windows_ago=ago) for ago in (0, 1, 2)
-    )
-    form = {
-        "grant_type": "authorization_code",
-        "code": tool.code(browser, scope=scope),
-        "redirect_uri": tool.redirect_uri,
-        "code_verifier": tool.verifier,
-    }
+def test_programs_in_a_browser_may_send_proofs(userinfo: Userinfo) -> None:
+    """The preflight of the token endpoint allows the header from any origin."""
+    headers = {"Origin": "null", "Access-Control-Request-Headers": "dpop"}
+    preflight = httpx.options(userinfo.tool.endpoint, headers=headers)
+    assert "DPoP" in preflight.headers["access-control-allow-headers"]
 
-    def redeem(**claims: Any) -> httpx.Response:
-        proof = HOLDER.proof(tool.endpoint, **claims)
-        return httpx.post(tool.endpoint, data={**tool.app.form, **form}, headers={"DPoP": proof})
 
-    of_another_zone = dpop_verification.nonce(site.services, foreign, now)
-    for nonce in (None, "", "x", 7, "\ud800", older, of_another_zone):
-        asked = redeem(nonce=nonce)
-        assert (asked.status_code, asked.json()["error"]) == (400, "use_dpop_nonce")
-        assert asked.headers["dpop-nonce"] == current
+@pytest.mark.standard("RFC 9449")
+def test_discovery_names_the_algorithms_of_proofs(userinfo: Userinfo) -> None:
+    metadata = httpx.get(f"{userinfo.tool.issuer}/.well-known/oauth-authorization-server").json()
+    assert metadata["dpop_signing_alg_values_supported"] == ["RS256", "PS256", "ES256", "EdDSA"]
+
+
+class Nonces:
+    """A zone that wants a nonce in every proof: those of this window and of earlier ones, and a client."""
+
+    def __init__(self, site: Site, browser: Browser) -> None:
+        self.site, self.browser = site, browser
+        zone, other = site.zone(), site.zone()
+        site.user(zone)
+        self.tool = bound(site, zone, "tool", public=True)
+        assert "dpop-nonce" not in self.tool.redeem_with(HOLDER, self.code()).headers
+        for each in (zone, other):
+            site.run(set_zone_setting(site.services, each.id, "require-dpop-nonce", "on"))
+        view, foreign = (site.run(site.services.zones.get(each.id)) for each in (zone, other))
+        now = site.services.clock()
+        self.current, self.last, self.older = (
+            dpop_verification.nonce(site.services, view, now, windows_ago=ago) for ago in (0, 1, 2)
+        )
+        self.of_another_zone = dpop_verification.nonce(site.services, foreign, now)
+
+    def code(self) -> str:
+        return self.tool.code(self.browser, scope="openid policy_bundle")
+
+    def redeem(self, code: str, **claims: Any) -> httpx.Response:
+        """Redeem a code with a proof that says this."""
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.tool.redirect_uri,
+            "code_verifier": self.tool.verifier,
+        }
+        proof = HOLDER.proof(self.tool.endpoint, **claims)
+        return httpx.post(self.tool.endpoint, data={**self.tool.app.form, **form}, headers={"DPoP": proof})
+
+
+@pytest.fixture(scope="module")
+def nonces(site: Site) -> Iterator[Nonces]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dpop_verification, "NONCE_SECONDS", 10**9)  # no window ends while the tests run
+        yield Nonces(site, Browser())
+
+
+@pytest.mark.standard("RFC 9449")
+def test_a_proof_without_the_nonce_is_told_it_and_the_code_is_not_lost(nonces: Nonces) -> None:
+    """One code through every wrong nonce, which is why this is a loop: each answer has the one to use.
+
+    None, malformed ones, one that is too old and another zone's; then the one that was told redeems the code.
+    """
+    code = nonces.code()
+    for nonce in (None, "", "x", 7, "\ud800", nonces.older, nonces.of_another_zone):
+        asked = nonces.redeem(code, nonce=nonce)
+        assert error_of(asked) == (400, "use_dpop_nonce"), nonce
+        assert asked.headers["dpop-nonce"] == nonces.current
         assert "DPoP-Nonce" in asked.headers["access-control-expose-headers"]
-    assert redeem(nonce=current, htm="GET").json()["error"] == "invalid_dpop_proof"
-    answer = redeem(nonce=asked.headers["dpop-nonce"])
-    assert (answer.status_code, answer.headers["dpop-nonce"]) == (200, current)
-    token = answer.json()["access_token"]
-    assert "dpop-nonce" not in tool.redeem_with(None, tool.code(browser)).headers  # bearer tokens need none
 
-    par = f"{tool.issuer}/oauth/par"
-    query = dict(httpx.URL(tool.url()).params)
+    assert nonces.redeem(code, nonce=nonces.current, htm="GET").json()["error"] == "invalid_dpop_proof"
+    answer = nonces.redeem(code, nonce=asked.headers["dpop-nonce"])
+    assert (answer.status_code, answer.headers["dpop-nonce"]) == (200, nonces.current)
+
+
+@pytest.mark.standard("RFC 9449")
+def test_bearer_tokens_need_no_nonce(nonces: Nonces) -> None:
+    """Whoever shows no proof is told none."""
+    tool = nonces.tool
+    assert "dpop-nonce" not in tool.redeem_with(None, tool.code(nonces.browser)).headers
+
+
+@pytest.mark.standard("RFC 9449")
+def test_a_pushed_request_needs_a_nonce(nonces: Nonces) -> None:
+    """Refused without one; the one of the window before is taken; both answers have the current one."""
+    par = f"{nonces.tool.issuer}/oauth/par"
+    query = dict(httpx.URL(nonces.tool.url()).params)
     pushed = [
         httpx.post(par, data=query, headers={"DPoP": HOLDER.proof(par, nonce=nonce)})
-        for nonce in (None, last)
+        for nonce in (None, nonces.last)
     ]
     assert [each.status_code for each in pushed] == [400, 201]
-    assert {each.headers["dpop-nonce"] for each in pushed} == {current}
-
-    userinfo = f"{tool.issuer}/openid/userinfo"
-    bundle = f"{site.server.url}/policy/bundle"
-    for uri in (userinfo, bundle):
-        for nonce, status in ((None, 401), (last, 200)):
-            proof = HOLDER.proof(uri, "GET", access_token=token, nonce=nonce)
-            told = httpx.get(uri, headers={"Authorization": f"DPoP {token}", "DPoP": proof})
-            assert told.status_code == status, told.text
-            if status == 401:
-                assert told.headers["www-authenticate"].startswith('DPoP error="use_dpop_nonce"')
-                assert told.headers["dpop-nonce"] == current
+    assert {each.headers["dpop-nonce"] for each in pushed} == {nonces.current}
 
 
-def tool_proof(tool: Bound) -> str:
-    """A proof that was made for the token endpoint."""
-    return HOLDER.proof(tool.endpoint)
+@pytest.mark.standard("RFC 9449")
+@pytest.mark.parametrize("path", ["openid/userinfo", "policy/bundle"])
+def test_a_bound_token_needs_a_nonce_at_each_endpoint_that_takes_it(nonces: Nonces, path: str) -> None:
+    """The challenge asks for one and has it; the one of the window before is taken."""
+    base = nonces.tool.issuer if path.startswith("openid") else nonces.site.server.url
+    uri = f"{base}/{path}"
+    token = nonces.redeem(nonces.code(), nonce=nonces.current).json()["access_token"]
+
+    def ask(nonce: str | None) -> httpx.Response:
+        proof = HOLDER.proof(uri, "GET", access_token=token, nonce=nonce)
+        return httpx.get(uri, headers={"Authorization": f"DPoP {token}", "DPoP": proof})
+
+    asked = ask(None)
+    assert asked.status_code == 401, asked.text
+    assert asked.headers["www-authenticate"].startswith('DPoP error="use_dpop_nonce"')
+    assert asked.headers["dpop-nonce"] == nonces.current
+    taken = ask(nonces.last)
+    assert taken.status_code == 200, taken.text

@@ -51,10 +51,10 @@ async def agent(scene: Scene, tools: Resource) -> App:
 
 
 @pytest.mark.standard("RFC 8693", "RFC 9068")
-async def test_issues_a_token_for_the_resource(
+async def test_an_exchanged_token_is_the_users_for_one_resource_and_says_who_acts(
     scene: Scene, agent: App, tools: Resource, subject: str, ann: Person
 ) -> None:
-    """The token is the user's, for one resource, and says who acts."""
+    """It keeps the user, the session and the time of the sign-in; audience, client and actor are new."""
     answer = await scene.exchange(agent, subject, tools, "call")
 
     claims = claims_of(answer["access_token"])
@@ -65,6 +65,15 @@ async def test_issues_a_token_for_the_resource(
     assert claims["act"] == {"sub": "agent"}
     assert claims["sid"] == ann.session_id
     assert "auth_time" in claims
+
+
+@pytest.mark.standard("RFC 8693")
+async def test_the_answer_to_an_exchange_says_what_was_issued(
+    scene: Scene, agent: App, tools: Resource, subject: str
+) -> None:
+    """An access token to be used as a bearer token, with its scope, for an hour."""
+    answer = await scene.exchange(agent, subject, tools, "call")
+
     assert answer["issued_token_type"] == ACCESS_TOKEN
     assert answer["token_type"] == "Bearer"
     assert answer["scope"] == "call"

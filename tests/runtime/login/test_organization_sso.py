@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -12,10 +13,15 @@ from tests.runtime.login.invitations import address, call, home_zone, invite, ok
 from tests.support.oauth_site import Answer, Browser, Client, Page, Site, assert_page, claims
 
 from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.role import User
 from runtime.domain.kinds.zone import Zone
 from runtime.storage.sql.tables import METADATA
 
 STORAGE = ("embedded", "servers")
+PROTOCOLS = {
+    "oauth2": {"authorization_parameters": {"hd": "acme"}, "scopes_supported": ["openid"]},
+    "openid": {"scopes": ["groups"], "external_id_claim": "sub"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -76,55 +82,108 @@ def standing(site: Site, invitation_id: str) -> str:
 class TestConnection:
     """The connection itself, over the management API."""
 
-    def test_life(self, site: Site, foreign: Foreign, zone: Zone) -> None:
-        """Enabled once, read, changed with null meaning away, disabled; the organization says whether."""
-        for method in ("GET", "DELETE"):
-            assert call(site, method, "/sso-connection").status_code == 404
-        assert call(site, "PATCH", "/sso-connection", {"client_id": "x"}).status_code == 404
+    @pytest.mark.parametrize(
+        ("method", "body"),
+        [("GET", None), ("DELETE", None), ("PATCH", {"client_id": "x"})],
+        ids=["read", "disable", "change"],
+    )
+    def test_is_not_found_before_it_is_enabled(
+        self, site: Site, method: str, body: dict[str, str] | None
+    ) -> None:
+        """An organization without a connection answers 404, and says that single sign-on is off."""
+        assert call(site, method, "/sso-connection", body).status_code == 404
         assert ok(site, "GET")["sso_enabled"] is False
 
-        oauth2 = {"authorization_parameters": {"hd": "acme"}, "scopes_supported": ["openid"]}
-        openid = {"scopes": ["groups"], "external_id_claim": "sub"}
-        made = enable(site, foreign, protocols={"oauth2": oauth2, "openid": openid})
+    def test_enabling_answers_with_all_that_was_set_but_the_secret(
+        self, site: Site, foreign: Foreign
+    ) -> None:
+        """The client secret is only said to be set; reading the connection later gives the same members."""
+        made = enable(site, foreign, protocols=PROTOCOLS)
+
         assert made == {
             "id": made["id"],
             "client_id": "organization",
             "client_secret_set": True,
             "created_at": made["created_at"],
             "identifier": foreign.issuer,
-            "protocols": {"oauth2": oauth2, "openid": openid},
+            "protocols": PROTOCOLS,
             "updated_at": made["updated_at"],
         }
-        assert ok(site, "GET")["sso_enabled"] is True
         assert ok(site, "GET", "/sso-connection") == made
+        assert ok(site, "GET")["sso_enabled"] is True
+
+    def test_an_organization_has_one_connection(
+        self, site: Site, foreign: Foreign, sso: dict[str, Any]
+    ) -> None:
+        """Enabling a second one is a conflict, and the first one stays."""
         again = call(site, "POST", "/sso-connection", {"client_id": "x", "identifier": foreign.issuer})
+
         assert again.status_code == 409
+        assert ok(site, "GET", "/sso-connection") == sso
+
+    def test_null_in_a_change_takes_a_member_away(self, site: Site, foreign: Foreign) -> None:
+        """At every depth: a secret, one protocol, one setting of a protocol; later all protocols at once."""
+        enable(site, foreign, protocols=PROTOCOLS)
 
         patch = {"client_secret": None, "protocols": {"oauth2": {"scopes_supported": None}, "openid": None}}
         changed = ok(site, "PATCH", "/sso-connection", patch)
         assert changed["client_secret_set"] is False
         assert changed["protocols"] == {"oauth2": {"authorization_parameters": {"hd": "acme"}}}
-        moved = ok(site, "PATCH", "/sso-connection", {"identifier": "https://login.acme.example"})
-        assert (moved["id"], moved["identifier"]) == (made["id"], "https://login.acme.example")
-        provider = site.server.call(lambda services: _provider(services, zone))
-        assert provider.protocols.oauth2.issuer == "https://login.acme.example"
+
         cleared = ok(site, "PATCH", "/sso-connection", {"protocols": None, "client_id": None})
         assert cleared["client_id"] is None
         assert "protocols" not in cleared
 
-        for wrong in (
+    def test_another_identifier_is_another_issuer_of_the_same_connection(
+        self, site: Site, zone: Zone, sso: dict[str, Any]
+    ) -> None:
+        """The connection keeps its id, and the home zone's provider gets the new issuer.
+
+        Its secret is taken away first: one issuer's is never kept for another.
+        """
+        ok(site, "PATCH", "/sso-connection", {"client_secret": None})
+        moved = ok(site, "PATCH", "/sso-connection", {"identifier": "https://login.acme.example"})
+
+        assert (moved["id"], moved["identifier"]) == (sso["id"], "https://login.acme.example")
+        provider = site.server.call(lambda services: _provider(services, zone))
+        assert provider.protocols.oauth2.issuer == "https://login.acme.example"
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
             {"identifier": None},
             {"identifier": "no address"},
             {"id": "x"},
             {"protocols": {"oauth2": {"issuer": "https://x.example"}}},
-        ):
-            refused = call(site, "PATCH", "/sso-connection", wrong)
-            assert refused.status_code == 400, refused.text
+        ],
+        ids=["no identifier", "identifier that is no URL", "another id", "issuer beside the identifier"],
+    )
+    def test_a_change_that_it_cannot_take_is_refused(
+        self, site: Site, sso: dict[str, Any], wrong: dict[str, Any]
+    ) -> None:
+        """The answer is 400, and the connection is as it was."""
+        refused = call(site, "PATCH", "/sso-connection", wrong)
+
+        assert refused.status_code == 400, refused.text
+        assert ok(site, "GET", "/sso-connection") == sso
+
+    def test_disabling_removes_it(self, site: Site, sso: dict[str, Any]) -> None:
+        """Afterwards it is not found, and the organization says that single sign-on is off."""
         assert call(site, "DELETE", "/sso-connection").status_code == 204
+
         assert call(site, "GET", "/sso-connection").status_code == 404
         assert ok(site, "GET")["sso_enabled"] is False
 
-        found = ok(site, "GET", f"/audit-events?filter[entity_id]={made['id']}")
+    def test_the_audit_trail_names_each_step_and_no_secret(self, site: Site, sso: dict[str, Any]) -> None:
+        """Enabled, changed and disabled are one event each, the latest first; a refused change is none."""
+        ok(site, "PATCH", "/sso-connection", {"client_secret": None})
+        ok(site, "PATCH", "/sso-connection", {"identifier": "https://login.acme.example"})
+        ok(site, "PATCH", "/sso-connection", {"client_id": None})
+        assert call(site, "PATCH", "/sso-connection", {"id": "x"}).status_code == 400
+        assert call(site, "DELETE", "/sso-connection").status_code == 204
+
+        found = ok(site, "GET", f"/audit-events?filter[entity_id]={sso['id']}")
+
         actions = [event["action"] for event in found["items"]]
         assert actions == ["sso_connection.disable", *["sso_connection.update"] * 3, "sso_connection.enable"]
         assert "canary-sso-secret" not in repr(found)
@@ -138,24 +197,40 @@ class TestConnection:
             {"name": "x"},
             {"client_secret": ""},
         ],
+        ids=["no client id", "no identifier", "identifier that is no URL", "unknown member", "empty secret"],
     )
-    def test_what_will_not_do(self, site: Site, foreign: Foreign, wrong: dict[str, Any]) -> None:
+    def test_enabling_with_a_wrong_member_is_refused(
+        self, site: Site, foreign: Foreign, wrong: dict[str, Any]
+    ) -> None:
+        """The answer is 400; the same without what is wrong is taken."""
         body = {"client_id": "organization", "identifier": foreign.issuer}
         assert call(site, "POST", "/sso-connection", {**body, **wrong}).status_code == 400
         ok(site, "POST", "/sso-connection", body)
         assert call(site, "DELETE", "/sso-connection").status_code == 204
 
     @pytest.mark.threat("27l")
-    def test_its_provider_is_the_services_own(self, site: Site, zone: Zone, sso: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(
+        ("method", "path", "body"),
+        [
+            ("PATCH", "/providers/{provider}", {"client_id": "other"}),
+            ("DELETE", "/providers/{provider}", None),
+            ("PATCH", "", {"user_identity_provider_id": None}),
+        ],
+        ids=["change the provider", "delete the provider", "take it from the zone"],
+    )
+    def test_its_provider_is_the_services_own(
+        self,
+        site: Site,
+        zone: Zone,
+        sso: dict[str, Any],
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+    ) -> None:
         """Nobody changes it, or the zone, behind the connection's back."""
-        url = f"{site.server.url}/zones/{zone.id}"
-        for path, body in (
-            (f"/providers/{sso['id']}", {"client_id": "other"}),
-            ("", {"user_identity_provider_id": None}),
-        ):
-            refused = httpx.patch(f"{url}{path}", json=body, headers=site.server.headers)
-            assert refused.status_code == 403, refused.text
-        assert httpx.delete(f"{url}/providers/{sso['id']}", headers=site.server.headers).status_code == 403
+        url = f"{site.server.url}/zones/{zone.id}{path.format(provider=sso['id'])}"
+        refused = httpx.request(method, url, json=body, headers=site.server.headers)
+        assert refused.status_code == 403, refused.text
 
 
 async def _provider(services: Any, zone: Zone) -> Any:
@@ -169,35 +244,38 @@ def test_who_is_invited_joins_by_signing_in(
     """With the invited address, in whatever case, as the provider vouches for it; nobody else does."""
     invited, uninvited = address("Ada"), address("Bob")
     invitation_id, _ = invite(site, invited.lower(), "org_viewer")
+
+    told = {}
     for email in (invited, uninvited):
         answer = sign_in(Browser(), app, known(foreign, email))
         assert isinstance(answer, Answer)
-        told = claims(app.redeem(answer.code).json()["id_token"])
-        assert told["email"] == email
+        told[email] = claims(app.redeem(answer.code).json()["id_token"])["email"]
 
+    assert told == {invited: invited, uninvited: uninvited}
     there = people(site)
     assert uninvited not in there
     assert (there[invited]["role"], there[invited]["source"]) == ("org_viewer", foreign.issuer)
     assert standing(site, invitation_id) == "accepted"
 
 
+@pytest.mark.parametrize(
+    ("is_invited", "statuses"), [(True, (200,)), (False, (401, 403, 404))], ids=["invited", "a stranger"]
+)
 def test_only_a_person_of_the_organization_gets_its_token(
-    site: Site, foreign: Foreign, sso: dict[str, Any]
+    site: Site, foreign: Foreign, sso: dict[str, Any], is_invited: bool, statuses: tuple[int, ...]
 ) -> None:
     """A sign-in alone opens nothing of the management API."""
-    statuses = {}
-    for email, is_invited in ((address(), True), (address(), False)):
-        if is_invited:
-            invite(site, email)
-        client = zonectl(site)
-        wanted: dict[str, Any] = {"resources": [site.server.url], "scope": "openid"}
-        answer = sign_in(Browser(), client, known(foreign, email), **wanted)
-        assert isinstance(answer, Answer)
-        token = client.redeem(answer.code).json()["access_token"]
-        url = f"{site.server.url}/organizations/{site.server.organization_id}/token"
-        statuses[is_invited] = httpx.post(url, headers={"Authorization": f"Bearer {token}"}).status_code
-    assert statuses[True] == 200
-    assert statuses[False] in (401, 403, 404)
+    email = address()
+    if is_invited:
+        invite(site, email)
+    client = zonectl(site)
+    wanted: dict[str, Any] = {"resources": [site.server.url], "scope": "openid"}
+    answer = sign_in(Browser(), client, known(foreign, email), **wanted)
+    assert isinstance(answer, Answer)
+    token = client.redeem(answer.code).json()["access_token"]
+
+    url = f"{site.server.url}/organizations/{site.server.organization_id}/token"
+    assert httpx.post(url, headers={"Authorization": f"Bearer {token}"}).status_code in statuses
 
 
 @pytest.mark.threat("22f")
@@ -220,40 +298,79 @@ def test_an_unverified_address_accepts_nothing(
     assert standing(site, invitation_id) == "accepted"
 
 
-def test_who_had_a_password_is_the_same_person(site: Site, app: Client, foreign: Foreign, zone: Zone) -> None:
-    """Enabling keeps accounts, disabling gives the password back, and what the provider began ends."""
+@dataclass
+class Member:
+    """A member who had a password, and has signed in at the provider since it was connected.
+
+    Attributes:
+        account: the user of the home zone, from before the connection.
+        email: the address that the provider vouches for, in another case than the account's.
+        subject: who they are at the provider.
+        browser: where they are signed in by the provider's word.
+        tokens: what the application got at that.
+    """
+
+    account: User
+    email: str
+    subject: str
+    browser: Browser
+    tokens: dict[str, Any]
+
+
+@pytest.fixture
+def member(site: Site, app: Client, foreign: Foreign, zone: Zone) -> Member:
     email = address()
     account = site.user(zone, email)
     invite(site, email)
     browser = Browser()
     assert browser.sign_in(browser.open(app.url()), email).code
     assert people(site)[email]["id"] == account.id
-
     enable(site, foreign)
     subject = known(foreign, email.upper())
     visitor = Browser()
     answer = sign_in(visitor, app, subject, scope="openid offline_access")
     assert isinstance(answer, Answer)
-    tokens = app.redeem(answer.code).json()
-    assert claims(tokens["id_token"])["sub"] == account.identifier
-    assert people(site)[email.upper()]["source"] == foreign.issuer
-    assert app.refresh(tokens["refresh_token"]).status_code == 200
+    return Member(account, email.upper(), subject, visitor, app.redeem(answer.code).json())
 
-    trip = Browser()
-    back = as_person(trip, at_provider(trip, app), subject)
+
+def test_enabling_keeps_the_account_of_who_had_a_password(
+    site: Site, app: Client, foreign: Foreign, member: Member
+) -> None:
+    """A verified address in whatever case is the same user, who is listed with the provider as source."""
+    assert claims(member.tokens["id_token"])["sub"] == member.account.identifier
+    assert people(site)[member.email]["source"] == foreign.issuer
+    assert app.refresh(member.tokens["refresh_token"]).status_code == 200
+
+
+def test_no_password_is_taken_while_a_provider_is_connected(app: Client, member: Member) -> None:
+    """The home zone's own sign-in page is refused."""
     local = Browser().open(f"{app.issuer}/oauth/sign-in")
+
     assert isinstance(local, Page)
     assert_page(local.response, 403)
+
+
+def test_disabling_ends_what_the_provider_began(site: Site, app: Client, member: Member) -> None:
+    """Sign-ins that are under way at the provider, its sessions, and their tokens."""
+    trip = Browser()
+    back = as_person(trip, at_provider(trip, app), member.subject)
+
     ok(site, "DELETE", "/sso-connection")
+
     late = trip.open(back)
     assert isinstance(late, Page)
     assert_page(late.response, 400)
-
-    page = visitor.open(app.url())
+    page = member.browser.open(app.url())
     assert isinstance(page, Page), "the session that the provider began has ended"
-    assert visitor.sign_in(page, email).code
-    assert app.userinfo(tokens["access_token"]).status_code == 401
-    assert people(site)[email.upper()]["id"] == account.id
+    assert app.userinfo(member.tokens["access_token"]).status_code == 401
+
+
+def test_disabling_gives_the_password_back(site: Site, app: Client, member: Member) -> None:
+    """Whoever had a password signs in with it again, as the same person."""
+    ok(site, "DELETE", "/sso-connection")
+
+    assert member.browser.sign_in(member.browser.open(app.url()), member.email).code
+    assert people(site)[member.email]["id"] == member.account.id
 
 
 @pytest.mark.threat("22f")
