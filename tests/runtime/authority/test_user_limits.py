@@ -111,20 +111,29 @@ def test_no_token_that_an_application_gets_by_itself(site: Site, limited: Limite
 
 
 @pytest.mark.threat("29j")
-def test_silence_is_no_consent_whatever_an_administrator_has_set(site: Site, limited: Limited) -> None:
-    """An application whose users are never asked, asks for this: the user sees it, and may say no."""
+def test_silence_is_no_consent_whatever_an_administrator_has_set(limited: Limited) -> None:
+    """An application with implicit consent cannot get this scope without asking: `prompt=none` fails."""
     silent = limited.browser.open(limited.notes.url(prompt="none"))
     assert isinstance(silent, Answer)
     assert limited.notes.redeem(silent.code).status_code == 200
+
     refused = limited.browser.open(limited.notes.url(prompt="none", scope=SCOPE))
+
     assert isinstance(refused, Answer)
     assert refused.values["error"] == "consent_required"
+    assert limited.is_limited()
 
+
+@pytest.mark.threat("29j")
+def test_a_user_who_is_never_asked_is_asked_for_this_and_may_say_no(limited: Limited) -> None:
+    """The consent page names what is wanted; after a no the limits are as they were."""
     page = limited.browser.open(limited.notes.url(scope=SCOPE))
     assert isinstance(page, Page)
     assert page.action.endswith("/oauth/consent")
     assert "change the policies" in page.text
+
     denied = limited.browser.send(page, decision="deny")
+
     assert isinstance(denied, Answer)
     assert denied.values["error"] == "access_denied"
     assert limited.is_limited()

@@ -1,4 +1,4 @@
-"""Recent and strong sign-ins: what applications ask of them, and what a provider's word is worth."""
+"""Recent and strong sign-ins: `max_age`, `prompt=login` and `acr_values`, alone and through a provider."""
 
 from collections.abc import Iterator
 from typing import Any

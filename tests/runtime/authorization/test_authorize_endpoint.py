@@ -1,4 +1,4 @@
-"""The authorize endpoint: whom it answers on a page, whom by redirect, and with what."""
+"""The authorize endpoint: which refusals are pages, which are redirects, and what a redirect carries."""
 
 import re
 from typing import Any
@@ -157,25 +157,39 @@ class TestRefusals:
 
     @pytest.mark.standard("OAuth 2.1")
     @pytest.mark.parametrize(
+        "values", [("a", "b"), ("", "a"), ("a", "")], ids=["two values", "first empty", "second empty"]
+    )
+    @pytest.mark.parametrize(
         "name", ["scope", "nonce", "code_challenge", "prompt", "response_type", "unheard_of"]
     )
-    def test_refuses_a_parameter_sent_twice(self, site: Site, browser: Browser, name: str) -> None:
-        """Whatever it is called. Spec: RFC 6749 section 3.1."""
+    def test_refuses_a_parameter_sent_twice(
+        self, site: Site, browser: Browser, name: str, values: tuple[str, str]
+    ) -> None:
+        """Whatever it is called; readers differ about an empty one, too. Spec: RFC 6749 section 3.1."""
         client = site.app(site.zone())
 
-        for values in (("a", "b"), ("", "a"), ("a", "")):  # readers differ about an empty one, too
-            twice = [(name, value) for value in values]
-            heard = refused(browser, client.url(**{name: None}, extra=twice))
-            assert heard["error"] == "invalid_request"
+        heard = refused(browser, client.url(**{name: None}, extra=[(name, value) for value in values]))
 
-    def test_what_is_repeated_of_a_request_is_plain(self, site: Site, browser: Browser) -> None:
+        assert heard["error"] == "invalid_request"
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"prompt": 'd\u00e4"nce'}, {"extra": [('a"\r\nb', "1")] * 2}],
+        ids=["in a value", "in a name"],
+    )
+    def test_what_is_repeated_of_a_request_is_plain(
+        self, site: Site, browser: Browser, changes: dict[str, Any]
+    ) -> None:
         """Quotes, controls and other alphabets are none of a description's. Spec: RFC 6749 appendix A.8."""
         client = site.app(site.zone())
 
-        for changes in ({"prompt": 'd\u00e4"nce'}, {"extra": [('a"\r\nb', "1")] * 2}):
-            told = refused(browser, client.url(**changes))["error_description"]
-            assert "?" in told
-            assert re.fullmatch(r"[\x20\x21\x23-\x5b\x5d-\x7e]+", told)
+        told = refused(browser, client.url(**changes))["error_description"]
+
+        assert "?" in told
+        assert re.fullmatch(r"[\x20\x21\x23-\x5b\x5d-\x7e]+", told)
+
+    def test_a_name_too_long_to_be_repeated_is_refused_on_a_page(self, site: Site) -> None:
+        client = site.app(site.zone())
         assert_page(httpx.get(client.url(extra=[("n" * 201, "1")])), 400)
 
     def test_a_doubled_state_is_not_repeated(self, site: Site, browser: Browser) -> None:
@@ -189,19 +203,26 @@ class TestRefusals:
 
     @pytest.mark.threat("2a", "2c")
     @pytest.mark.standard("RFC 7636")
-    def test_pkce_cannot_be_left_out_or_weakened(self, site: Site, browser: Browser) -> None:
-        """No challenge, no method (which means plain), plain, a challenge that is no digest: all refused."""
-        client = site.app(site.zone())
-        assert isinstance(browser.open(client.url()), Page)
-
-        for changes in (
+    @pytest.mark.parametrize(
+        "changes",
+        [
             {"code_challenge": None, "code_challenge_method": None},
             {"code_challenge_method": None},
             {"code_challenge_method": "plain"},
             {"code_challenge": "short"},
-        ):
-            heard = refused(browser, client.url(**changes))
-            assert (heard["error"], heard["iss"]) == ("invalid_request", client.issuer)
+        ],
+        ids=["no challenge", "no method", "plain", "challenge that is no digest"],
+    )
+    def test_pkce_cannot_be_left_out_or_weakened(
+        self, site: Site, browser: Browser, changes: dict[str, Any]
+    ) -> None:
+        """A method that is left out means plain; the application hears it by redirect."""
+        client = site.app(site.zone())
+        assert isinstance(browser.open(client.url()), Page)
+
+        heard = refused(browser, client.url(**changes))
+
+        assert (heard["error"], heard["iss"]) == ("invalid_request", client.issuer)
 
     @pytest.mark.threat("2e")
     @pytest.mark.standard("RFC 9700")

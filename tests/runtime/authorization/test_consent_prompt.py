@@ -342,7 +342,7 @@ class TestForgery:
         assert rows(site, _consents, client.zone.id) == []
 
     @pytest.mark.threat("23d")
-    def test_frames(self, site: Site, browser: Browser) -> None:
+    def test_the_page_is_shown_in_no_frame(self, site: Site, browser: Browser) -> None:
         """Nobody can lay the page under their own."""
         client, _ = agent(site)
 

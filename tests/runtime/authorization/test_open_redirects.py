@@ -1,4 +1,4 @@
-"""Addresses that somebody put into a link or a form: it leads nobody there, whatever it is called."""
+"""Open redirects: no address in a link or a form makes the zone redirect the browser elsewhere."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What people and applications hear while something that the service needs does not answer."""
+"""Outages: the error pages and OAuth errors while the database, Redis or a provider does not answer."""
 
 import time
 from collections.abc import Iterator

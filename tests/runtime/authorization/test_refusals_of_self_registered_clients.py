@@ -1,4 +1,4 @@
-"""Sites that anybody can register: a refusal leads there only whom it is no surprise to."""
+"""Self-registered clients: an error is redirected to their site only with the user's consent."""
 
 from typing import Any
 

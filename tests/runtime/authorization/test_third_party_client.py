@@ -14,7 +14,7 @@ with warnings.catch_warnings():
 
 
 @pytest.mark.standard("OpenID Connect Core", "OAuth 2.1")
-def test_authlib(site: Site, browser: Browser) -> None:
+def test_authlib_needs_only_the_issuer_and_its_credentials(site: Site, browser: Browser) -> None:
     """With nothing but the issuer's address and its own credentials."""
     zone = site.zone()
     user = site.user(zone)

@@ -117,7 +117,9 @@ async def test_an_assertion_of_one_application_is_not_anothers(scene: Scene, sig
 
 
 @pytest.mark.threat("34c")
-async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
+async def test_a_strict_zone_takes_its_issuer_as_the_only_audience(
+    own_scene: Scene, publisher: Publisher
+) -> None:
     """A strict zone takes assertions for its issuer alone."""
     app = await own_scene.company.app(own_scene.zone, "strict")
     made = await own_scene.company.create(

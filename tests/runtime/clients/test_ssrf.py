@@ -1,4 +1,4 @@
-"""Addresses that administrators and clients name, fetched and told by the server: none leads inwards."""
+"""Server-side request forgery: addresses from administrators and clients never reach internal hosts."""
 
 import socket
 from collections.abc import Iterator

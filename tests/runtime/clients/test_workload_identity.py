@@ -197,7 +197,9 @@ OTHER_KEYS = {"oauth2": {"jwks_uri": "https://keys.test/jwks"}}
 
 
 @pytest.mark.threat("34c")
-async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
+async def test_a_strict_zone_takes_its_issuer_as_the_only_audience(
+    own_scene: Scene, publisher: Publisher
+) -> None:
     """A strict zone takes the tokens of workloads for its issuer alone, too."""
     provider = await provider_of(own_scene, publisher)
     made = await workload(own_scene, provider, "strict-job", subject="job")

@@ -1,4 +1,4 @@
-"""An application that was called as a user is, before names had one owner, may not act under that name."""
+"""Subjects: an application with the same name as a user may not exchange tokens under that name."""
 
 import pytest
 from sqlalchemy import text, update

@@ -482,24 +482,32 @@ class TestTokens:
         assert "error=" not in missing.headers["www-authenticate"]
 
     @pytest.mark.standard("RFC 6750")
-    def test_userinfo_takes_one_token(self, site: Site, browser: Browser) -> None:
-        """A second one, in the header or elsewhere, could be what somebody else looked at."""
-        zone = site.zone()
-        site.user(zone)
-        client = site.app(zone)
-        token = client.sign_in(browser)["access_token"]
-        address, header = f"{client.issuer}/openid/userinfo", ("Authorization", f"Bearer {token}")
+    @pytest.mark.parametrize("other", ["Bearer x", None], ids=["another", "the same"])
+    def test_userinfo_refuses_two_tokens_in_the_header(self, spare: Spare, other: str | None) -> None:
+        """In either order, and also when they are equal."""
+        address = f"{spare.client.issuer}/openid/userinfo"
+        header = ("Authorization", f"Bearer {spare.tokens['access_token']}")
+        second = ("Authorization", other) if other else header
         assert httpx.get(address, headers=[header]).status_code == 200
 
-        for other in (("Authorization", "Bearer x"), header):
-            assert httpx.get(address, headers=[header, other]).status_code == 401
-            assert httpx.get(address, headers=[other, header]).status_code == 401
-        for answer in (
-            httpx.get(address, headers=[header], params={"access_token": token}),
-            httpx.post(address, headers=[header], data={"access_token": "x"}),
-        ):
-            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
-            assert 'error="invalid_request"' in answer.headers["www-authenticate"]
+        assert httpx.get(address, headers=[header, second]).status_code == 401
+        assert httpx.get(address, headers=[second, header]).status_code == 401
+
+    @pytest.mark.standard("RFC 6750")
+    @pytest.mark.parametrize("where", ["query", "body"])
+    def test_userinfo_refuses_a_second_token_elsewhere(self, spare: Spare, where: str) -> None:
+        """It could be the one that somebody else has looked at."""
+        address, token = f"{spare.client.issuer}/openid/userinfo", spare.tokens["access_token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        assert httpx.get(address, headers=headers).status_code == 200
+
+        if where == "query":
+            answer = httpx.get(address, headers=headers, params={"access_token": token})
+        else:
+            answer = httpx.post(address, headers=headers, data={"access_token": "x"})
+
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+        assert 'error="invalid_request"' in answer.headers["www-authenticate"]
 
     def test_public_client(self, site: Site, browser: Browser) -> None:
         """PKCE is what ties the code to it."""

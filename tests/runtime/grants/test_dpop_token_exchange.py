@@ -18,6 +18,7 @@ from tests.support.state_doubles import remembering
 from runtime.adapters.keys.dpop_signature import verify_dpop_proof
 from runtime.domain.errors import InvalidDpopProof, InvalidGrant, Unavailable
 from runtime.domain.oauth import dpop_claims
+from runtime.services.container import Services
 from runtime.storage.state.memory import InProcessState
 
 FORM = [("grant_type", "client_credentials")]
@@ -45,42 +46,39 @@ async def test_a_token_is_bound_to_the_key_that_was_proved(scene: Scene, agent: 
     assert "cnf" not in claims_of(plain["access_token"])
 
 
-@pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits long")
-@pytest.mark.standard("RFC 9449")
-async def test_what_a_proof_must_be(scene: Scene, agent: App) -> None:
-    """About this request, about now, by a public key of its own, once. Everything else has one refusal."""
-    fields, uri = [*FORM, *agent.form.items()], endpoint(scene)
-    now = int(scene.services.clock().timestamp())
-    once = HOLDER.proof(uri)
-    rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
-    public = RSAAlgorithm.to_jwk(rsa_key.public_key(), as_dict=True)
+RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+WEAK_KEY = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+
+
+def by_rsa(uri: str, now: int, key: rsa.RSAPrivateKey, algorithm: str, **header: Any) -> str:
+    """A proof that is signed with an RSA key."""
+    jwk = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
+    claims = {"jti": secrets.token_hex(8), "htm": "POST", "htu": uri, "iat": now}
+    return jwt.encode(claims, key, algorithm, {"typ": "dpop+jwt", "jwk": jwk, **header})
+
+
+def good_proofs(uri: str, now: int) -> dict[str, str]:
+    """Proofs for a token request at that address and time."""
+    return {
+        "plain": HOLDER.proof(uri),
+        "query and fragment": HOLDER.proof(f"{uri}?a=1#b"),
+        "case and default port": HOLDER.proof(uri.replace("http://zones.test", "HTTP://Zones.Test:80")),
+        "fifty seconds old": HOLDER.proof(uri, iat=now - 50),
+        "unasked nonce": HOLDER.proof(uri, nonce="not asked for"),
+        "PS256": by_rsa(uri, now, RSA_KEY, "PS256"),
+    }
+
+
+def wrong_proofs(uri: str, now: int) -> dict[str, str]:
+    """The same with one thing wrong each."""
     claims = {"jti": "x", "htm": "POST", "htu": uri, "iat": now}
-
-    def by_rsa(key: rsa.RSAPrivateKey, algorithm: str, **header: Any) -> str:
-        jwk = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
-        own = {**claims, "jti": secrets.token_hex(8)}
-        return jwt.encode(own, key, algorithm, {"typ": "dpop+jwt", "jwk": jwk, **header})
-
-    accepted = [
-        once,
-        HOLDER.proof(f"{uri}?a=1#b"),
-        HOLDER.proof(uri.replace("http://zones.test", "HTTP://Zones.Test:80")),
-        HOLDER.proof(uri, iat=now - 50),
-        HOLDER.proof(uri, nonce="not asked for"),
-        by_rsa(rsa_key, "PS256"),
-    ]
-    services = remembering(scene.services)  # a state that is younger than a proof cannot tell
-    for proof in accepted:
-        assert (await scene.post(fields, proof=proof, services=services))["token_type"] == "DPoP"
-
+    public = RSAAlgorithm.to_jwk(RSA_KEY.public_key(), as_dict=True)
     private = {**HOLDER.jwk, "d": "AAAA"}
     unsigned = ".".join(
         base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode()
         for each in ({"alg": "none", "typ": "dpop+jwt", "jwk": HOLDER.jwk}, claims)
     )
-    refused = {
-        "again": once,
+    return {
         "typ": HOLDER.proof(uri, header={"typ": "JWT"}),
         "no key": HOLDER.proof(uri, header={"jwk": None}),
         "text for a key": HOLDER.proof(uri, header={"jwk": "key"}),
@@ -92,9 +90,9 @@ async def test_what_a_proof_must_be(scene: Scene, agent: App) -> None:
             claims, "s" * 32, "HS256", {"typ": "dpop+jwt", "jwk": {"kty": "oct", "k": "c" * 43}}
         ),
         "none": f"{unsigned}.eA",
-        "RS512": by_rsa(rsa_key, "RS512"),
-        "key for another algorithm": by_rsa(rsa_key, "RS256", jwk={**public, "alg": "PS256"}),
-        "weak": by_rsa(weak, "RS256"),
+        "RS512": by_rsa(uri, now, RSA_KEY, "RS512"),
+        "key for another algorithm": by_rsa(uri, now, RSA_KEY, "RS256", jwk={**public, "alg": "PS256"}),
+        "weak": by_rsa(uri, now, WEAK_KEY, "RS256"),
         "crit": HOLDER.proof(uri, header={"crit": ["x"], "x": 1}),
         "jku": HOLDER.proof(uri, header={"jku": "https://evil.example"}),
         "method": HOLDER.proof(uri, "GET"),
@@ -110,10 +108,57 @@ async def test_what_a_proof_must_be(scene: Scene, agent: App) -> None:
         "no JWS": "proof",
         "empty": "",
     }
-    for name, proof in refused.items():
-        with pytest.raises(InvalidDpopProof) as refusal:
-            await scene.post(fields, proof=proof, services=services)
-        assert refusal.value.detail == "the DPoP proof is not valid for this request", name
+
+
+async def post_with(scene: Scene, agent: App, proof: str, services: Services) -> dict[str, Any]:
+    return await scene.post([*FORM, *agent.form.items()], proof=proof, services=services)
+
+
+@pytest.mark.standard("RFC 9449")
+async def test_a_proof_for_this_request_counts_once(scene: Scene, agent: App) -> None:
+    """The second time it is refused like any other."""
+    services = remembering(scene.services)  # a state that is younger than a proof cannot tell
+    once = HOLDER.proof(endpoint(scene))
+    assert (await post_with(scene, agent, once, services))["token_type"] == "DPoP"
+
+    with pytest.raises(InvalidDpopProof) as refusal:
+        await post_with(scene, agent, once, services)
+
+    assert refusal.value.detail == "the DPoP proof is not valid for this request"
+
+
+@pytest.mark.standard("RFC 9449")
+async def test_good_proofs_are_taken_however_they_are_written(scene: Scene, agent: App) -> None:
+    """Every one of them, by either type of key, and with what the standard says to ignore."""
+    services, now = remembering(scene.services), int(scene.services.clock().timestamp())
+    types = {
+        name: (await post_with(scene, agent, proof, services))["token_type"]
+        for name, proof in good_proofs(endpoint(scene), now).items()
+    }
+    assert types == dict.fromkeys(types, "DPoP")
+
+
+WRONG_PROOFS = (
+    *("typ", "no key", "text for a key", "another's key", "private key", "odd members", "off the curve"),
+    *("symmetric", "none", "RS512", "key for another algorithm", "weak", "crit", "jku", "method"),
+    *("address", "host", "userinfo", "no address", "old", "ahead", "no time", "no jti", "long jti"),
+    *("no JWS", "empty"),
+)
+
+
+@pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits long")
+@pytest.mark.standard("RFC 9449")
+@pytest.mark.parametrize("case", WRONG_PROOFS)
+async def test_what_a_proof_must_be(scene: Scene, agent: App, case: str) -> None:
+    """About this request, about now, by a public key of its own. Everything else has one refusal."""
+    services, now = remembering(scene.services), int(scene.services.clock().timestamp())
+    wrong = wrong_proofs(endpoint(scene), now)
+    assert set(wrong) == set(WRONG_PROOFS)
+
+    with pytest.raises(InvalidDpopProof) as refusal:
+        await post_with(scene, agent, wrong[case], services)
+
+    assert refusal.value.detail == "the DPoP proof is not valid for this request"
 
 
 async def test_without_the_shared_state_no_proof_counts(scene: Scene, agent: App) -> None:
@@ -131,7 +176,7 @@ async def test_without_the_shared_state_no_proof_counts(scene: Scene, agent: App
 
 @pytest.mark.threat("17d")
 @pytest.mark.standard("RFC 9449")
-async def test_chains(own_scene: Scene) -> None:
+async def test_each_link_of_a_chain_is_bound_to_its_own_key(own_scene: Scene) -> None:
     """Each key has tokens of its own; a bound one is exchanged by who has the key, or by its audience."""
     company, zone, uri = own_scene.company, own_scene.zone, endpoint(own_scene)
     api = await company.resource(zone, "https://api.test", scopes=["read"])

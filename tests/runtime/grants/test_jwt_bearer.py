@@ -1,4 +1,4 @@
-"""Users whom the zone's identity provider vouches for with an assertion."""
+"""The JWT bearer grant: assertions of the zone's identity provider about its users."""
 
 import asyncio
 import secrets

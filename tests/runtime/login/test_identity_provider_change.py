@@ -1,4 +1,4 @@
-"""A zone turns from its identity provider: nobody is there on that one's word any more."""
+"""Changing a zone's identity provider ends the sessions and sign-ins of the old provider."""
 
 import asyncio
 from typing import Any

@@ -135,12 +135,10 @@ class TestConnection:
         assert "protocols" not in cleared
 
     def test_another_identifier_is_another_issuer_of_the_same_connection(
-        self, site: Site, zone: Zone, sso: dict[str, Any]
+        self, site: Site, zone: Zone, foreign: Foreign
     ) -> None:
-        """The connection keeps its id, and the home zone's provider gets the new issuer.
-
-        Its secret is taken away first: one issuer's is never kept for another.
-        """
+        """The connection keeps its id, and the home zone's provider gets the new issuer."""
+        sso = enable(site, foreign, protocols=PROTOCOLS)
         ok(site, "PATCH", "/sso-connection", {"client_secret": None})
         moved = ok(site, "PATCH", "/sso-connection", {"identifier": "https://login.acme.example"})
 

@@ -42,7 +42,7 @@ class TestPage:
         assert page.fields["email"] == hint
         assert "<img" not in page.response.text
 
-    def test_style_sheet(self, site: Site, browser: Browser) -> None:
+    def test_the_style_sheet_is_the_zones_own_and_can_be_kept(self, site: Site, browser: Browser) -> None:
         """The page's style comes from the zone itself, and can be kept."""
         page = browser.open(site.app(site.zone()).url())
         assert isinstance(page, Page)

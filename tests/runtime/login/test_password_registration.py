@@ -14,7 +14,7 @@ STORAGE = ("embedded", "servers")
 class TestRegistration:
     """People who make their own account."""
 
-    def test_open_zone(self, site: Site, browser: Browser) -> None:
+    def test_registering_signs_in_with_an_unverified_address(self, site: Site, browser: Browser) -> None:
         """Registering signs in; the address stays unverified."""
         zone = site.zone(requires_invitation=False)
         client = site.app(zone)

@@ -1,6 +1,8 @@
-"""What people are called who sign in: by a name that nobody has or had, and who comes back by their own."""
+"""User identifiers from a provider's claim: unique, never reused, and given back to the same user."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from oidc_provider_mock import User as MockUser
@@ -8,6 +10,7 @@ from tests.runtime.login.federation import Foreign, federated, running, sign_in,
 from tests.support.oauth_site import Answer, Browser, Client, Page, Site, assert_page, claims
 
 from runtime.domain.kinds import APPLICATION, USER
+from runtime.domain.kinds.role import User
 from runtime.domain.kinds.zone import Zone
 
 STORAGE = ("embedded", "servers")
@@ -66,9 +69,23 @@ def test_somebody_new_is_not_called_as_an_application_or_another_user(
     assert {user.identifier for user in users_of(site, zone)} == {"ada", "bob"}
 
 
-@pytest.mark.threat("47e", "47i")
-def test_a_user_who_is_gone_leaves_the_name_to_nobody_else(site: Site, zone: Zone, client: Client) -> None:
-    """Who had it gets it again, and nothing else of what they had; who is new has another one."""
+@dataclass
+class Deleted:
+    """Ada, who had signed in to an application and was deleted since.
+
+    Attributes:
+        before: the user that she was.
+        browser: where she has the cookie of that time.
+        tokens: what the application had got.
+    """
+
+    before: User
+    browser: Browser
+    tokens: dict[str, Any]
+
+
+@pytest.fixture
+def deleted(site: Site, zone: Zone, client: Client) -> Deleted:
     browser = Browser()
     answer = sign_in(browser, client, "ada", scope="openid offline_access")
     assert isinstance(answer, Answer)
@@ -76,20 +93,37 @@ def test_a_user_who_is_gone_leaves_the_name_to_nobody_else(site: Site, zone: Zon
     assert client.userinfo(tokens["access_token"]).status_code == 200
     (before,) = users_of(site, zone)
     site.run(site.company.delete(USER, zone.id, before.id))
+    return Deleted(before, browser, tokens)
 
+
+@pytest.mark.threat("47e", "47i")
+def test_the_name_of_a_user_who_is_gone_goes_to_nobody_else(
+    site: Site, zone: Zone, client: Client, deleted: Deleted
+) -> None:
+    """Somebody new whom the provider calls so is called by an id; no application may have the name."""
     assert isinstance(sign_in(Browser(), client, "heir"), Answer)
+
     (heir,) = users_of(site, zone)
     assert heir.identifier == heir.id
     with pytest.raises(Exception, match="was the name of another User"):
         site.run(site.company.create(APPLICATION, zone.id, identifier="Ada", name="Ada"))
+
+
+@pytest.mark.threat("47e", "47i")
+def test_who_comes_back_has_the_name_again_and_nothing_else(
+    site: Site, zone: Zone, client: Client, deleted: Deleted
+) -> None:
+    """Another user under the same name: neither the tokens of before nor the cookie are good."""
+    assert isinstance(sign_in(Browser(), client, "heir"), Answer)
+    (heir,) = users_of(site, zone)
     # The cookie of before is nobody's: the provider is asked again.
-    again = sign_in(browser, client, "ada", scope="openid offline_access")
+    again = sign_in(deleted.browser, client, "ada", scope="openid offline_access")
 
     assert isinstance(again, Answer)
     renewed = client.redeem(again.code).json()
     (after,) = [user for user in users_of(site, zone) if user.id != heir.id]
-    assert after.id != before.id
-    assert after.identifier == before.identifier == claims(renewed["access_token"])["sub"]
+    assert after.id != deleted.before.id
+    assert after.identifier == deleted.before.identifier == claims(renewed["access_token"])["sub"]
     assert client.userinfo(renewed["access_token"]).status_code == 200
-    assert client.userinfo(tokens["access_token"]).status_code == 401
-    assert client.refresh(tokens["refresh_token"]).status_code == 400
+    assert client.userinfo(deleted.tokens["access_token"]).status_code == 401
+    assert client.refresh(deleted.tokens["refresh_token"]).status_code == 400

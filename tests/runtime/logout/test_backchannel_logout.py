@@ -1,6 +1,7 @@
-"""Sessions that end, told server to server: by a zone's provider to the zone, and by the zone to clients."""
+"""Back-channel logout: logout tokens from a zone's provider, and those that a zone sends to clients."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -140,45 +141,83 @@ def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...])
     assert site.run(_scalars(site, ended)) == ["provider-sign-out"] * (2 if "sid" in left_out else 1)
 
 
+class Attacked:
+    """A session of the product zone that somebody who is not its provider would like to end."""
+
+    def __init__(self, site: Site) -> None:
+        self.chain = chained(site)
+        self.client = with_api(site, self.chain)
+        self.tokens = self.client.sign_in(Browser())
+        self.provider = Provider(site, self.chain, self.tokens)
+
+
+@pytest.fixture(scope="module")
+def attacked(site: Site) -> Attacked:
+    return Attacked(site)
+
+
+def _wrong(own_issuer: str, own_zone: str, now: int) -> dict[str, dict[str, Any]]:
+    """What is changed in a logout token so that the product zone, whose issuer that is, refuses it."""
+    return {
+        "ID token": {"typ": "JWT"},
+        "access token": {"typ": "at+jwt"},
+        "signed by the zone itself": {"zone_id": own_zone},
+        "issued by the zone itself": {"iss": own_issuer},
+        "another audience": {"aud": "somebody else"},
+        "no audience": {"aud": None},
+        "with a nonce": {"nonce": "n"},
+        "no event": {"events": None},
+        "another event": {"events": {"http://schemas.openid.net/event/other": {}}},
+        "events that are a list": {"events": [LOGOUT_EVENT]},
+        "no id": {"jti": None},
+        "of nobody": {"sid": None, "sub": None},
+        "session that is no text": {"sid": ["x"]},
+        "no end": {"exp": None},
+        "no time of issue": {"iat": None},
+        "over": {"exp": now - 3600, "iat": now - 3700},
+        "good for more than a day": {"exp": now + 90_000},
+        "issued in ten minutes": {"iat": now + 600},
+    }
+
+
 @pytest.mark.threat("13j", "13n")
 @pytest.mark.standard("OpenID Connect Back-Channel Logout")
-def test_anything_else_is_refused_and_ends_nothing(site: Site) -> None:
-    """Other classes of token, signers, audiences and times; and a logout token opens nothing."""
-    chain = chained(site)
-    client = with_api(site, chain)
-    tokens = client.sign_in(Browser())
-    provider = Provider(site, chain, tokens)
-    now = int(site.services.clock().timestamp())
+@pytest.mark.parametrize("case", list(_wrong("", "", 0)))
+def test_a_logout_token_with_anything_else_in_it_is_refused_and_ends_nothing(
+    site: Site, attacked: Attacked, case: str
+) -> None:
+    """Other classes of token, signers, audiences, events and times."""
+    product, now = attacked.chain.product, int(site.services.clock().timestamp())
+    wrong = _wrong(str(product.protocols.oauth2.issuer), product.id, now)[case]
 
-    for attack in (
-        {"typ": "JWT"},
-        {"typ": "at+jwt"},
-        {"zone_id": chain.product.id},
-        {"iss": str(chain.product.protocols.oauth2.issuer)},
-        {"aud": "somebody else"},
-        {"aud": None},
-        {"nonce": "n"},
-        {"events": None},
-        {"events": {"http://schemas.openid.net/event/other": {}}},
-        {"events": [LOGOUT_EVENT]},
-        {"jti": None},
-        {"sid": None, "sub": None},
-        {"sid": ["x"]},
-        {"exp": None},
-        {"iat": None},
-        {"exp": now - 3600, "iat": now - 3700},
-        {"exp": now + 90_000},
-        {"iat": now + 600},
-    ):
-        assert provider.send(provider.token(**attack)) == 400, attack  # type: ignore[arg-type]
-    for text in (None, "x", tokens["id_token"], tokens["access_token"]):
-        assert provider.send(text) == 400
-    assert alive(client, tokens)
+    assert attacked.provider.send(attacked.provider.token(**wrong)) == 400
 
-    right = provider.token()
-    assert client.userinfo(right).status_code == 401
-    assert provider.send(right) == 200
-    assert not alive(client, tokens)
+    assert alive(attacked.client, attacked.tokens)
+
+
+@pytest.mark.threat("13j", "13n")
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+@pytest.mark.parametrize("kind", ["nothing", "nonsense", "id_token", "access_token"])
+def test_what_is_no_logout_token_is_refused_and_ends_nothing(attacked: Attacked, kind: str) -> None:
+    """Nothing, no JWT, and the tokens of the session itself."""
+    text = {"nothing": None, "nonsense": "x"}.get(kind, attacked.tokens.get(kind))
+
+    assert attacked.provider.send(text) == 400
+
+    assert alive(attacked.client, attacked.tokens)
+
+
+@pytest.mark.threat("13j", "13n")
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_a_logout_token_opens_nothing(site: Site) -> None:
+    """Userinfo refuses it as an access token, and it ends the session afterwards all the same."""
+    own = Attacked(site)
+    right = own.provider.token()
+
+    assert own.client.userinfo(right).status_code == 401
+
+    assert own.provider.send(right) == 200
+    assert not alive(own.client, own.tokens)
 
 
 def test_a_zone_of_its_own_listens_to_nobody(site: Site) -> None:
@@ -248,18 +287,39 @@ def checked(client: Client, token: str) -> dict[str, Any]:
     return read
 
 
-@pytest.mark.standard("OpenID Connect Back-Channel Logout")
-def test_clients_that_want_to_hear_of_it_are_told(site: Site, receiver: Receiver) -> None:
-    """A client that registered itself with an address for it; not the others, and each session once."""
+METADATA_OF_A_CLIENT = {
+    "redirect_uris": [CALLBACK],
+    "post_logout_redirect_uris": ["https://app.example/bye"],
+}
+
+
+@dataclass
+class SignedOut:
+    """Ada was signed in to two clients that had registered themselves, and one of them signed her out.
+
+    Attributes:
+        client: the one that registered an address to be told at.
+        tokens: what it had got.
+        logout_tokens: everything that was delivered to that address.
+    """
+
+    client: Client
+    tokens: dict[str, Any]
+    logout_tokens: list[str]
+
+
+@pytest.fixture
+def signed_out(site: Site, receiver: Receiver) -> SignedOut:
     zone = site.zone()
     site.user(zone)
     issuer = str(zone.protocols.oauth2.issuer)
-    metadata = {"redirect_uris": [CALLBACK], "post_logout_redirect_uris": ["https://app.example/bye"]}
-    wanting = metadata | {
+    wanting = METADATA_OF_A_CLIENT | {
         "backchannel_logout_uri": receiver.address,
         "backchannel_logout_session_required": True,
     }
-    registered = [httpx.post(f"{issuer}/oauth/register", json=each).json() for each in (metadata, wanting)]
+    registered = [
+        httpx.post(f"{issuer}/oauth/register", json=each).json() for each in (METADATA_OF_A_CLIENT, wanting)
+    ]
     assert registered[1].items() >= wanting.items()
     quiet, told = (site.stranger(zone, each["client_id"], CALLBACK) for each in registered)
     browser = Browser()
@@ -269,7 +329,6 @@ def test_clients_that_want_to_hear_of_it_are_told(site: Site, receiver: Receiver
     answer = browser.send(page, decision="allow")
     assert isinstance(answer, Answer)
     tokens = told.redeem(answer.code).json()
-
     gone = browser.http.get(
         f"{issuer}/openid/logout",
         params={
@@ -277,19 +336,42 @@ def test_clients_that_want_to_hear_of_it_are_told(site: Site, receiver: Receiver
             "post_logout_redirect_uri": "https://app.example/bye",
         },
     )
-
     assert gone.headers["location"] == "https://app.example/bye"
-    (token,) = receiver.told()
-    said, known = checked(told, token), claims(tokens["id_token"])
-    assert (said["iss"], said["aud"]) == (issuer, known["aud"])
+    return SignedOut(told, tokens, receiver.told())
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_a_client_that_registered_an_address_is_sent_one_logout_token(signed_out: SignedOut) -> None:
+    """For its own session of that user, and for the logout event alone; a client without one gets none."""
+    (token,) = signed_out.logout_tokens
+    said, known = checked(signed_out.client, token), claims(signed_out.tokens["id_token"])
+    assert (said["iss"], said["aud"]) == (signed_out.client.issuer, known["aud"])
     assert (said["sub"], said["sid"]) == (known["sub"], known["sid"])
     assert said["events"] == {LOGOUT_EVENT: {}}
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_a_logout_token_is_good_for_two_minutes_and_as_nothing_else(signed_out: SignedOut) -> None:
+    """It has no nonce, so it is no ID token, and userinfo refuses it."""
+    (token,) = signed_out.logout_tokens
+    said = checked(signed_out.client, token)
     assert said["exp"] - said["iat"] == 120
     assert "nonce" not in said
-    assert told.userinfo(token).status_code == 401
-    for wrong in ("http://app.example/logout", "https://app.example/logout#x", "javascript:alert(1)"):
-        refused = httpx.post(f"{issuer}/oauth/register", json=metadata | {"backchannel_logout_uri": wrong})
-        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_client_metadata")
+    assert signed_out.client.userinfo(token).status_code == 401
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+@pytest.mark.parametrize(
+    "wrong",
+    ["http://app.example/logout", "https://app.example/logout#x", "javascript:alert(1)"],
+    ids=["without TLS", "fragment", "script"],
+)
+def test_an_address_that_cannot_be_told_is_not_registered(site: Site, wrong: str) -> None:
+    """The registration is refused as a whole."""
+    metadata = METADATA_OF_A_CLIENT | {"backchannel_logout_uri": wrong}
+    endpoint = site.zone().protocols.oauth2.registration_endpoint
+    refused = httpx.post(str(endpoint), json=metadata)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_client_metadata")
 
 
 @pytest.mark.standard("OpenID Connect Back-Channel Logout")
@@ -297,6 +379,7 @@ def test_applications_are_told_however_a_session_ends(site: Site, receiver: Rece
     """By the user, by an administrator, with the user, and because the provider's session has ended.
 
     The session is the one of the application's tokens; who else the user signed in to hears of its own.
+    The ways follow one another in one pair of zones, whose user is there until the last one deletes them.
     """
     chain = chained(site)
     places = {"redirect_uris": [CALLBACK], "backchannel_logout_uri": receiver.address}

@@ -52,13 +52,28 @@ class TestWithTheApplicationsToken:
     """An application that signed the user in may sign them out."""
 
     def test_ends_everything_below_the_browsers_session(self, site: Site, browser: Browser) -> None:
-        """Tokens of every application, refresh tokens and the cookie; but not what was granted offline."""
+        """Tokens of every application and their refresh tokens; but not what was granted offline."""
         client, tokens = signed_in(site, browser)
         other = site.app(client.zone, "calendar", protocols=PROTOCOLS)
         others = other.sign_in(browser)
         offline = site.app(client.zone, "sync", protocols=PROTOCOLS)
         kept = offline.sign_in(browser, scope="openid offline_access")
         assert client.userinfo(tokens["access_token"]).status_code == 200
+
+        leave(browser, client, id_token_hint=tokens["id_token"])
+
+        statuses = [
+            app.userinfo(ended["access_token"]).status_code
+            for app, ended in ((client, tokens), (other, others))
+        ]
+        assert statuses == [401, 401]
+        assert client.refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
+        assert other.refresh(others["refresh_token"]).json()["error"] == "invalid_grant"
+        assert offline.refresh(kept["refresh_token"]).status_code == 200
+
+    def test_takes_the_cookie_and_leads_back_with_the_state(self, site: Site, browser: Browser) -> None:
+        """The browser goes to the registered address, is signed in no more, and the record has a sign-out."""
+        client, tokens = signed_in(site, browser)
 
         answer = leave(
             browser,
@@ -73,10 +88,6 @@ class TestWithTheApplicationsToken:
         assert not [each for each in browser.http.cookies.jar if "session" in each.name]
         assert not is_signed_in(browser, client)
         assert site.run(recorded(site, client)) == ["sign-out"]
-        for app, ended in ((client, tokens), (other, others)):
-            assert app.userinfo(ended["access_token"]).status_code == 401
-            assert app.refresh(ended["refresh_token"]).json()["error"] == "invalid_grant"
-        assert offline.refresh(kept["refresh_token"]).status_code == 200
 
     def test_reaches_what_was_begun_before_signing_in_again(self, site: Site, browser: Browser) -> None:
         """Who proves again that it is them stays in the same applications, and leaves them all at once."""
@@ -118,13 +129,15 @@ class TestWithTheApplicationsToken:
 
         assert not is_signed_in(browser, client)
 
-    def test_nobody_is_signed_in(self, site: Site) -> None:
-        """There is nothing to end; the browser goes where it is expected."""
+    @pytest.mark.parametrize("by", ["id_token_hint", "client_id"])
+    def test_where_nobody_is_signed_in_the_browser_goes_on(self, site: Site, by: str) -> None:
+        """There is nothing to end; the browser goes where it is expected, or hears that it is signed out."""
         client, tokens = signed_in(site, Browser())
+        query = {by: tokens["id_token"] if by == "id_token_hint" else client.app.client_id}
 
-        for query in ({"id_token_hint": tokens["id_token"]}, {"client_id": client.app.client_id}):
-            answer = leave(Browser(), client, post_logout_redirect_uri=BYE, **query)
-            assert answer.headers["location"] == BYE
+        answer = leave(Browser(), client, post_logout_redirect_uri=BYE, **query)
+
+        assert answer.headers["location"] == BYE
         page = Browser().open(f"{client.issuer}/openid/logout")
         assert isinstance(page, Page)
         assert "You are signed out" in page.text
@@ -135,21 +148,24 @@ class TestQuestion:
     """Without the user's own ID token, anybody could have sent the browser."""
 
     @pytest.mark.threat("6c")
-    def test_asks_and_then_goes_where_the_application_said(self, site: Site, browser: Browser) -> None:
+    @pytest.mark.parametrize("by", ["client_id", "id_token_hint"])
+    def test_asks_and_then_goes_where_the_application_said(
+        self, site: Site, browser: Browser, by: str
+    ) -> None:
         """With the client id alone, and with an ID token of somebody else."""
         client, _ = signed_in(site, browser)
         site.user(client.zone, "grace@acme.example")
         other = Browser()
         place = other.open(client.url())
         graces = client.redeem(other.sign_in(place, "grace@acme.example").code).json()
+        query = {by: client.app.client_id if by == "client_id" else graces["id_token"]}
 
-        for query in ({"client_id": client.app.client_id}, {"id_token_hint": graces["id_token"]}):
-            page = browser.open(str(leave(browser, client, post_logout_redirect_uri=BYE, **query).url))
-            assert isinstance(page, Page)
-            assert_page(page.response, 200)
-            assert "notes has asked to sign you out" in page.text
-            assert "ada@acme.example" in page.text
-            assert is_signed_in(browser, client)
+        page = browser.open(str(leave(browser, client, post_logout_redirect_uri=BYE, **query).url))
+        assert isinstance(page, Page)
+        assert_page(page.response, 200)
+        assert "notes has asked to sign you out" in page.text
+        assert "ada@acme.example" in page.text
+        assert is_signed_in(browser, client)
 
         assert browser.send(page) == Answer(BYE)
         assert not is_signed_in(browser, client)
@@ -306,7 +322,10 @@ def test_nothing_is_kept_for_who_sends_a_request(site: Site) -> None:
 
 
 @pytest.mark.threat("6n")
-def test_what_the_address_carries_counts_here_and_for_a_while(site: Site) -> None:
+@pytest.mark.parametrize(
+    "case", ["altered", "at another zone", "old", "no text", "empty", "without a request"]
+)
+def test_what_the_address_carries_counts_here_and_for_a_while(site: Site, case: str) -> None:
     """Altered, of another zone, or old, it asks for the way out and leads nowhere."""
     client, other = (signed_in(site, Browser())[0] for _ in range(2))
     form = {"client_id": client.app.client_id, "post_logout_redirect_uri": BYE}
@@ -319,17 +338,19 @@ def test_what_the_address_carries_counts_here_and_for_a_while(site: Site) -> Non
         return requests.seal_request(zone, LogoutRequest(return_to=BYE), at)
 
     handle = address.partition("?request=")[2]
-    for attack in (
-        address[:-6] + "AAAAAA",
-        f"{other.issuer}/oauth/sign-out?request={handle}",
-        f"{client.issuer}/oauth/sign-out?request={site.run(old())}",
-        f"{client.issuer}/oauth/sign-out?request=%FF%00",
-        f"{client.issuer}/oauth/sign-out?request=",
-        f"{client.issuer}/oauth/sign-out",
-    ):
-        page = Browser().open(attack)
-        assert isinstance(page, Page)
-        assert "You are signed out" in page.text
+    attacks = {
+        "altered": address[:-6] + "AAAAAA",
+        "at another zone": f"{other.issuer}/oauth/sign-out?request={handle}",
+        "old": f"{client.issuer}/oauth/sign-out?request={site.run(old())}",
+        "no text": f"{client.issuer}/oauth/sign-out?request=%FF%00",
+        "empty": f"{client.issuer}/oauth/sign-out?request=",
+        "without a request": f"{client.issuer}/oauth/sign-out",
+    }
+
+    page = Browser().open(attacks[case])
+
+    assert isinstance(page, Page)
+    assert "You are signed out" in page.text
 
 
 EVIL = (
