@@ -1,4 +1,4 @@
-"""Outages: the error pages and OAuth errors while the database, Redis or a provider does not answer."""
+"""Outages: the error pages and OAuth errors while the database or the short-lived state is unreachable."""
 
 import time
 from collections.abc import Iterator
