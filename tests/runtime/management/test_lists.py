@@ -1,6 +1,7 @@
 """Lists: pages, cursors, filters, sorting, and what tampering with them gives."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from tests.runtime.management.conftest import Api, Zone
@@ -21,28 +22,69 @@ def filled(api: Api) -> Zone:
     return zone
 
 
+@pytest.fixture(scope="module")
+def namesakes(api: Api) -> Zone:
+    """A zone with five applications, a to e, some of which have the same name."""
+    zone = api.zone()
+    for identifier, name in (("x-a", "B"), ("x-b", "A"), ("x-c", "B"), ("x-d", "A"), ("x-e", "C")):
+        zone.make("applications", identifier=identifier, name=name)
+    return zone
+
+
 def names(api: Api, path: str) -> list[str]:
     return [one["identifier"][-1] for one in api.ok("GET", path)["items"]]
 
 
+Page = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def three_pages(api: Api, filled: Zone) -> list[Page]:
+    """The applications by their identifiers, three at a time, from the first page to the last."""
+    path = filled.path("/applications?limit=3&sort=identifier")
+    pages = [api.ok("GET", path)]
+    while cursor := pages[-1]["pagination"]["after_cursor"]:
+        pages.append(api.ok("GET", f"{path}&after={cursor}"))
+    return pages
+
+
 class TestPages:
-    def test_forwards_and_back(self, api: Api, filled: Zone) -> None:
-        """Pages do not overlap, their ends are told, and going back shows the same pages."""
-        path = filled.path("/applications?limit=3&sort=identifier")
-        first = api.ok("GET", path)
-        assert [one["identifier"] for one in first["items"]] == ["id-a", "id-b", "id-c"]
+    def test_following_after_gives_every_entry_once(self, api: Api, three_pages: list[Page]) -> None:
+        """Pages do not overlap, and leave nothing out."""
+        assert [[one["identifier"] for one in page["items"]] for page in three_pages] == [
+            ["id-a", "id-b", "id-c"],
+            ["id-d", "id-e", "id-f"],
+            ["id-g"],
+        ]
+
+    def test_the_first_page_has_nothing_before_it(self, three_pages: list[Page]) -> None:
+        """No cursor backwards, and `page_info` says so."""
+        first = three_pages[0]
         assert first["pagination"]["before_cursor"] is None
         assert first["page_info"]["has_next_page"] is True
         assert first["page_info"]["has_previous_page"] is False
-        second = api.ok("GET", f"{path}&after={first['pagination']['after_cursor']}")
-        assert [one["identifier"] for one in second["items"]] == ["id-d", "id-e", "id-f"]
-        third = api.ok("GET", f"{path}&cursor={second['pagination']['after_cursor']}")
-        assert [one["identifier"] for one in third["items"]] == ["id-g"]
-        assert third["pagination"]["after_cursor"] is None
-        assert third["page_info"]["end_cursor"]
-        back = api.ok("GET", f"{path}&before={third['pagination']['before_cursor']}")
+
+    def test_the_last_page_has_nothing_after_it(self, three_pages: list[Page]) -> None:
+        """No cursor forwards, while `end_cursor` is told of every page that has entries."""
+        last = three_pages[-1]
+        assert last["pagination"]["after_cursor"] is None
+        assert last["page_info"]["end_cursor"]
+
+    def test_going_back_shows_the_page_that_was_seen(
+        self, api: Api, filled: Zone, three_pages: list[Page]
+    ) -> None:
+        """`before` gives the same entries in the same order, and a cursor forwards again."""
+        _, second, third = three_pages
+        cursor = third["pagination"]["before_cursor"]
+        back = api.ok("GET", filled.path(f"/applications?limit=3&sort=identifier&before={cursor}"))
         assert back["items"] == second["items"]
         assert back["pagination"]["after_cursor"]
+
+    def test_cursor_means_after(self, api: Api, filled: Zone, three_pages: list[Page]) -> None:
+        """The older name of the parameter gives the same page."""
+        cursor = three_pages[1]["pagination"]["after_cursor"]
+        page = api.ok("GET", filled.path(f"/applications?limit=3&sort=identifier&cursor={cursor}"))
+        assert page["items"] == three_pages[2]["items"]
 
     def test_total_count(self, api: Api, filled: Zone) -> None:
         """All matches are counted when it is asked, whatever the page."""
@@ -99,25 +141,39 @@ class TestPages:
 
 
 class TestFilters:
-    def test_sorting(self, api: Api, filled: Zone) -> None:
-        """By every allowed member, forwards and backwards; by age unless it says otherwise."""
-        base = filled.path("/applications?sort=")
-        assert names(api, filled.path("/applications")) == list("gbdafce")
-        assert names(api, f"{base}-created_at") == list("ecfadbg")
-        assert names(api, f"{base}name") == list("abcdefg")
-        assert names(api, f"{base}-identifier") == list("gfedcba")
-        assert names(api, f"{base}name,-identifier") == list("abcdefg")
-        for wrong in ("slug", "", "name,nope", "--name", "name,"):
-            api.refused(400, "GET", f"{base}{wrong}")
+    @pytest.mark.parametrize(
+        ("sort", "expected"),
+        [
+            ("", "gbdafce"),
+            ("?sort=-created_at", "ecfadbg"),
+            ("?sort=name", "abcdefg"),
+            ("?sort=-identifier", "gfedcba"),
+            ("?sort=name,-identifier", "abcdefg"),
+        ],
+    )
+    def test_a_list_is_sorted_by_the_members_named(
+        self, api: Api, filled: Zone, sort: str, expected: str
+    ) -> None:
+        """Forwards, or backwards with a minus; by age when nothing is said."""
+        assert names(api, filled.path(f"/applications{sort}")) == list(expected)
 
-    def test_sorting_by_several(self, api: Api) -> None:
-        """Each member has its own direction, and pages follow it both ways, values missing or not."""
-        zone = api.zone()
-        for identifier, name in (("x-a", "B"), ("x-b", "A"), ("x-c", "B"), ("x-d", "A"), ("x-e", "C")):
-            zone.make("applications", identifier=identifier, name=name)
-        path = zone.path("/applications?sort=name,-identifier")
-        assert names(api, path) == list("dbcae")
-        assert names(api, zone.path("/applications?sort=-name,identifier")) == list("eacbd")
+    @pytest.mark.parametrize("sort", ["slug", "", "name,nope", "--name", "name,", "name,name"])
+    def test_a_list_is_sorted_only_by_allowed_members(self, api: Api, filled: Zone, sort: str) -> None:
+        """Another member, none, and the same one twice are 400."""
+        api.refused(400, "GET", filled.path(f"/applications?sort={sort}"))
+
+    @pytest.mark.parametrize(
+        ("sort", "expected"), [("name,-identifier", "dbcae"), ("-name,identifier", "eacbd")]
+    )
+    def test_each_member_of_a_sorting_has_its_own_direction(
+        self, api: Api, namesakes: Zone, sort: str, expected: str
+    ) -> None:
+        """The second member decides among entries that agree in the first."""
+        assert names(api, namesakes.path(f"/applications?sort={sort}")) == list(expected)
+
+    def test_pages_follow_a_sorting_by_several_both_ways(self, api: Api, namesakes: Zone) -> None:
+        """Forwards to the end, and from there back."""
+        path = namesakes.path("/applications?sort=name,-identifier")
         walked, page = [], api.ok("GET", f"{path}&limit=2")
         while True:
             walked += [one["identifier"][-1] for one in page["items"]]
@@ -128,19 +184,22 @@ class TestFilters:
         assert walked == list("dbcae")
         back = api.ok("GET", f"{path}&limit=2&before={page['pagination']['before_cursor']}")
         assert [one["identifier"][-1] for one in back["items"]] == ["c", "a"]
-        seen, never = zone.user("a@example.com", authenticated_at=_long_ago()), zone.user("b@example.com")
-        later = zone.user("c@example.com", authenticated_at=_long_ago())
-        for sort, expected in (
-            ("authenticated_at,-email", [later, seen, never]),
-            ("-authenticated_at,email", [never, seen, later]),
-        ):
-            found, cursor = [], ""
-            for _ in range(3):
-                page = api.ok("GET", zone.path(f"/users?sort={sort}&limit=1{cursor}"))
-                found.append(page["items"][0]["id"])
-                cursor = f"&after={page['pagination']['after_cursor']}"
-            assert found == [one.id for one in expected]
-        api.refused(400, "GET", zone.path("/applications?sort=name,name"))
+
+    @pytest.mark.parametrize(
+        ("sort", "expected"), [("authenticated_at,-email", "cab"), ("-authenticated_at,email", "bac")]
+    )
+    def test_pages_follow_a_sorting_with_missing_values(self, api: Api, sort: str, expected: str) -> None:
+        """Who has never signed in comes last, and first backwards."""
+        zone = api.zone()
+        zone.user("a@example.com", authenticated_at=_long_ago())
+        zone.user("b@example.com")
+        zone.user("c@example.com", authenticated_at=_long_ago())
+        found, cursor = "", ""
+        for _ in expected:
+            page = api.ok("GET", zone.path(f"/users?sort={sort}&limit=1{cursor}"))
+            found += page["items"][0]["email"][0]
+            cursor = f"&after={page['pagination']['after_cursor']}"
+        assert found == expected
 
     def test_ids(self, api: Api, filled: Zone) -> None:
         """Unknown ids are left out; as many as are asked come on one page; no cursor beside them."""
@@ -188,28 +247,48 @@ class TestFilters:
             "o",
         ]
 
-    def test_unknown_selections_are_refused(self, api: Api, filled: Zone) -> None:
-        """A filter that does not exist would show more than was asked for; other names are ignored."""
-        api.refused(400, "GET", filled.path("/applications?filter[nmae]=x"))
-        api.refused(400, "GET", filled.path("/applications?query[consent]=x"))
-        assert len(names(api, filled.path("/applications?unknown=1&expand[]=nothing"))) == 7
-        api.refused(400, "GET", filled.path("/providers?filter[type]=other"))
-        api.refused(400, "GET", filled.path("/resources?filter[owner_type]=nobody"))
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/applications?filter[nmae]=x",
+            "/applications?query[consent]=x",
+            "/providers?filter[type]=other",
+            "/resources?filter[owner_type]=nobody",
+        ],
+    )
+    def test_unknown_selections_are_refused(self, api: Api, filled: Zone, path: str) -> None:
+        """A filter or a value that does not exist would show more than was asked for."""
+        api.refused(400, "GET", filled.path(path))
 
-    def test_expand_in_both_spellings(self, api: Api, filled: Zone) -> None:
-        """With and without brackets; different values in the two are refused."""
-        for query in (
-            "expand=total_count",
-            "expand[]=total_count",
-            "expand=total_count&expand[]=total_count",
-        ):
-            assert api.ok("GET", filled.path(f"/applications?{query}"))["pagination"]["total_count"] == 7
+    def test_unknown_parameters_are_ignored(self, api: Api, filled: Zone) -> None:
+        """A name that selects nothing leaves the list as it is."""
+        assert len(names(api, filled.path("/applications?unknown=1&expand[]=nothing"))) == 7
+
+    @pytest.mark.parametrize(
+        "asked", ["expand=total_count", "expand[]=total_count", "expand=total_count&expand[]=total_count"]
+    )
+    def test_expand_is_taken_with_and_without_brackets(self, api: Api, filled: Zone, asked: str) -> None:
+        """In one spelling, in the other, and in both where they agree."""
+        assert api.ok("GET", filled.path(f"/applications?{asked}"))["pagination"]["total_count"] == 7
+
+    def test_expand_with_different_values_in_its_two_spellings_is_refused(
+        self, api: Api, filled: Zone
+    ) -> None:
+        """400, rather than one of the two."""
         api.refused(400, "GET", filled.path("/applications?expand=total_count&expand[]=permissions"))
 
 
 class TestTampering:
     @pytest.mark.threat("30e", "30j")
-    @pytest.mark.parametrize("limit", ["0", "101", "abc", "-1", "1.5", "", "٣", "1e1", "9" * 400])
+    @pytest.mark.parametrize(
+        "limit",
+        [
+            *("0", "101", "abc", "-1", "1.5", "1e1"),
+            pytest.param("", id="empty"),
+            pytest.param("٣", id="another-digit"),
+            pytest.param("9" * 400, id="400-digits"),
+        ],
+    )
     def test_limits(self, api: Api, filled: Zone, limit: str) -> None:
         """A limit is a whole number from 1 to 100."""
         told = api.refused(400, "GET", filled.path(f"/applications?limit={limit}"))
@@ -218,7 +297,7 @@ class TestTampering:
 
     @pytest.mark.threat("30a", "30j")
     def test_altered_cursors(self, api: Api, filled: Zone) -> None:
-        """Every single character of a cursor counts."""
+        """Every character counts: a cursor is changed at one place after another, and refused each time."""
         cursor = api.ok("GET", filled.path("/applications?limit=1"))["pagination"]["after_cursor"]
         for place in range(0, len(cursor) - 1, 7):
             changed = "A" if cursor[place] != "A" else "B"
@@ -227,36 +306,60 @@ class TestTampering:
             assert told["code"] == "validation_error"
 
     @pytest.mark.threat("30d", "30j")
-    @pytest.mark.parametrize("cursor", ["", "x", "a" * 256, "a" * 255, "%00", "é", "AAAA", "null"])
-    def test_invented_cursors(self, api: Api, filled: Zone, cursor: str) -> None:
+    @pytest.mark.parametrize("parameter", ["after", "before", "cursor"])
+    @pytest.mark.parametrize(
+        "cursor",
+        [
+            pytest.param("", id="empty"),
+            pytest.param("x", id="x"),
+            pytest.param("a" * 256, id="256-characters"),
+            pytest.param("a" * 255, id="255-characters"),
+            pytest.param("%00", id="NUL"),
+            pytest.param("é", id="not-ASCII"),
+            pytest.param("AAAA", id="AAAA"),
+            pytest.param("null", id="null"),
+        ],
+    )
+    def test_invented_cursors(self, api: Api, filled: Zone, cursor: str, parameter: str) -> None:
         """Nobody but the service makes cursors; 1 to 255 characters."""
-        for name in ("after", "before", "cursor"):
-            told = api.refused(400, "GET", filled.path(f"/applications?{name}={cursor}"))
-            assert told["code"] == ("bad_request" if cursor == "%00" else "validation_error")
+        told = api.refused(400, "GET", filled.path(f"/applications?{parameter}={cursor}"))
+        assert told["code"] == ("bad_request" if cursor == "%00" else "validation_error")
 
     @pytest.mark.threat("30b", "30j")
-    def test_cursors_of_other_lists(self, api: Api, other: Api, filled: Zone) -> None:
-        """A cursor opens in the list it comes from: same route, zone, tenant, filters and sorting."""
+    def test_a_cursor_opens_in_its_own_list_with_another_limit(self, api: Api, filled: Zone) -> None:
+        """What is shown around a list and how much of it are no part of what a cursor is bound to."""
         cursor = api.ok("GET", filled.path("/applications?limit=1"))["pagination"]["after_cursor"]
         assert api.ok("GET", filled.path(f"/applications?after={cursor}&expand[]=total_count&limit=2"))
-        sibling, foreign = api.zone(), other.zone()
-        for path in (
-            filled.path(f"/resources?after={cursor}"),
-            filled.path(f"/applications?sort=name&after={cursor}"),
-            filled.path(f"/applications?query[name]=x&after={cursor}"),
-            sibling.path(f"/applications?after={cursor}"),
-        ):
-            assert api.refused(400, "GET", path)["code"] == "validation_error"
-        theirs = other.refused(400, "GET", foreign.path(f"/applications?after={cursor}"))
-        assert theirs["code"] == "validation_error"
+
+    @pytest.mark.threat("30b", "30j")
+    @pytest.mark.parametrize(
+        ("where", "asked"),
+        [
+            pytest.param("filled", "/resources?", id="another-collection"),
+            pytest.param("filled", "/applications?sort=name&", id="another-sorting"),
+            pytest.param("filled", "/applications?query[name]=x&", id="another-filter"),
+            pytest.param("sibling", "/applications?", id="another-zone"),
+            pytest.param("foreign", "/applications?", id="another-organization"),
+        ],
+    )
+    def test_a_cursor_of_another_list_is_refused(
+        self, api: Api, other: Api, filled: Zone, where: str, asked: str
+    ) -> None:
+        """A cursor opens in the list it comes from: same route, zone, tenant, filters and sorting."""
+        cursor = api.ok("GET", filled.path("/applications?limit=1"))["pagination"]["after_cursor"]
+        caller = other if where == "foreign" else api
+        zone = filled if where == "filled" else caller.zone()
+        told = caller.refused(400, "GET", zone.path(f"{asked}after={cursor}"))
+        assert told["code"] == "validation_error"
 
     @pytest.mark.threat("30i", "30j")
-    def test_both_directions_at_once(self, api: Api, filled: Zone) -> None:
-        """`after` and `before` together are 400."""
+    @pytest.mark.parametrize("second", ["before", "cursor"])
+    def test_two_cursors_at_once_are_refused(self, api: Api, filled: Zone, second: str) -> None:
+        """`after` with `before`, and `after` with another value by its older name, are 400."""
         cursor = api.ok("GET", filled.path("/applications?limit=1"))["pagination"]["after_cursor"]
-        for second in (f"before={cursor}", "cursor=other"):
-            told = api.refused(400, "GET", filled.path(f"/applications?after={cursor}&{second}"))
-            assert told["code"] == "validation_error"
+        value = cursor if second == "before" else "other"
+        told = api.refused(400, "GET", filled.path(f"/applications?after={cursor}&{second}={value}"))
+        assert told["code"] == "validation_error"
 
     @pytest.mark.threat("30f", "30g")
     @pytest.mark.parametrize("text", ["%25", "_", "%5C", "'%20or%201=1--", "%22", "a%25b", "%2A", "%27%3B"])
@@ -266,13 +369,25 @@ class TestTampering:
         assert names(api, filled.path(f"/applications?filter[identifier]={text}")) == []
 
     @pytest.mark.threat("30h", "30j")
-    def test_endless_parameters(self, api: Api, filled: Zone) -> None:
-        """Hundreds of parameters are refused, and so are control characters and bytes that are no text."""
-        for name, count, status in (("expand[]=x", 600, 400), ("expand[]=secrets", 1000, 413)):
-            many = "&".join([name] * count)
-            assert api.refused(status, "GET", filled.path(f"/applications?{many}"))["code"] == "bad_request"
-        for query in ("query[name]=%00", "query[name]=%0a", "query[name]=%ff", "filter[identifier]=%00"):
-            api.refused(400, "GET", filled.path(f"/applications?{query}"))
+    @pytest.mark.parametrize(
+        ("parameter", "count", "status"), [("expand[]=x", 600, 400), ("expand[]=secrets", 1000, 413)]
+    )
+    def test_hundreds_of_parameters_are_refused(
+        self, api: Api, filled: Zone, parameter: str, count: int, status: int
+    ) -> None:
+        """400 for their number; 413 once the query is longer than a server reads."""
+        many = "&".join([parameter] * count)
+        assert api.refused(status, "GET", filled.path(f"/applications?{many}"))["code"] == "bad_request"
+
+    @pytest.mark.threat("30h", "30j")
+    @pytest.mark.parametrize(
+        "asked", ["query[name]=%00", "query[name]=%0a", "query[name]=%ff", "filter[identifier]=%00"]
+    )
+    def test_control_characters_and_bytes_that_are_no_text_are_refused(
+        self, api: Api, filled: Zone, asked: str
+    ) -> None:
+        """400 before anything is looked for."""
+        api.refused(400, "GET", filled.path(f"/applications?{asked}"))
 
     @pytest.mark.threat("30h")
     def test_unknown_expansions_show_nothing(self, api: Api, filled: Zone) -> None:

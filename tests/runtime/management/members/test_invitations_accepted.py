@@ -1,5 +1,7 @@
 """Accepting an invitation as somebody who is signed in, at home here or in another organization."""
 
+from collections.abc import Iterator
+
 import httpx
 import pytest
 from tests.runtime.login.federation import running, sign_in
@@ -74,60 +76,114 @@ def test_somebody_else_is_refused(api: Api, other: Api) -> None:
     assert accept(api, token, **bearer(access_token(ada))).status_code == 200
 
 
-@pytest.mark.threat("22f")
-@pytest.mark.parametrize("protocols", [{"oauth2": "jwks_uri"}, {"openid": "external_id_claim"}], ids=str)
-def test_who_acts_elsewhere_is_signed_in_by_the_issuer_itself(
-    api: Api, other: Api, protocols: dict[str, str]
-) -> None:
-    """An administrator who describes the provider by hand could be anybody it knows, elsewhere too."""
-    place = someone(other).client
-    email, subject = address(), new_id()
+class Federated:
+    """Somebody of another organization whom its provider signs in, and the connection to that.
+
+    An administrator of that organization who describes the provider by hand could be anybody it knows.
+    """
+
+    def __init__(self, other: Api, issuer: str, by_hand: str) -> None:
+        self.other = other
+        self.path = f"/organizations/{other.organization_id}/sso-connection"
+        self.subject = new_id()
+        keys = httpx.get(f"{issuer}/.well-known/openid-configuration").json()["jwks_uri"]
+        self.by_hand = {
+            "jwks_uri": {"oauth2": {"jwks_uri": keys}},
+            "external_id_claim": {"openid": {"external_id_claim": "nickname"}},
+        }[by_hand]
+        who, email = someone(other), address()
+        body = {"client_id": "organization", "client_secret": "s", "identifier": issuer}
+        other.ok("POST", self.path, body)
+        told = {"email": email, "email_verified": True, "nickname": self.subject}
+        assert httpx.put(f"{issuer}/users/{self.subject}", json=told).status_code == 204
+        other.invite(email)
+        assert token_of(other, email)  # this mail has left before the next one to the address
+        self.ada = Someone(other, email, who.user, who.client)
+
+    def describe_by_hand(self) -> None:
+        self.other.ok("PATCH", self.path, {"protocols": self.by_hand, "client_secret": "s"})
+
+    def describe_by_the_issuer(self) -> None:
+        self.other.ok("PATCH", self.path, {"protocols": None, "client_secret": "s"})
+
+    def sign_in(self, browser: Browser | None = None) -> "Answer | Page":
+        return sign_in(browser or self.ada.browser, self.ada.client, self.subject)
+
+    def access_token(self) -> str:
+        """The token of a sign-in, which succeeds."""
+        assert isinstance(self.sign_in(), Answer)
+        return access_token(self.ada)
+
+
+@pytest.fixture(params=["jwks_uri", "external_id_claim"])
+def federated(request: pytest.FixtureRequest, other: Api) -> Iterator[Federated]:
     with running() as provider:
-        keys = httpx.get(f"{provider.issuer}/.well-known/openid-configuration").json()["jwks_uri"]
-        values = {"jwks_uri": keys, "external_id_claim": "nickname"}
-        by_hand = {part: {name: values[name]} for part, name in protocols.items()}
-        connection = f"/organizations/{other.organization_id}/sso-connection"
-        body = {"client_id": "organization", "client_secret": "s", "identifier": provider.issuer}
-        other.ok("POST", connection, body)
-        told = {"email": email, "email_verified": True, "nickname": subject}
-        assert httpx.put(f"{provider.issuer}/users/{subject}", json=told).status_code == 204
         try:
-            other.invite(email)
-            assert token_of(other, email)  # this mail has left before the next one to the address
-            ada = Someone(other, email, someone(other).user, place)
-            assert isinstance(sign_in(ada.browser, place, subject), Answer)
-            access = access_token(ada)
-            other.ok("PATCH", connection, {"protocols": by_hand, "client_secret": "s"})
-            assert accept(api, "x" * 43, **bearer(access)).status_code == 401, "ended by the change"
-            assert isinstance(sign_in(ada.browser, place, subject), Answer)
-            api.invite(email)
-            token, made_up = token_of(api, email), access_token(ada)
-            assert accept(api, token, **bearer(made_up)).status_code == 403
-            other.ok("PATCH", connection, {"protocols": None, "client_secret": "s"})
-            assert isinstance(sign_in(ada.browser, place, subject), Answer)
-            assert accept(api, token, **bearer(access_token(ada))).status_code == 200
-            assert accept(api, token, **bearer(made_up)).status_code == 401, "ended by the change"
-            assert isinstance(sign_in(Browser(), place, subject), Answer)
-            other.ok("PATCH", connection, {"protocols": by_hand, "client_secret": "s"})
-            refused = sign_in(Browser(), place, subject)
+            yield Federated(other, provider.issuer, request.param)
         finally:
-            other.ok("DELETE", connection)
+            other("DELETE", f"/organizations/{other.organization_id}/sso-connection")
+
+
+@pytest.mark.threat("22f")
+def test_a_change_of_the_connection_ends_what_it_signed_in(api: Api, federated: Federated) -> None:
+    """In both directions: to a description by hand, and back to what the issuer says."""
+    by_issuer = federated.access_token()
+    assert accept(api, "x" * 43, **bearer(by_issuer)).status_code == 404
+    federated.describe_by_hand()
+    assert accept(api, "x" * 43, **bearer(by_issuer)).status_code == 401
+    by_hand = federated.access_token()
+    assert accept(api, "x" * 43, **bearer(by_hand)).status_code == 404
+    federated.describe_by_the_issuer()
+    assert accept(api, "x" * 43, **bearer(by_hand)).status_code == 401
+
+
+@pytest.mark.threat("22f")
+def test_who_a_provider_described_by_hand_signed_in_accepts_nothing_elsewhere(
+    api: Api, federated: Federated
+) -> None:
+    """403, and the invitation waits for the sign-in of the issuer itself."""
+    federated.describe_by_hand()
+    made_up = federated.access_token()
+    api.invite(federated.ada.email)
+    token = token_of(api, federated.ada.email)
+    assert accept(api, token, **bearer(made_up)).status_code == 403
+    federated.describe_by_the_issuer()
+    assert accept(api, token, **bearer(federated.access_token())).status_code == 200
+
+
+@pytest.mark.threat("22f")
+def test_a_provider_described_by_hand_does_not_sign_in_who_acts_elsewhere(
+    api: Api, federated: Federated
+) -> None:
+    """The issuer itself does; the refusal is a page that says why."""
+    access = federated.access_token()
+    api.invite(federated.ada.email)
+    assert accept(api, token_of(api, federated.ada.email), **bearer(access)).status_code == 200
+    assert isinstance(federated.sign_in(Browser()), Answer)
+    federated.describe_by_hand()
+    refused = federated.sign_in(Browser())
     assert isinstance(refused, Page)
     assert refused.response.status_code == 403
     assert "other organizations" in refused.text
 
 
 @pytest.mark.threat("13i")
-def test_credentials_that_are_no_users_token(api: Api, other: Api) -> None:
-    """A key, a token of one organization, and nonsense are refused; they are not taken for nobody."""
+@pytest.mark.parametrize("wrong", ["an API key", "a token of one organization", "nonsense", "Basic"])
+def test_only_a_users_token_accepts_an_invitation(api: Api, other: Api, wrong: str) -> None:
+    """Another credential is refused with 401; its bearer is not taken for somebody without any."""
     ada = someone(other)
     api.invite(ada.email)
     token, access = token_of(api, ada.email), access_token(ada)
     mine = ada.with_token(access)
-    organization_token = mine.ok("POST", f"/organizations/{other.organization_id}/token")["access_token"]
-    for wrong in (api.server.api_key, organization_token, "nonsense"):
-        assert accept(api, token, **bearer(wrong)).status_code == 401
-    assert accept(api, token, Authorization="Basic Zm9vOmJhcg==").status_code == 401
+    headers = {
+        "an API key": bearer(api.server.api_key),
+        "a token of one organization": bearer(
+            mine.ok("POST", f"/organizations/{other.organization_id}/token")["access_token"]
+        ),
+        "nonsense": bearer("nonsense"),
+        "Basic": {"Authorization": "Basic Zm9vOmJhcg=="},
+    }
+    assert accept(api, token, **headers[wrong]).status_code == 401
     assert accept(api, token, **bearer(access)).status_code == 200
 
 

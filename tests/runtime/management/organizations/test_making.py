@@ -1,6 +1,6 @@
 """People make organizations, act in several of them, and end them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -20,54 +20,124 @@ def company(api: Api, name: str = "company") -> Api:
     return caller(api.server, key, made.id)
 
 
-@pytest.mark.threat("26k")
-def test_a_person_acts_in_another_organization_only_with_its_token(api: Api) -> None:
-    """Made by Ada, B is hers: listed at home, reached through an exchange; a stranger hears 404."""
+@dataclass
+class Founder:
+    """Somebody who has made a second organization, with a token of home and one of that organization."""
+
+    ada: Someone
+    at_home: Api
+    second: dict[str, Any]
+    there: Api
+
+    @property
+    def path(self) -> str:
+        return f"/organizations/{self.second['id']}"
+
+
+@pytest.fixture
+def founder(api: Api) -> Founder:
     ada = someone(api, "org_admin")
-    mine = ada.calling()
-    made = mine.ok("POST", "/organizations", {"name": api.named("Second")}, status=201)
-    again = mine.ok("POST", "/organizations", {"name": made["name"]}, status=201)
-    assert again["label"].startswith(made["label"][:40])
-    assert again["label"] != made["label"]
-    assert mine.ok("POST", "/organizations", {})["name"]
-    second = f"/organizations/{made['id']}"
-    listed = mine.ok("GET", "/organizations?expand[]=permissions&limit=100")["items"]
-    assert {one["id"] for one in listed} >= {api.organization_id, made["id"], again["id"]}
+    at_home = ada.calling()
+    second = at_home.ok("POST", "/organizations", {"name": api.named("Second")}, status=201)
+    return Founder(ada, at_home, second, ada.exchanged(at_home, second["label"]))
+
+
+def test_organizations_of_one_name_get_labels_that_differ(founder: Founder) -> None:
+    """The second label begins with the first one, and goes on differently."""
+    again = founder.at_home.ok("POST", "/organizations", {"name": founder.second["name"]}, status=201)
+    assert again["label"].startswith(founder.second["label"][:40])
+    assert again["label"] != founder.second["label"]
+
+
+def test_an_organization_made_without_a_name_is_given_one(founder: Founder) -> None:
+    """The name is no required member of the request."""
+    assert founder.at_home.ok("POST", "/organizations", {})["name"]
+
+
+def test_a_token_of_home_lists_every_organization_that_its_holder_acts_for(
+    api: Api, founder: Founder
+) -> None:
+    """With what the holder may do in each, page by page."""
+    listed = founder.at_home.ok("GET", "/organizations?expand[]=permissions&limit=100")["items"]
+    assert {one["id"] for one in listed} == {api.organization_id, founder.second["id"]}
     assert all(one["permissions"]["organizations"]["update"] for one in listed)
-    assert mine.ok("GET", "/organizations?limit=1&expand[]=total_count")["page_info"]["has_next_page"]
+    page = founder.at_home.ok("GET", "/organizations?limit=1&expand[]=total_count")
+    assert page["page_info"]["has_next_page"]
 
-    there = ada.exchanged(mine, made["label"])
-    assert there.ok("GET", second)["name"] == made["name"]
-    assert [one["id"] for one in there.ok("GET", "/organizations")["items"]] == [made["id"]]
-    zone = there.zone()
-    assert zone.body["organization_id"] == made["id"]
-    (self_there,) = there.ok("GET", f"{second}/users")["items"]
-    assert (self_there["id"], self_there["role"]) == (ada.user.id, "org_admin")
 
-    # At home the other organization is unknown, and the other way round.
-    mine.refused(404, "GET", second)
-    mine.refused(404, "GET", zone.path())
-    there.refused(404, "GET", f"/organizations/{api.organization_id}")
-    there.refused(404, "GET", api.home_zone().path())
-    # Only a token of home can be swapped, and only for an organization that one acts for.
-    there.refused(403, "POST", f"{second}/token")
-    there.refused(404, "POST", f"/organizations/{api.organization_id}/token")
-    there.refused(403, "POST", "/organizations", {"name": "third"})
+def test_a_token_of_an_organization_reads_and_changes_that_one(founder: Founder) -> None:
+    """It is the only one in its list, and what is made with the token is made there."""
+    assert founder.there.ok("GET", founder.path)["name"] == founder.second["name"]
+    listed = founder.there.ok("GET", "/organizations")["items"]
+    assert [one["id"] for one in listed] == [founder.second["id"]]
+    assert founder.there.zone().body["organization_id"] == founder.second["id"]
+
+
+def test_who_makes_an_organization_is_its_administrator(founder: Founder) -> None:
+    """The new organization has one user: the one who made it."""
+    (only,) = founder.there.ok("GET", f"{founder.path}/users")["items"]
+    assert (only["id"], only["role"]) == (founder.ada.user.id, "org_admin")
+
+
+@pytest.mark.threat("26k")
+def test_a_token_of_home_does_not_see_the_other_organization(founder: Founder) -> None:
+    """Neither the organization nor a zone of it: 404, although its holder acts for it."""
+    zone = founder.there.zone()
+    founder.at_home.refused(404, "GET", founder.path)
+    founder.at_home.refused(404, "GET", zone.path())
+
+
+@pytest.mark.threat("26k")
+def test_a_token_of_an_organization_does_not_see_home(api: Api, founder: Founder) -> None:
+    """Neither the organization where its holder is at home nor the home zone of that: 404."""
+    founder.there.refused(404, "GET", f"/organizations/{api.organization_id}")
+    founder.there.refused(404, "GET", api.home_zone().path())
+
+
+@pytest.mark.threat("26k")
+def test_only_a_token_of_home_is_exchanged_or_makes_organizations(api: Api, founder: Founder) -> None:
+    """A token of one organization gets its holder no token of that or another, and makes none."""
+    founder.there.refused(403, "POST", f"{founder.path}/token")
+    founder.there.refused(404, "POST", f"/organizations/{api.organization_id}/token")
+    founder.there.refused(403, "POST", "/organizations", {"name": "third"})
+
+
+@pytest.mark.threat("26k")
+def test_nobody_gets_a_token_of_an_organization_they_do_not_act_for(api: Api, founder: Founder) -> None:
+    """An administrator of the same home is answered as if there were no such organization."""
     stranger = someone(api, "org_admin").calling()
-    told = stranger.refused(404, "POST", f"{second}/token")
-    assert told["message"] == f"there is no Organization `{made['id']}`"
-    assert made["id"] not in {one["id"] for one in stranger.ok("GET", "/organizations?limit=100")["items"]}
+    told = stranger.refused(404, "POST", f"{founder.path}/token")
+    assert told["message"] == f"there is no Organization `{founder.second['id']}`"
+    listed = stranger.ok("GET", "/organizations?limit=100")["items"]
+    assert founder.second["id"] not in {one["id"] for one in listed}
 
-    # Disabled there, the account is a stranger there, and still at home.
-    helper = ada.exchanged(mine, again["id"])
-    assert status(helper) == 200
-    there.refused(409, "PATCH", f"{second}/users/{ada.user.id}", {"status": "disabled"})
-    ada_at_home: Someone = ada
-    api.ok("PATCH", ada_at_home.path, {"role": "org_member"})
-    mine.refused(403, "POST", "/organizations", {"name": "fourth"})
-    assert status(there) == 200
-    api.ok("PATCH", ada_at_home.path, {"status": "disabled"})
-    assert (status(there), status(mine)) == (401, 401)
+
+def test_who_acts_for_several_organizations_has_a_token_for_each(founder: Founder) -> None:
+    """Two tokens of two organizations work at the same time."""
+    third = founder.at_home.ok("POST", "/organizations", {}, status=201)
+    assert status(founder.ada.exchanged(founder.at_home, third["id"])) == 200
+    assert status(founder.there) == 200
+
+
+def test_the_only_administrator_of_an_organization_cannot_be_disabled(founder: Founder) -> None:
+    """Not by themselves either: 409."""
+    only = f"{founder.path}/users/{founder.ada.user.id}"
+    founder.there.refused(409, "PATCH", only, {"status": "disabled"})
+
+
+def test_a_lower_role_at_home_leaves_what_one_acts_as_elsewhere(api: Api, founder: Founder) -> None:
+    """Who is no administrator at home any more makes no organization, and goes on in the one that is made."""
+    api.ok("PATCH", founder.ada.path, {"role": "org_member"})
+    founder.at_home.refused(403, "POST", "/organizations", {"name": "fourth"})
+    assert status(founder.there) == 200
+
+
+@pytest.mark.threat("26k")
+def test_who_is_disabled_at_home_acts_nowhere(api: Api, founder: Founder) -> None:
+    """The token of home and the token of the other organization both end."""
+    assert (status(founder.there), status(founder.at_home)) == (200, 200)
+    api.ok("PATCH", founder.ada.path, {"status": "disabled"})
+    assert (status(founder.there), status(founder.at_home)) == (401, 401)
 
 
 @pytest.mark.threat("31s")
@@ -88,22 +158,36 @@ def test_only_people_make_organizations_and_swap_tokens(api: Api) -> None:
     api.with_role("service_account").refused(403, "POST", "/organizations", {"name": "x"})
 
 
-def test_an_organization_ends_when_it_is_empty(api: Api) -> None:
-    """409 while a zone of the customer's remains; then everything is gone but what happened in it."""
+def test_an_organization_with_a_zone_of_the_customers_is_not_deleted(api: Api) -> None:
+    """409, which says how many zones remain; without them it goes, with everybody's way in."""
     other = company(api)
     zone = other.zone()
-    own = other.home_zone()
-    ada = someone(other, "org_admin")
-    mine = ada.calling()
+    mine = someone(other, "org_admin").calling()
     path = f"/organizations/{other.organization_id}"
-    service_account = other.ok("POST", f"{path}/service-accounts", {"name": "ci"})
-    assert service_account["id"]
-    other.with_role("org_member").refused(403, "DELETE", path)
     assert "1 zone" in mine.refused(409, "DELETE", path)["message"]
     other.ok("DELETE", zone.path())
     mine.ok("DELETE", path, status=204)
-    for one in (mine, other):
+    for one in (mine, other):  # the person's token and the key
         one.refused(401, "GET", path)
+
+
+def test_only_an_administrator_deletes_an_organization(api: Api) -> None:
+    """A member is refused with 403."""
+    other = company(api)
+    path = f"/organizations/{other.organization_id}"
+    other.with_role("org_member").refused(403, "DELETE", path)
+    someone(other, "org_admin").calling().ok("DELETE", path, status=204)
+
+
+def test_a_deleted_organization_leaves_its_audit_trail_alone(api: Api) -> None:
+    """No table has a row of it but those of what happened in it, and the chain of that still holds."""
+    other = company(api)
+    own = other.home_zone()
+    mine = someone(other, "org_admin").calling()
+    path = f"/organizations/{other.organization_id}"
+    other.ok("DELETE", other.zone().path())
+    assert other.ok("POST", f"{path}/service-accounts", {"name": "ci"})["id"]
+    mine.ok("DELETE", path, status=204)
 
     async def left(services: Any) -> tuple[dict[str, int], list[Any]]:
         counts = {}
