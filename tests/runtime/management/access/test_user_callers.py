@@ -2,14 +2,14 @@
 
 import base64
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import httpx
 import pytest
-from tests.runtime.management.conftest import Api, caller
-from tests.runtime.management.signing_in import REDIRECT_URI, someone, status
+from tests.runtime.management.conftest import Api, Zone, caller
+from tests.runtime.management.signing_in import REDIRECT_URI, Someone, someone, status
 from tests.runtime.management.tenants import ADDRESSED, fill, id_of, parameters, send
 from tests.support.factories import Company, operator
 from tests.support.oauth_site import PASSWORD, Answer, Page, claims
@@ -17,39 +17,70 @@ from tests.support.oauth_site import PASSWORD, Answer, Page, claims
 from runtime.domain.identifiers import new_id
 
 
-def test_a_person_signs_in_and_manages(api: Api) -> None:
-    """Browser, PKCE, access token, organization token; what is made names the person."""
+@dataclass
+class SignedIn:
+    """Somebody with an access token of the home zone, and with a token of the organization for it."""
+
+    ada: Someone
+    said: dict[str, Any]
+    mine: Api
+    theirs: Api
+
+
+@pytest.fixture(scope="module")
+def signed_in(api: Api) -> SignedIn:
+    """A member who has signed in with browser and PKCE, and exchanged the token."""
     ada = someone(api)
-    tokens = ada.tokens()
-    said = claims(tokens["access_token"])
-    assert (said["aud"], said["sub"]) == (api.server.url, ada.user.account_subject)
-    mine = ada.with_token(tokens["access_token"])
-    organization = f"/organizations/{api.organization_id}"
-    assert mine.ok("GET", organization)["id"] == api.organization_id
-    theirs = ada.exchanged(mine)
-    session = api.ok("GET", api.home_zone().path(f"/sessions/{said['sid']}"))
-    bearer = str(theirs.client.headers["authorization"]).removeprefix("Bearer ")
+    token = ada.tokens()["access_token"]
+    mine = ada.with_token(token)
+    return SignedIn(ada, claims(token), mine, ada.exchanged(mine))
+
+
+def test_an_access_token_of_the_home_zone_names_the_person_and_the_api(api: Api, signed_in: SignedIn) -> None:
+    """Its audience is the management API, its subject the person's account."""
+    assert (signed_in.said["aud"], signed_in.said["sub"]) == (
+        api.server.url,
+        signed_in.ada.user.account_subject,
+    )
+
+
+def test_an_access_token_of_the_home_zone_reads_the_organization(api: Api, signed_in: SignedIn) -> None:
+    """Without being exchanged first."""
+    organization = signed_in.mine.ok("GET", f"/organizations/{api.organization_id}")
+    assert organization["id"] == api.organization_id
+
+
+def test_an_exchanged_token_is_of_the_same_person_and_session(api: Api, signed_in: SignedIn) -> None:
+    """It names both and the organization, and lives no longer than the session."""
+    session = api.ok("GET", api.home_zone().path(f"/sessions/{signed_in.said['sid']}"))
+    bearer = str(signed_in.theirs.client.headers["authorization"]).removeprefix("Bearer ")
     swapped = claims(bearer)
-    assert (swapped["sub"], swapped["organization_id"]) == (ada.user.id, api.organization_id)
-    assert swapped["sid"] == said["sid"]
+    assert (swapped["sub"], swapped["organization_id"]) == (signed_in.ada.user.id, api.organization_id)
+    assert swapped["sid"] == signed_in.said["sid"]
     assert swapped["exp"] <= datetime.fromisoformat(session["expires_at"]).timestamp()
-    zone = theirs.zone()
-    policy = theirs.ok("POST", zone.path("/policies"), {"name": "p"})
-    assert policy["created_by"] == ada.user.id
-    by_token = mine.ok("POST", zone.path("/policies"), {"name": "q"})
-    assert by_token["created_by"] == ada.user.id
-    events = api.ok("GET", f"{organization}/audit-events?filter[entity_id]={policy['id']}")["items"]
-    assert events[0]["actor"] == {"type": "user", "id": ada.user.id}
-    mine.refused(403, "PATCH", organization, {"name": "mine"})
-    mine.refused(403, "POST", f"{organization}/service-accounts", {"name": "mine"})
+
+
+@pytest.mark.parametrize("token", ["access token", "exchanged token"])
+def test_what_a_person_makes_names_them(api: Api, signed_in: SignedIn, token: str) -> None:
+    """`created_by` and the audit trail have the person, whichever of the two tokens they call with."""
+    caller = signed_in.mine if token == "access token" else signed_in.theirs
+    policy = caller.ok("POST", caller.zone().path("/policies"), {"name": "p"})
+    assert policy["created_by"] == signed_in.ada.user.id
+    trail = f"/organizations/{api.organization_id}/audit-events?filter[entity_id]={policy['id']}"
+    assert api.ok("GET", trail)["items"][0]["actor"] == {"type": "user", "id": signed_in.ada.user.id}
+
+
+def test_a_member_does_not_change_the_organization(api: Api, signed_in: SignedIn) -> None:
+    """403 for its name, and for a service account of it."""
+    organization = f"/organizations/{api.organization_id}"
+    signed_in.mine.refused(403, "PATCH", organization, {"name": "mine"})
+    signed_in.mine.refused(403, "POST", f"{organization}/service-accounts", {"name": "mine"})
 
 
 @pytest.mark.threat("18b", "18c", "18l")
-@pytest.mark.parametrize(
-    "how", ["disabled", "deleted", "zone user", "signed out", "session deleted", "another role"]
-)
+@pytest.mark.parametrize("how", ["disabled", "deleted", "zone user", "signed out", "session deleted"])
 def test_what_ends_a_person_ends_both_tokens_at_once(api: Api, how: str) -> None:
-    """Each of the two tokens works until the very request after; a changed role counts at once as well."""
+    """Each of the two tokens works until the very request after."""
     assert api.person("org_admin"), "so that she is not the last one"
     ada = someone(api, "org_admin")
     tokens = ada.tokens()
@@ -66,16 +97,25 @@ def test_what_ends_a_person_ends_both_tokens_at_once(api: Api, how: str) -> None
         api.ok("PATCH", zone.path(f"/users/{ada.user.zone_user_id}"), {"status": "disabled"})
     elif how == "signed out":
         api.ok("PATCH", zone.path(f"/sessions/{session}"), {"status": "revoked"})
-    elif how == "session deleted":
-        api.ok("DELETE", zone.path(f"/sessions/{session}"))
     else:
-        api.ok("PATCH", ada.path, {"role": "org_viewer"})
-        for one in (mine, theirs):
-            one.refused(403, "POST", "/zones", {"name": "z"})
-        return
+        api.ok("DELETE", zone.path(f"/sessions/{session}"))
     for one in (mine, theirs):
         assert one.refused(401, "GET", "/zones")["code"] == "unauthorized"
     mine.refused(401, "POST", f"/organizations/{api.organization_id}/token")
+
+
+@pytest.mark.threat("18b", "18c", "18l")
+def test_a_changed_role_counts_for_both_tokens_at_once(api: Api) -> None:
+    """What the new role does not allow is 403 in the very request after."""
+    assert api.person("org_admin"), "so that she is not the last one"
+    ada = someone(api, "org_admin")
+    mine = ada.calling()
+    theirs = ada.exchanged(mine)
+    for one in (mine, theirs):
+        one.ok("POST", "/zones", {"name": api.named("z")})
+    api.ok("PATCH", ada.path, {"role": "org_viewer"})
+    for one in (mine, theirs):
+        one.refused(403, "POST", "/zones", {"name": "z"})
 
 
 def test_a_disabled_person_cannot_sign_in_until_active_again(api: Api) -> None:
@@ -89,9 +129,19 @@ def test_a_disabled_person_cannot_sign_in_until_active_again(api: Api) -> None:
     assert status(ada.calling()) == 200
 
 
-@pytest.mark.threat("12e", "13f", "13g", "13h", "13j", "13l")
-def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
-    """Of a customer's zone, for another audience, of another class, of an application: 401; ok first."""
+@dataclass
+class Misused:
+    """Somebody whose access token is accepted, and what else they could send in its place."""
+
+    ada: Someone
+    tokens: dict[str, str]
+
+
+_TYPES = ["JWT", "logout+jwt", "reg+jwt", "dpop+jwt"]
+
+
+@pytest.fixture(scope="module")
+def misused(api: Api) -> Misused:
     ada = someone(api)
     tokens = ada.tokens()
     assert status(ada.with_token(tokens["access_token"])) == 200
@@ -124,38 +174,62 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
         return view.signing(view.access_token_algorithm).sign(claims(tokens["access_token"]), typ=typ)
 
     assert status(ada.with_token(server.call(lambda _: signed("at+jwt")))) == 200
-    for typ in ("JWT", "logout+jwt", "reg+jwt", "dpop+jwt"):
+    for typ in _TYPES:
         refused[typ] = server.call(lambda _, typ=typ: signed(typ))
     code = ada.browser.open(ada.client.url(resources=[server.url]))
     assert isinstance(code, Answer)
     refused["code"] = code.code
-    for name, token in refused.items():
-        assert status(ada.with_token(token)) == 401, name
-    machine = api.home_zone().make("applications")
-    secret = api.home_zone().password(machine["id"])
-    zone = api.home_zone()
-    (resource,) = api.ok("GET", zone.path(f"/resources?identifier={server.url}"))["items"]
+    return Misused(ada, refused)
+
+
+@pytest.mark.threat("12e", "13f", "13g", "13h", "13j", "13l")
+@pytest.mark.parametrize(
+    "what",
+    [
+        *("customer zone", "no member", "audience", "other resource"),
+        *("id token", "refresh token", "signature", "code"),
+        *_TYPES,
+    ],
+)
+def test_tokens_that_are_for_something_else_are_refused(misused: Misused, what: str) -> None:
+    """Of a customer's zone, for another audience, of another class: 401; the access token is accepted."""
+    assert status(misused.ada.with_token(misused.tokens[what])) == 401
+
+
+@pytest.mark.threat("12e", "13f", "13g", "13h", "13j", "13l")
+def test_a_token_of_an_application_is_refused(api: Api) -> None:
+    """An application of the home zone gets one for the API with its own credentials, and is nobody: 401."""
+    ada, zone = someone(api), api.home_zone()
+    machine = zone.make("applications")
+    secret = zone.password(machine["id"])
+    (resource,) = api.ok("GET", zone.path(f"/resources?identifier={api.server.url}"))["items"]
     api.ok("PUT", zone.path(f"/applications/{machine['id']}/dependencies/{resource['id']}"))
     own = ada.client.token(
         authenticate=False,
         grant_type="client_credentials",
         client_id=secret["identifier"],
         client_secret=secret["password"],
-        resource=server.url,
+        resource=api.server.url,
     )
     assert own.status_code == 200, own.text
     assert status(ada.with_token(own.json()["access_token"])) == 401
 
 
 @pytest.mark.threat("24h")
-def test_only_applications_that_administrators_chose_get_tokens(api: Api) -> None:
-    """Nobody registers a client there; what an administrator made loses its tokens with the dependency."""
-    zone, ada = api.home_zone(), someone(api)
+@pytest.mark.parametrize(("where", "expected"), [("a zone", 201), ("the home zone", 403)])
+def test_nobody_registers_a_client_at_the_home_zone(api: Api, where: str, expected: int) -> None:
+    """Dynamic registration is for the zones of customers."""
+    zone = api.home_zone() if where == "the home zone" else api.zone()
     metadata = {"client_name": "zonectl", "redirect_uris": ["http://localhost/callback"]}
-    for where, expected in ((api.zone(), 201), (zone, 403)):
-        address = where.body["protocols"]["oauth2"]["registration_endpoint"]
-        registered = httpx.post(address, json=metadata, trust_env=False)
-        assert registered.status_code == expected, registered.text
+    address = zone.body["protocols"]["oauth2"]["registration_endpoint"]
+    registered = httpx.post(address, json=metadata, trust_env=False)
+    assert registered.status_code == expected, registered.text
+
+
+@pytest.mark.threat("24h")
+def test_only_applications_that_administrators_chose_get_tokens(api: Api) -> None:
+    """What an administrator made loses its tokens with the dependency, and with the application."""
+    zone, ada = api.home_zone(), someone(api)
     redirects = {"oauth2": {"redirect_uris": [REDIRECT_URI]}}
     app = zone.make("applications", protocols=redirects, consent="implicit")
     credential = zone.make("application-credentials", type="public", application_id=app["id"])
@@ -223,92 +297,221 @@ def test_a_person_of_one_organization_is_a_stranger_to_another(api: Api, other: 
             assert answer.status_code == 404, f"{route.operation_id}: {answer.status_code} {answer.text}"
 
 
+@dataclass
+class Ranks:
+    """A member and an administrator, both signed in, and a group of the home zone."""
+
+    ada: Someone
+    boss: Someone
+    mine: Api
+    theirs: Api
+    by_boss: Api
+    zone: Zone
+    group: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def ranks(api: Api) -> Ranks:
+    ada, boss, zone = someone(api), someone(api, "org_admin"), api.home_zone()
+    mine, by_boss = ada.calling(), boss.calling()
+    group = by_boss.ok("POST", zone.path("/groups"), {"name": api.named("group")})
+    return Ranks(ada, boss, mine, ada.exchanged(mine), by_boss, zone, group)
+
+
 @pytest.mark.threat("27n")
-def test_a_member_makes_nobody_an_administrator(api: Api) -> None:
-    """Not by the list of people, not through the organization's zone; an administrator can, ok first."""
-    ada, boss = someone(api), someone(api, "org_admin")
-    mine, boss_calls = ada.calling(), boss.calling()
-    zone = api.home_zone()
-    group = boss_calls.ok("POST", zone.path("/groups"), {"name": api.named("group")})
-    assert mine.ok("GET", zone.path(f"/groups/{group['id']}")) == group
-    for method, path, body in (
-        ("PATCH", ada.path, {"role": "org_admin"}),
-        ("PATCH", boss.path, {"role": "org_viewer"}),
-        ("DELETE", boss.path, None),
-        ("POST", f"{zone.path('/applications')}", {"identifier": "mine", "name": "mine"}),
-        ("POST", zone.path("/providers"), {"identifier": "https://evil.example", "name": "mine"}),
-        ("PATCH", zone.path(f"/users/{boss.user.zone_user_id}"), {"email": ada.email}),
-        ("POST", zone.path(f"/groups/{group['id']}/members"), {"user_id": ada.user.zone_user_id}),
-        (
-            "POST",
-            zone.path(f"/users/{ada.user.zone_user_id}/roles"),
-            {"role_identifier": "zone_manager", "owner_type": "platform"},
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        pytest.param("PATCH", "{ada}", {"role": "org_admin"}, id="her-own-role"),
+        pytest.param("PATCH", "{boss}", {"role": "org_viewer"}, id="the-administrators-role"),
+        pytest.param("DELETE", "{boss}", None, id="the-administrator"),
+        pytest.param(
+            "POST", "{zone}/applications", {"identifier": "mine", "name": "mine"}, id="an-application"
         ),
-    ):
-        for one in (mine, ada.exchanged(mine)):
-            assert one.refused(403, method, path, body)["code"] == "forbidden", path
-    service = api.with_role("service_account")
-    service.refused(403, "POST", zone.path("/applications"), {"identifier": "mine", "name": "mine"})
-    assert boss_calls.ok("PATCH", ada.path, {"role": "org_viewer"})["role"] == "org_viewer"
+        pytest.param(
+            "POST",
+            "{zone}/providers",
+            {"identifier": "https://evil.example", "name": "mine"},
+            id="a-provider",
+        ),
+        pytest.param(
+            "PATCH", "{zone}/users/{boss_user}", {"email": "{email}"}, id="the-administrators-address"
+        ),
+        pytest.param("POST", "{zone}/groups/{group}/members", {"user_id": "{ada_user}"}, id="a-group"),
+        pytest.param(
+            "POST",
+            "{zone}/users/{ada_user}/roles",
+            {"role_identifier": "zone_manager", "owner_type": "platform"},
+            id="a-role-in-the-home-zone",
+        ),
+    ],
+)
+def test_a_member_makes_nobody_an_administrator(
+    ranks: Ranks, method: str, path: str, body: dict[str, str] | None
+) -> None:
+    """Not by the list of people, not through the organization's zone, with neither of the two tokens."""
+    known = {
+        "ada": ranks.ada.path,
+        "boss": ranks.boss.path,
+        "email": ranks.ada.email,
+        "ada_user": ranks.ada.user.zone_user_id,
+        "boss_user": ranks.boss.user.zone_user_id,
+        "zone": ranks.zone.path(),
+        "group": ranks.group["id"],
+    }
+    filled_in = body and {name: value.format(**known) for name, value in body.items()}
+    for one in (ranks.mine, ranks.theirs):
+        told = one.refused(403, method, path.format(**known), filled_in)
+        assert told["code"] == "forbidden"
 
 
-def test_what_the_platform_owns_in_the_organizations_zone_stays(api: Api) -> None:
-    """Its client, the credential of that and the resource are refused to everybody, with 403."""
+def test_a_member_sees_what_they_may_not_change(ranks: Ranks) -> None:
+    """A group of the home zone is shown to them as to an administrator."""
+    assert ranks.mine.ok("GET", ranks.zone.path(f"/groups/{ranks.group['id']}")) == ranks.group
+
+
+@pytest.mark.threat("27n")
+def test_a_service_account_makes_no_application_in_the_home_zone(api: Api) -> None:
+    """403, as for a member."""
+    body = {"identifier": "mine", "name": "mine"}
+    api.with_role("service_account").refused(403, "POST", api.home_zone().path("/applications"), body)
+
+
+@pytest.mark.threat("27n")
+def test_an_administrator_gives_another_role(ranks: Ranks) -> None:
+    """The same change that a member is refused."""
+    somebody = someone(ranks.ada.api)
+    assert ranks.by_boss.ok("PATCH", somebody.path, {"role": "org_viewer"})["role"] == "org_viewer"
+
+
+@dataclass
+class PlatformOwned:
+    """What the service itself has put into an organization's home zone."""
+
+    zone: Zone
+    application: dict[str, Any]
+    credential: dict[str, Any]
+    resource: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def platform_owned(api: Api) -> PlatformOwned:
     zone = api.home_zone()
     (app,) = api.ok("GET", zone.path("/applications?identifier=zonectl"))["items"]
+    credentials = zone.path(f"/application-credentials?applicationId={app['id']}")
+    (credential,) = api.ok("GET", credentials)["items"]
+    (resource,) = api.ok("GET", zone.path(f"/applications/{app['id']}/dependencies"))["items"]
+    return PlatformOwned(zone, app, credential, resource)
+
+
+def test_the_home_zone_has_the_platforms_client_and_resource(api: Api, platform_owned: PlatformOwned) -> None:
+    """`zonectl`, a public client of the loopback addresses, which depends on the management API."""
+    app, credential = platform_owned.application, platform_owned.credential
     assert (app["owner_type"], app["consent"]) == ("platform", "implicit")
     assert app["protocols"]["oauth2"]["redirect_uris"] == [
         "http://127.0.0.1/callback",
         "http://localhost/callback",
     ]
-    credentials = zone.path(f"/application-credentials?applicationId={app['id']}")
-    (credential,) = api.ok("GET", credentials)["items"]
     assert (credential["type"], credential["identifier"]) == ("public", "zonectl")
-    (resource,) = api.ok("GET", zone.path(f"/applications/{app['id']}/dependencies"))["items"]
+    resource = platform_owned.resource
     assert (resource["identifier"], resource["owner_type"]) == (api.server.url, "platform")
-    for path, body in (
-        (f"/applications/{app['id']}", {"name": "x"}),
-        (f"/application-credentials/{credential['id']}", {"identifier": "x"}),
-        (f"/resources/{resource['id']}", {"name": "x"}),
-    ):
-        api.refused(403, "PATCH", zone.path(path), body)
-        api.refused(403, "DELETE", zone.path(path))
-    api.refused(403, "DELETE", zone.path(f"/applications/{app['id']}/dependencies/{resource['id']}"))
-    api.refused(403, "PATCH", zone.path(), {"name": "x"})
 
-    # Neither can a configuration make them its own; it sees whose they are, and no roles it could not say.
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+@pytest.mark.parametrize(
+    ("collection", "what", "body"),
+    [
+        ("applications", "application", {"name": "x"}),
+        ("application-credentials", "credential", {"identifier": "x"}),
+        ("resources", "resource", {"name": "x"}),
+    ],
+    ids=["application", "credential", "resource"],
+)
+def test_what_the_platform_owns_in_the_home_zone_is_not_changed(
+    api: Api, platform_owned: PlatformOwned, method: str, collection: str, what: str, body: dict[str, str]
+) -> None:
+    """403 for everybody, an administrator included."""
+    path = platform_owned.zone.path(f"/{collection}/{getattr(platform_owned, what)['id']}")
+    api.refused(403, method, path, body if method == "PATCH" else None)
+
+
+def test_the_home_zone_and_its_dependency_on_the_api_are_not_changed(
+    api: Api, platform_owned: PlatformOwned
+) -> None:
+    """403 for everybody, an administrator included."""
+    app, resource = platform_owned.application["id"], platform_owned.resource["id"]
+    api.refused(403, "DELETE", platform_owned.zone.path(f"/applications/{app}/dependencies/{resource}"))
+    api.refused(403, "PATCH", platform_owned.zone.path(), {"name": "x"})
+
+
+@dataclass
+class Snapshot:
+    """An organization's snapshot as far as one zone: its revision, and its lines by id."""
+
+    revision: int
+    lines: dict[str, dict[str, Any]]
+
+
+def snapshot_of(zone: Zone) -> Snapshot:
+    text = zone.api("GET", f"/organizations/{zone.api.organization_id}/snapshot?zone={zone.id}").text
+    first, *rest = map(json.loads, text.splitlines())
+    return Snapshot(first["revision"], {line["id"]: line for line in rest if "id" in line})
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [("Application", "application"), ("ApplicationCredential", "credential"), ("Resource", "resource")],
+)
+def test_a_configuration_does_not_adopt_what_the_platform_owns(
+    api: Api, platform_owned: PlatformOwned, kind: str, what: str
+) -> None:
+    """The snapshot says whose it is, and a changeset that adopts it is 403."""
+    made, snapshot = getattr(platform_owned, what), snapshot_of(platform_owned.zone)
+    assert snapshot.lines[made["id"]]["owner_type"] == "platform"
+    operation = {"op": "adopt", "kind": kind, "id": made["id"], "name": "x", "spec": {}}
+    changeset = {
+        "base_revision": snapshot.revision,
+        "owner": "git",
+        "plan_digest": new_id(),
+        "operations": [{**operation, "zone": {"id": platform_owned.zone.id}}],
+    }
+    api.refused(403, "POST", f"/organizations/{api.organization_id}/changesets", changeset)
+
+
+def test_a_snapshot_of_the_home_zone_leaves_out_roles_in_other_zones(api: Api) -> None:
+    """A manifest has no words for an assignment with a scope; one without a scope is there."""
+    zone = api.home_zone()
     add = {"role_identifier": "zone_viewer", "owner_type": "platform", "scope_type": "zone"}
     roles = zone.path(f"/users/{api.person().zone_user_id}/roles")
     limited = api.ok("POST", roles, {**add, "scope_id": api.zone().id})
     whole = api.ok("POST", roles, {name: add[name] for name in ("role_identifier", "owner_type")})
-    snapshot = api("GET", f"/organizations/{api.organization_id}/snapshot?zone={zone.id}")
-    lines = {line["id"]: line for line in map(json.loads, snapshot.text.splitlines()) if "id" in line}
+    lines = snapshot_of(zone).lines
     assert limited["id"] not in lines
     assert whole["id"] in lines
-    for kind, made in (("Application", app), ("ApplicationCredential", credential), ("Resource", resource)):
-        assert lines[made["id"]]["owner_type"] == "platform"
-        operation = {"op": "adopt", "kind": kind, "id": made["id"], "name": "x", "spec": {}}
-        changeset = {
-            "base_revision": json.loads(snapshot.text.partition("\n")[0])["revision"],
-            "owner": "git",
-            "plan_digest": new_id(),
-            "operations": [{**operation, "zone": {"id": zone.id}}],
-        }
-        api.refused(403, "POST", f"/organizations/{api.organization_id}/changesets", changeset)
 
 
 @pytest.mark.threat("11j")
-def test_what_a_token_says_of_itself_is_no_text_for_a_database(api: Api) -> None:
+@pytest.mark.parametrize("claim", ["sid", "organization_id"])
+@pytest.mark.parametrize("typ", ["at+jwt", "m2m+jwt"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param("x", id="no-id"),
+        pytest.param("a\0b", id="NUL"),
+        pytest.param("\ud800", id="half-a-surrogate-pair"),
+        pytest.param("' or 1=1", id="SQL"),
+        pytest.param("x" * 5000, id="5000-characters"),
+    ],
+)
+def test_what_a_token_says_of_itself_is_no_text_for_a_database(
+    api: Api, signed_in: SignedIn, odd: str, typ: str, claim: str
+) -> None:
     """Nobody has signed it yet: an id that is more than an id is a 401 and no failure."""
-    ada = someone(api).tokens()["access_token"]
-    assert status(caller(api.server, ada, api.organization_id)) == 200
+    assert status(signed_in.mine) == 200
 
     def part(members: dict[str, str]) -> str:
         return base64.urlsafe_b64encode(json.dumps(members).encode()).decode().rstrip("=")
 
-    for odd in ("x", "a\0b", "\ud800", "' or 1=1", "x" * 5000):
-        for typ in ("at+jwt", "m2m+jwt"):
-            for claim in ("sid", "organization_id"):
-                token = f"{part({'alg': 'ES256', 'typ': typ, 'kid': odd})}.{part({claim: odd})}.AAAA"
-                mine = caller(api.server, token, api.organization_id)
-                assert status(mine) == status(mine, "/policy/bundle") == 401, (odd, typ, claim)
+    token = f"{part({'alg': 'ES256', 'typ': typ, 'kid': odd})}.{part({claim: odd})}.AAAA"
+    mine = caller(api.server, token, api.organization_id)
+    assert status(mine) == status(mine, "/policy/bundle") == 401
