@@ -94,6 +94,26 @@ def policy_set(name: str, zone_id: str, *, active: bool, policies: Sequence[str]
     return create("PolicySet", name, zone_id, name=name, policies=list(policies), active=active)
 
 
+@dataclass
+class Owners:
+    """Two owners of one zone with an application each, and an application that nobody manages."""
+
+    mine: Team
+    theirs: Team
+    own: str
+    other: str
+    free: str
+
+
+@pytest.fixture(scope="module")
+def owners(api: Api, zone: Zone) -> Owners:
+    """The first of them calls with a key that is bound to it; nothing of theirs is taken away."""
+    mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+    (own,) = mine.apply(app(api.named(), zone.id))
+    (other,) = theirs.apply(app(api.named(), zone.id))
+    return Owners(mine, theirs, own, other, zone.make("applications")["id"])
+
+
 class TestOwner:
     @pytest.mark.threat("49a")
     def test_applies_for_its_owner_alone(self, api: Api, zone: Zone) -> None:
@@ -105,37 +125,54 @@ class TestOwner:
         assert told == f"this credential is bound to the owner `{team.owner}`, not to `platform`"
 
     def test_unbound_keys_apply_for_whichever(self, api: Api, zone: Zone) -> None:
-        """A key that says nothing of owners is what it always was."""
+        """A key that says nothing of owners applies for one owner as for the next."""
         for owner in (api.named("a"), api.named("b")):
             Team(api, owner).apply(app(api.named(), zone.id))
 
     @pytest.mark.threat("49b")
-    def test_single_calls_leave_what_others_manage(self, api: Api, zone: Zone) -> None:
-        """Its own, and what nobody manages, it changes call by call; what another owner has it only reads."""
-        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
-        (own,) = mine.apply(app(api.named(), zone.id))
-        (other,) = theirs.apply(app(api.named(), zone.id))
-        free = zone.make("applications")["id"]
-        resource = zone.make("resources")["id"]
+    @pytest.mark.parametrize("whose", ["own", "free"])
+    def test_single_calls_change_what_no_other_owner_manages(
+        self, zone: Zone, owners: Owners, whose: str
+    ) -> None:
+        """Its own, and what nobody manages, it changes call by call."""
+        application, resource = getattr(owners, whose), zone.make("resources")["id"]
+        place = zone.path(f"/applications/{application}")
+        owners.mine.api.ok("PATCH", place, {"description": "x"})
+        owners.mine.api.ok("PUT", f"{place}/dependencies/{resource}")
+        owners.mine.api.ok("DELETE", f"{place}/dependencies/{resource}")
+        body = {"type": "password", "application_id": application}
+        owners.mine.api.ok("POST", zone.path("/application-credentials"), body)
 
-        for one in (own, free):
-            place = zone.path(f"/applications/{one}")
-            mine.api.ok("PATCH", place, {"description": "x"})
-            mine.api.ok("PUT", f"{place}/dependencies/{resource}")
-            mine.api.ok("DELETE", f"{place}/dependencies/{resource}")
-            body = {"type": "password", "application_id": one}
-            mine.api.ok("POST", zone.path("/application-credentials"), body)
-        place = zone.path(f"/applications/{other}")
-        assert mine.api.ok("GET", place)["id"] == other
-        body = {"type": "password", "application_id": other}
-        for method, path, sent in (
-            ("PATCH", place, {"description": "x"}),
-            ("DELETE", place, None),
-            ("PUT", f"{place}/dependencies/{resource}", None),
-            ("POST", zone.path("/application-credentials"), body),
-        ):
-            told = mine.api.refused(403, method, path, sent)
-            assert f"belongs to the configuration `{theirs.owner}`" in told["message"]
+    def test_what_another_owner_manages_is_read(self, zone: Zone, owners: Owners) -> None:
+        """A bound key sees all of its zone."""
+        place = zone.path(f"/applications/{owners.other}")
+        assert owners.mine.api.ok("GET", place)["id"] == owners.other
+
+    @pytest.mark.threat("49b")
+    @pytest.mark.parametrize(
+        ("method", "path", "body"),
+        [
+            pytest.param("PATCH", "/applications/{other}", {"description": "x"}, id="changed"),
+            pytest.param("DELETE", "/applications/{other}", None, id="deleted"),
+            pytest.param(
+                "PUT", "/applications/{other}/dependencies/{resource}", None, id="given-a-dependency"
+            ),
+            pytest.param(
+                "POST",
+                "/application-credentials",
+                {"type": "password", "application_id": "{other}"},
+                id="given-a-credential",
+            ),
+        ],
+    )
+    def test_single_calls_leave_what_others_manage(
+        self, zone: Zone, owners: Owners, method: str, path: str, body: dict[str, str] | None
+    ) -> None:
+        """What another owner has it only reads: 403, which says whose it is."""
+        known = {"other": owners.other, "resource": zone.make("resources")["id"]}
+        sent = body and {name: value.format(**known) for name, value in body.items()}
+        told = owners.mine.api.refused(403, method, zone.path(path.format(**known)), sent)
+        assert f"belongs to the configuration `{owners.theirs.owner}`" in told["message"]
 
     @pytest.mark.threat("49c")
     def test_takes_no_part_of_what_others_manage(self, api: Api, zone: Zone) -> None:
@@ -183,14 +220,13 @@ class TestOwner:
         mine.apply(app(api.named(), zone.id))
         theirs.apply(app(api.named(), zone.id))
         path = f"/organizations/{api.organization_id}/changesets"
-        newest = api.ok("GET", f"{path}?limit=2")["items"]
-        assert {each["owner"] for each in newest} == {mine.owner, theirs.owner}
+        receipts = {each["owner"]: each["id"] for each in api.ok("GET", f"{path}?limit=2")["items"]}
+        assert receipts.keys() == {mine.owner, theirs.owner}
 
         seen = mine.api.ok("GET", f"{path}?limit=100&expand[]=total_count")
         assert {each["owner"] for each in seen["items"]} == {mine.owner}
-        for each in newest:
-            expected = 200 if each["owner"] == mine.owner else 404
-            assert mine.api("GET", f"{path}/{each['id']}").status_code == expected
+        mine.api.ok("GET", f"{path}/{receipts[mine.owner]}")
+        mine.api.refused(404, "GET", f"{path}/{receipts[theirs.owner]}")
 
     @pytest.mark.threat("49b")
     def test_what_others_have_of_it_stays(self, api: Api, zone: Zone) -> None:
@@ -233,36 +269,35 @@ class TestPartsOfOthers:
         mine.api.refused(403, "DELETE", f"{path}/{other}")
 
     @pytest.mark.threat("49c")
-    def test_credentials_of_others_are_not_taken_up(self, api: Api, zone: Zone) -> None:
+    @pytest.mark.parametrize(("whose", "status"), [("own", 200), ("other", 403)])
+    def test_credentials_of_others_are_not_taken_up(
+        self, api: Api, zone: Zone, owners: Owners, whose: str, status: int
+    ) -> None:
         """Not one that nobody manages, of an application that somebody does: nor changed, nor deleted."""
-        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
-        (own,) = mine.apply(app(api.named(), zone.id))
-        (other,) = theirs.apply(app(api.named(), zone.id))
-        for application, status in ((own, 200), (other, 403)):
-            held = zone.password(application)["id"]
-            adopt = {**update("ApplicationCredential", held, api.named(), zone.id), "op": "adopt"}
-            assert mine.post(adopt).status_code == status
-            place = zone.path(f"/application-credentials/{held}")
-            assert mine.api("PATCH", place, {}).status_code == status
-            assert mine.api("DELETE", place).status_code == (204 if status == 200 else status)
+        held = zone.password(getattr(owners, whose))["id"]
+        adopt = {**update("ApplicationCredential", held, api.named(), zone.id), "op": "adopt"}
+        assert owners.mine.post(adopt).status_code == status
+        place = zone.path(f"/application-credentials/{held}")
+        assert owners.mine.api("PATCH", place, {}).status_code == status
+        assert owners.mine.api("DELETE", place).status_code == (204 if status == 200 else status)
 
     @pytest.mark.threat("49d")
-    def test_secrets_of_others_stay_closed(self, api: Api, zone: Zone) -> None:
-        """Neither shown, nor overwritten, nor added to."""
-        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
-        (own,) = mine.apply(app(api.named(), zone.id))
-        (other,) = theirs.apply(app(api.named(), zone.id))
-        for application, allowed in ((own, True), (other, False)):
-            kept = zone.secret(application)["id"]
-            body = {"name": "n", "entity_id": application, "data": {"type": "token", "token": "x"}}
-            for method, path, sent in (
-                ("GET", f"/secrets/{kept}", None),
-                ("POST", "/secrets", body),
-                ("PATCH", f"/secrets/{kept}", {"name": "m"}),
-                ("DELETE", f"/secrets/{kept}", None),
-            ):
-                status = mine.api(method, zone.path(path), sent).status_code
-                assert (status in (200, 204), status == 403) == (allowed, not allowed), (method, path)
+    @pytest.mark.parametrize(("whose", "allowed"), [("own", True), ("other", False)])
+    @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+    def test_secrets_of_others_stay_closed(
+        self, zone: Zone, owners: Owners, method: str, whose: str, *, allowed: bool
+    ) -> None:
+        """Neither shown, nor overwritten, nor added to, nor taken away."""
+        application = getattr(owners, whose)
+        path = zone.path("/secrets" if method == "POST" else f"/secrets/{zone.secret(application)['id']}")
+        body = {
+            "POST": {"name": "n", "entity_id": application, "data": {"type": "token", "token": "x"}},
+            "PATCH": {"name": "m"},
+        }.get(method)
+        if allowed:
+            owners.mine.api.ok(method, path, body)
+        else:
+            owners.mine.api.refused(403, method, path, body)
 
     @pytest.mark.threat("49f")
     def test_what_decides_is_for_the_zones_owner(self, api: Api) -> None:
@@ -307,68 +342,109 @@ class TestPartsOfOthers:
 
     @pytest.mark.threat("49f")
     def test_schema_of_anothers_zone_stays(self, api: Api) -> None:
-        """What texts are written against is the zone's owner's to say."""
+        """What texts are written against is the zone's owner's to say; in a zone of nobody's, anybody's."""
         platform, name = Team(api, api.named("platform")), api.named("zone")
         (zone_id,) = platform.apply(create("Zone", name, name=name))
         zone, free = Zone(api, api.ok("GET", f"/zones/{zone_id}")), api.zone()
         mine = bound(api, api.named("mine"), zone, free)
         schema = api.ok("GET", zone.path("/policy-schemas"))["items"][0]["version"]
         path = f"/policy-schemas/{schema}"
-        for each, status in ((free, 200), (zone, 403)):
-            answer = mine.api("PATCH", each.path(path), {"default": True})
-            assert answer.status_code == status, answer.text
+        mine.api.ok("PATCH", free.path(path), {"default": True}, status=200)
+        mine.api.refused(403, "PATCH", zone.path(path), {"default": True})
 
     @pytest.mark.threat("49h")
-    def test_makes_nobody_a_member(self, api: Api, zone: Zone) -> None:
-        """A manager of the zone is bound to no configuration: nobody is made one, and nobody ceases to be."""
+    @pytest.mark.parametrize("bound_to", ["an owner and a zone", "a zone"])
+    def test_makes_nobody_a_member(self, api: Api, zone: Zone, bound_to: str) -> None:
+        """A manager of the zone is bound to no configuration, so no bound credential makes one."""
         person = {"organization_user_id": api.person().id, "role": "zone_manager"}
-        for team in (bound(api, api.named("mine"), zone), bound(api, None, zone)):
-            told = team.api.refused(403, "POST", zone.path("/members"), person)
-            assert "is bound to an owner or to zones cannot add, change or remove members" in told["message"]
+        team = bound(api, None if bound_to == "a zone" else api.named("mine"), zone)
+        told = team.api.refused(403, "POST", zone.path("/members"), person)
+        assert "is bound to an owner or to zones cannot add, change or remove members" in told["message"]
+        api.ok("POST", zone.path("/members"), person)
+
+    @pytest.mark.threat("49h")
+    def test_lets_no_member_go(self, api: Api, zone: Zone) -> None:
+        """Who manages the zone stays; an unbound key removes them."""
+        person = {"organization_user_id": api.person().id, "role": "zone_manager"}
         api.ok("POST", zone.path("/members"), person)
         place = zone.path(f"/members/{person['organization_user_id']}")
         bound(api, None, zone).api.refused(403, "DELETE", place)
         api.ok("DELETE", place)
 
     @pytest.mark.threat("49i")
-    def test_people_are_no_configurations(self, api: Api, zone: Zone) -> None:
+    @pytest.mark.parametrize(("method", "body"), [("PATCH", {"status": "disabled"}), ("DELETE", None)])
+    def test_people_are_no_configurations(
+        self, api: Api, zone: Zone, owners: Owners, method: str, body: dict[str, str] | None
+    ) -> None:
         """Somebody's address decides which groups they are in: no credential of an owner's changes that."""
-        user = zone.user()
-        place = zone.path(f"/users/{user.id}")
-        mine = bound(api, api.named("mine"), zone)
-        mine.api.ok("GET", place)
-        for method, sent in (("PATCH", {"status": "disabled"}), ("DELETE", None)):
-            told = mine.api.refused(403, method, place, sent)
-            assert "no configuration can manage a User" in told["message"]
+        place = zone.path(f"/users/{zone.user().id}")
+        owners.mine.api.ok("GET", place)
+        told = owners.mine.api.refused(403, method, place, body)
+        assert "no configuration can manage a User" in told["message"]
         bound(api, None, zone).api.ok("DELETE", place)
 
 
+@dataclass
+class Confined:
+    """A team that is bound to the shared zone, and what its owner has in another one."""
+
+    team: Team
+    elsewhere: Zone
+    other: str
+
+
+@pytest.fixture(scope="module")
+def confined(api: Api, zone: Zone) -> Confined:
+    team, elsewhere = bound(api, api.named("payments"), zone), api.zone()
+    (other,) = Team(api, team.owner).apply(app(api.named(), elsewhere.id))
+    return Confined(team, elsewhere, other)
+
+
 class TestZones:
-    @pytest.mark.threat("49g")
-    def test_applies_in_its_zones_alone(self, api: Api, zone: Zone) -> None:
-        """Another zone is refused as one that is not there; so is what belongs to the organization."""
-        team, elsewhere = bound(api, api.named("payments"), zone), api.zone()
-        (agent,) = team.apply(app(api.named(), zone.id))
-        team.apply(update("Application", agent, api.named(), zone.id, description="x"))
-        (other,) = Team(api, team.owner).apply(app(api.named(), elsewhere.id))
-
-        for place in (elsewhere.id, "not-there"):
-            told = team.refused(403, app(api.named(), place))
-            assert told == f"this credential is not bound to zone `{place}`"
-        assert "it cannot create a zone" in team.refused(403, create("Zone", api.named(), name="x"))
-        assert "belongs to the organization" in team.refused(
-            403, create("ServiceAccount", api.named(), name="x")
-        )
-        assert "not bound to zone" in team.refused(403, on("delete", "Zone", elsewhere.id))
-        # By an id alone: what is elsewhere is not there.
-        for one in (other, "not-there"):
-            assert f"there is no Application `{one}`" in team.refused(404, on("delete", "Application", one))
+    def test_applies_in_its_zones(self, api: Api, zone: Zone, confined: Confined) -> None:
+        """What it makes in its zone it changes there as well."""
+        (agent,) = confined.team.apply(app(api.named(), zone.id))
+        confined.team.apply(update("Application", agent, api.named(), zone.id, description="x"))
 
     @pytest.mark.threat("49g")
-    def test_sees_its_zones_alone(self, api: Api, zone: Zone) -> None:
-        """Snapshot, lists and single reads have its zones, and tell nothing of others, or of people."""
-        team, elsewhere = bound(api, None, zone), api.zone()
-        agent = elsewhere.make("applications")["id"]
+    @pytest.mark.parametrize("place", ["elsewhere", "not-there"])
+    def test_another_zone_is_refused_as_one_that_is_not_there(
+        self, api: Api, confined: Confined, place: str
+    ) -> None:
+        """The answer for a zone it is not bound to says nothing of whether there is one."""
+        zone_id = confined.elsewhere.id if place == "elsewhere" else place
+        told = confined.team.refused(403, app(api.named(), zone_id))
+        assert told == f"this credential is not bound to zone `{zone_id}`"
+
+    @pytest.mark.threat("49g")
+    def test_makes_no_zone(self, api: Api, confined: Confined) -> None:
+        """A new zone is none of those it is bound to."""
+        told = confined.team.refused(403, create("Zone", api.named(), name="x"))
+        assert "it cannot create a zone" in told
+
+    @pytest.mark.threat("49g")
+    def test_makes_nothing_of_the_organizations(self, api: Api, confined: Confined) -> None:
+        """A service account is in no zone, so it is in none of its own."""
+        told = confined.team.refused(403, create("ServiceAccount", api.named(), name="x"))
+        assert "belongs to the organization" in told
+
+    @pytest.mark.threat("49g")
+    def test_deletes_no_other_zone(self, confined: Confined) -> None:
+        """403, which says that it is not bound to it."""
+        assert "not bound to zone" in confined.team.refused(403, on("delete", "Zone", confined.elsewhere.id))
+
+    @pytest.mark.threat("49g")
+    @pytest.mark.parametrize("place", ["elsewhere", "not-there"])
+    def test_what_is_in_another_zone_is_not_there_by_its_id(self, confined: Confined, place: str) -> None:
+        """An operation that names an entity alone: 404 for one of another zone, as for none."""
+        application = confined.other if place == "elsewhere" else place
+        told = confined.team.refused(404, on("delete", "Application", application))
+        assert f"there is no Application `{application}`" in told
+
+    @pytest.mark.threat("49g")
+    def test_sees_its_zones_alone(self, api: Api, zone: Zone, confined: Confined) -> None:
+        """Snapshot, lists and single reads have its zones, and no others; the organization is shown."""
+        team = bound(api, None, zone)
         lines = team.lines()[1:-1]
         assert {line["zone_id"] or line["id"] for line in lines} == {zone.id}
         assert lines, "and something of that"
@@ -376,23 +452,41 @@ class TestZones:
         team.api.ok("GET", zone.path("/applications"))
         team.api.ok("GET", f"/organizations/{api.organization_id}")
 
-        unknown = team.api.refused(404, "GET", "/zones/not-there")["message"]
-        told = team.api.refused(404, "GET", elsewhere.path())["message"]
-        assert told == unknown.replace("not-there", elsewhere.id)
-        organization = f"/organizations/{api.organization_id}"
-        for path in (
-            elsewhere.path("/applications"),
-            elsewhere.path(f"/applications/{agent}"),
-            f"{organization}/snapshot?zone={elsewhere.id}",
-            f"{organization}/users",
-            f"{organization}/invitations",
-            f"{organization}/api-keys",
-            f"{organization}/service-accounts",
-            f"{organization}/audit-events",
-            organization + "/sso-connection",
-        ):
-            api("GET", path)
-            team.api.refused(404, "GET", path)
+    @pytest.mark.threat("49g")
+    def test_another_zone_answers_as_one_that_is_not_there(self, confined: Confined) -> None:
+        """The two refusals differ in the id that was asked for, and in nothing else."""
+        unknown = confined.team.api.refused(404, "GET", "/zones/not-there")["message"]
+        told = confined.team.api.refused(404, "GET", confined.elsewhere.path())["message"]
+        assert told == unknown.replace("not-there", confined.elsewhere.id)
+
+    @pytest.mark.threat("49g")
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "{zone}/applications",
+            "{zone}/applications/{application}",
+            "{organization}/snapshot?zone={zone_id}",
+            "{organization}/users",
+            "{organization}/invitations",
+            "{organization}/api-keys",
+            "{organization}/service-accounts",
+            "{organization}/audit-events",
+            "{organization}/sso-connection",
+        ],
+    )
+    def test_reads_nothing_of_other_zones_or_of_the_organizations_people(
+        self, api: Api, zone: Zone, confined: Confined, path: str
+    ) -> None:
+        """404, while an unbound key reads what there is of it."""
+        asked = path.format(
+            zone=confined.elsewhere.path(),
+            zone_id=confined.elsewhere.id,
+            application=confined.other,
+            organization=f"/organizations/{api.organization_id}",
+        )
+        if "sso-connection" not in path:  # there is none
+            api("GET", asked).raise_for_status()
+        bound(api, None, zone).api.refused(404, "GET", asked)
 
     @pytest.mark.threat("49g")
     def test_hears_of_what_is_gone_in_its_zones_alone(self, api: Api, zone: Zone) -> None:
@@ -475,18 +569,24 @@ class TestMaking:
         body = {"name": "k", "role": "org_member", "zones": [other.zone().id]}
         assert "exists in the organization" in api.refused(400, "POST", path, body)["message"]
 
+    def test_an_owner_alone_leaves_the_organizations_zones(self, api: Api) -> None:
+        """A key that is bound to an owner and to no zones makes one."""
+        assert bound(api, "payments").api.zone().id
+
     @pytest.mark.threat("49h")
-    def test_makes_no_other_key(self, api: Api, zone: Zone) -> None:
-        """Whatever is bound hands nothing out: not a key, not a credential, not an invitation."""
-        team = bound(api, "payments")
-        assert team.api.zone().id, "an owner alone leaves the organization's zones"
-        organization = f"/organizations/{api.organization_id}"
-        for path, body in (
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
             ("/api-keys", {"name": "k", "role": "org_member"}),
             ("/invitations", {"email": "eve@example.com", "role": "org_admin"}),
-            ("/service-accounts", {"name": api.named()}),
-        ):
-            assert team.api("POST", organization + path, body).status_code in (403, 404)
+            ("/service-accounts", {"name": "bound"}),
+        ],
+        ids=["API key", "invitation", "service account"],
+    )
+    def test_hands_nothing_out(self, api: Api, path: str, body: dict[str, str]) -> None:
+        """Whatever is bound makes no key, no credential and no invitation."""
+        answer = bound(api, "payments").api("POST", f"/organizations/{api.organization_id}{path}", body)
+        assert answer.status_code in (403, 404)
 
 
 class TestServiceAccounts:
@@ -565,9 +665,10 @@ class TestTwoTeams:
         """A digest may stand where all can read it: sent first for another owner, it spoils nothing."""
         first, second = (bound(api, api.named(each), zone) for each in ("a", "b"))
         digest = api.named("sha256")
-        for team in (second, first):
-            answer = team.post(app(api.named(), zone.id), digest=digest)
-            assert answer.status_code == 200, answer.text
+        before = second.post(app(api.named(), zone.id), digest=digest)
+        assert before.status_code == 200, before.text
+        after = first.post(app(api.named(), zone.id), digest=digest)
+        assert after.status_code == 200, after.text
         assert first.post(app(api.named(), zone.id), digest=digest).status_code == 409
 
     @pytest.mark.threat("49k")
@@ -601,10 +702,10 @@ class TestTwoTeams:
         """What another owner made meanwhile elsewhere in the zone makes no plan stale."""
         first, second = (bound(api, api.named(each), zone) for each in ("a", "b"))
         base = first.revision()
-        for team in (first, second):
-            name = api.named("agent")
-            answer = team.post(app(name, zone.id), base=base)
-            assert answer.status_code == 200, answer.text
+        before = first.post(app(api.named("agent"), zone.id), base=base)
+        assert before.status_code == 200, before.text
+        meanwhile = second.post(app(api.named("agent"), zone.id), base=base)
+        assert meanwhile.status_code == 200, meanwhile.text
         again = first.post(app(api.named(), zone.id), base=base)
         assert again.status_code == 412
         assert f"`{first.owner}` was applied meanwhile" in again.json()["message"]

@@ -257,10 +257,16 @@ class Manager:
     elsewhere: Zone
 
 
-@pytest.fixture
-def manager(api: Api) -> Manager:
+@pytest.fixture(scope="module")
+def overseer(api: Api) -> tuple[Someone, Api]:
+    """A viewer of the organization, and the management API as they call it."""
     ada = someone(api, "org_viewer")
-    calls, zone, elsewhere = ada.calling(), api.zone(), api.zone()
+    return ada, ada.calling()
+
+
+@pytest.fixture
+def manager(api: Api, overseer: tuple[Someone, Api]) -> Manager:
+    (ada, calls), zone, elsewhere = overseer, api.zone(), api.zone()
     calls.refused(403, "POST", zone.path("/applications"), APP)
     add(zone, ada.user.id, "zone_manager")
     return Manager(ada, calls, zone, elsewhere)

@@ -34,12 +34,17 @@ class Founder:
         return f"/organizations/{self.second['id']}"
 
 
-@pytest.fixture
-def founder(api: Api) -> Founder:
+def found(api: Api) -> Founder:
     ada = someone(api, "org_admin")
     at_home = ada.calling()
     second = at_home.ok("POST", "/organizations", {"name": api.named("Second")}, status=201)
     return Founder(ada, at_home, second, ada.exchanged(at_home, second["label"]))
+
+
+@pytest.fixture(scope="module")
+def founder(api: Api) -> Founder:
+    """One that tests share; whoever changes what she is at home makes another."""
+    return found(api)
 
 
 def test_organizations_of_one_name_get_labels_that_differ(founder: Founder) -> None:
@@ -59,7 +64,7 @@ def test_a_token_of_home_lists_every_organization_that_its_holder_acts_for(
 ) -> None:
     """With what the holder may do in each, page by page."""
     listed = founder.at_home.ok("GET", "/organizations?expand[]=permissions&limit=100")["items"]
-    assert {one["id"] for one in listed} == {api.organization_id, founder.second["id"]}
+    assert {one["id"] for one in listed} >= {api.organization_id, founder.second["id"]}
     assert all(one["permissions"]["organizations"]["update"] for one in listed)
     page = founder.at_home.ok("GET", "/organizations?limit=1&expand[]=total_count")
     assert page["page_info"]["has_next_page"]
@@ -125,16 +130,18 @@ def test_the_only_administrator_of_an_organization_cannot_be_disabled(founder: F
     founder.there.refused(409, "PATCH", only, {"status": "disabled"})
 
 
-def test_a_lower_role_at_home_leaves_what_one_acts_as_elsewhere(api: Api, founder: Founder) -> None:
+def test_a_lower_role_at_home_leaves_what_one_acts_as_elsewhere(api: Api) -> None:
     """Who is no administrator at home any more makes no organization, and goes on in the one that is made."""
+    founder = found(api)
     api.ok("PATCH", founder.ada.path, {"role": "org_member"})
     founder.at_home.refused(403, "POST", "/organizations", {"name": "fourth"})
     assert status(founder.there) == 200
 
 
 @pytest.mark.threat("26k")
-def test_who_is_disabled_at_home_acts_nowhere(api: Api, founder: Founder) -> None:
+def test_who_is_disabled_at_home_acts_nowhere(api: Api) -> None:
     """The token of home and the token of the other organization both end."""
+    founder = found(api)
     assert (status(founder.there), status(founder.at_home)) == (200, 200)
     api.ok("PATCH", founder.ada.path, {"status": "disabled"})
     assert (status(founder.there), status(founder.at_home)) == (401, 401)
