@@ -286,15 +286,17 @@ class TestVerify:
         assert verdict.broken_at == place(last)
         assert reason in verdict.reason
 
-    def test_a_record_that_is_no_record_is_broken(self, company: Api) -> None:
+    @pytest.mark.parametrize(
+        ("column", "value"), [("at", "yesterday"), ('"after"', "{")], ids=["time", "JSON"]
+    )
+    def test_a_record_that_is_no_record_is_broken(self, company: Api, column: str, value: str) -> None:
         """What cannot even be read is told like anything else that does not hold."""
         if company.server.services.database.dialect != "sqlite":
             pytest.skip("PostgreSQL keeps only what is a time or JSON in such columns")
         assert verify(company)[0].broken_at is None
-        for column, value in (("at", "yesterday"), ('"after"', "{")):
-            tamper(company, f"UPDATE audit_events SET {column} = :value {_RECORD}", value=value)
-            (verdict,) = verify(company)
-            assert (verdict.broken_at, verdict.reason) == (3, "the record cannot be read")
+        tamper(company, f"UPDATE audit_events SET {column} = :value {_RECORD}", value=value)
+        (verdict,) = verify(company)
+        assert (verdict.broken_at, verdict.reason) == (3, "the record cannot be read")
 
     def test_reads_in_batches(self, company: Api, monkeypatch: pytest.MonkeyPatch) -> None:
         """The chain is followed across the seams of what is read at once."""

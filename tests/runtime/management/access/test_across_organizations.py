@@ -4,7 +4,7 @@ Ada's account belongs to the organization `home`, and she acts for `away` too. E
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import httpx
 import pytest
@@ -27,7 +27,7 @@ from tests.runtime.management.across import (
 )
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.members.inviting import accept, address, token_of
-from tests.runtime.management.signing_in import someone, status
+from tests.runtime.management.signing_in import Someone, someone, status
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, claims
 from tests.support.openid_server import OpenIDServer, openid_server
 
@@ -65,10 +65,10 @@ class TestConnection:
     """Changes of the connection at which the organization's people sign in."""
 
     @pytest.mark.threat("39a", "39c", "39h")
-    def test_an_impostor_in_the_issuers_name(
+    def test_an_impostor_in_the_issuers_name_signs_in_nobody_who_acts_elsewhere(
         self, home: Api, away: Api, issuer: OpenIDServer, impostor: OpenIDServer
     ) -> None:
-        """It signs in whom it likes at home; nobody who acts elsewhere, and what stood before has ended."""
+        """It signs in whom it likes at home; what stood before has ended; the issuer is believed again."""
         connect(home, issuer)
         ada, bob = federated(home, issuer, "ada"), federated(home, issuer, "bob")
         assert join(away, ada.who.email, ada.by(issuer)).status_code == 200
@@ -79,7 +79,18 @@ class TestConnection:
         assert status(before) == 401
         assert status(bob.by(impostor)) == 200
         assert_refused(ada.signed_in_by(impostor))
-        # Neither by a membership that comes afterwards.
+
+        reconnect(home, protocols=None)
+        assert acts_for(ada.by(issuer), away)
+
+    @pytest.mark.threat("39a", "39c", "39h")
+    def test_whom_an_impostor_signed_in_joins_no_other_organization(
+        self, home: Api, away: Api, issuer: OpenIDServer, impostor: OpenIDServer
+    ) -> None:
+        """Neither is a membership that comes afterwards: 403; and the token ends with the impostor."""
+        connect(home, issuer)
+        bob = federated(home, issuer, "bob")
+        reconnect(home, protocols={"oauth2": impostor.addresses})
         made_up = bob.by(impostor)
         refused = join(away, bob.who.email, made_up)
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
@@ -87,7 +98,6 @@ class TestConnection:
 
         reconnect(home, protocols=None)
         assert status(made_up) == 401
-        assert acts_for(ada.by(issuer), away)
 
     @pytest.mark.threat("39a", "39c")
     @pytest.mark.parametrize(
@@ -123,7 +133,8 @@ class TestConnection:
             assert isinstance(place, Page) == refused, whom
 
     @pytest.mark.threat("39a", "39b")
-    def test_another_issuer(self, home: Api, away: Api, issuer: OpenIDServer) -> None:
+    @pytest.mark.parametrize("change", ["update", "a new connection"])
+    def test_another_issuer(self, home: Api, away: Api, issuer: OpenIDServer, change: str) -> None:
         """Who is called and addressed like Ada there is somebody else: neither her account nor invited."""
         connect(home, issuer)
         ada = federated(home, issuer, "ada")
@@ -131,17 +142,16 @@ class TestConnection:
         assert acts_for(ada.by(issuer), away)
 
         with openid_server() as evil:
-            for change in ("update", "enable"):
-                if change == "update":
-                    reconnect(home, identifier=evil.issuer)
-                else:
-                    disconnect(home)
-                    connect(home, evil)
-                place = ada.signed_in_by(evil)
-                assert isinstance(place, Answer)
-                token = ada.who.client.redeem(place.code).json()["access_token"]
-                assert not acts_for(ada.who.with_token(token), away)
-                assert status(ada.who.with_token(token)) == 401
+            if change == "update":
+                reconnect(home, identifier=evil.issuer)
+            else:
+                disconnect(home)
+                connect(home, evil)
+            place = ada.signed_in_by(evil)
+            assert isinstance(place, Answer)
+            token = ada.who.client.redeem(place.code).json()["access_token"]
+            assert not acts_for(ada.who.with_token(token), away)
+            assert status(ada.who.with_token(token)) == 401
 
     @pytest.mark.threat("39b")
     @pytest.mark.parametrize("named", ["its own name", "the zone's name"])
@@ -214,30 +224,59 @@ def test_a_self_signed_assertion(home: Api, away: Api, issuer: OpenIDServer, imp
     assert redeem(issuer, ada.subject).status_code == 400
 
 
+@dataclass
+class Guest:
+    """Somebody who acts for two organizations, and the management API with a token from home."""
+
+    ada: Someone
+    mine: Api
+
+
 class TestApplications:
     """Applications of the home zone, which the home organization's administrators have chosen."""
 
-    @pytest.mark.threat("39d", "39f", "39g")
-    @pytest.mark.parametrize("consent", ["implicit", "required"])
-    def test_their_tokens_act_at_home_alone(self, home: Api, away: Api, consent: str) -> None:
-        """One click, or even the person's consent, hands them the organization at home and nothing else."""
+    @pytest.fixture
+    def guest(self, home: Api, away: Api) -> Guest:
+        """An administrator at home who acts for the other organization, by the service's own client."""
         ada = someone(home, "org_admin")
         mine = ada.calling()
         assert join(away, ada.email, mine).status_code == 200
         assert acts_for(mine, away)
-        theirs = through(ada, application(home, consent=consent))
+        return Guest(ada, mine)
 
+    @pytest.mark.threat("39d", "39f", "39g")
+    @pytest.mark.parametrize("consent", ["implicit", "required"])
+    def test_their_tokens_act_at_home_alone(self, home: Api, away: Api, guest: Guest, consent: str) -> None:
+        """One click, or even the person's consent, hands them the organization at home and nothing else.
+
+        Another one is 404 for them, as one that does not exist.
+        """
+        theirs = through(guest.ada, application(home, consent=consent))
         assert acts_for(theirs, home)
         assert not acts_for(theirs, away)
         refused = swapped(theirs, away)
         unknown = theirs("POST", f"/organizations/{new_id()}/token")
         assert refused.status_code == unknown.status_code == 404
+
+    @pytest.mark.threat("39d", "39f", "39g")
+    @pytest.mark.parametrize("consent", ["implicit", "required"])
+    def test_their_tokens_list_the_organization_at_home_alone(
+        self, home: Api, guest: Guest, consent: str
+    ) -> None:
+        """The person sees both with the service's own client."""
+        theirs = through(guest.ada, application(home, consent=consent))
         at_home = theirs.ok("GET", "/organizations?limit=100&expand[]=permissions")["items"]
         assert [one["id"] for one in at_home] == [home.organization_id]
-        assert len(mine.ok("GET", "/organizations?limit=100")["items"]) == 2
+        assert len(guest.mine.ok("GET", "/organizations?limit=100")["items"]) == 2
+
+    @pytest.mark.threat("39d", "39f", "39g")
+    @pytest.mark.parametrize("consent", ["implicit", "required"])
+    def test_their_tokens_make_no_organization(self, home: Api, guest: Guest, consent: str) -> None:
+        """The refusal says to sign in with the service's own client, which may."""
+        theirs = through(guest.ada, application(home, consent=consent))
         told = theirs.refused(403, "POST", "/organizations", {"name": "hers"})
         assert "sign in with `zonectl`" in told["message"]
-        assert mine.ok("POST", "/organizations", {"name": home.named("hers")})
+        assert guest.mine.ok("POST", "/organizations", {"name": home.named("hers")})
 
     @pytest.mark.threat("39d", "39f", "39g")
     def test_they_accept_no_invitation_of_another_organization(self, home: Api, away: Api) -> None:
@@ -286,7 +325,7 @@ class TestApplications:
 
     @pytest.mark.threat("39d", "39g", "27l")
     def test_the_services_own_client_stays_its_own(self, home: Api) -> None:
-        """No credential, redirect address or dependency is added to it, and nothing else becomes it."""
+        """No credential, redirect address or dependency is added to it; to another application they are."""
         zone, ada = home.home_zone(), someone(home)
         (app,) = home.ok("GET", zone.path("/applications?identifier=zonectl"))["items"]
         other = zone.make("applications")
@@ -302,10 +341,16 @@ class TestApplications:
         for kind in ("password", "public"):
             body = {"type": kind, "application_id": app["id"], "identifier": home.named("mine")}
             home.refused(403, "POST", zone.path("/application-credentials"), body)
-        for body in ({"owner_type": "platform"}, {"identifier": "zonectl"}):
-            refused = home("PATCH", zone.path(f"/applications/{other['id']}"), body)
-            assert refused.status_code in (400, 409), refused.text
         assert status(ada.calling()) == 200
+
+    @pytest.mark.threat("39d", "39g", "27l")
+    @pytest.mark.parametrize(("member", "value"), [("owner_type", "platform"), ("identifier", "zonectl")])
+    def test_no_application_becomes_the_services_own_client(self, home: Api, member: str, value: str) -> None:
+        """Neither by whose it is nor by what it is called."""
+        zone = home.home_zone()
+        other = zone.make("applications")
+        refused = home("PATCH", zone.path(f"/applications/{other['id']}"), {member: value})
+        assert refused.status_code in (400, 409), refused.text
 
 
 class TestMembership:

@@ -57,34 +57,45 @@ def test_users_and_invitations_are_told_alike(mine: Api) -> None:
     assert (page["page_info"]["has_next_page"], page["page_info"]["has_prev_page"]) == (False, False)
 
 
-@pytest.mark.threat("30f")
-def test_filters_and_pages(mine: Api) -> None:
-    """By part of an address and by role; forwards and backwards everybody once, whoever comes or goes."""
+@pytest.fixture
+def guests(mine: Api) -> list[str]:
+    """Seven invitations, three of them of administrators, and two administrators: the ids of these."""
     for number in range(7):
         mine.invite(f"Guest_{number}@acme.example", "org_admin" if number % 2 else "org_viewer")
-    people = [mine.person("org_admin") for _ in range(2)]
+    return [mine.person("org_admin").id for _ in range(2)]
 
+
+@pytest.mark.threat("30f")
+def test_a_search_finds_part_of_an_address(mine: Api, guests: list[str]) -> None:
+    """In any case, and no character stands for others."""
     assert [one["email"] for one in listed(mine, **{"query[email]": "guest_3"})["items"]] == [
         "Guest_3@acme.example"
     ]
     assert listed(mine, **{"query[email]": "%"})["items"] == []
     assert len(listed(mine, **{"query[email]": "_"})["items"]) == 7
+
+
+def test_a_role_selects_users_and_invitations(mine: Api, guests: list[str]) -> None:
+    """Both are counted."""
     admins = listed(mine, role="org_admin", **{"expand[]": "total_count"})
     assert {one["type"] for one in admins["items"]} == {"user", "invitation"}
     assert admins["pagination"]["total_count"] == len(admins["items"]) == 5
 
+
+def test_pages_have_everybody_once_whoever_comes_or_goes(mine: Api, guests: list[str]) -> None:
+    """Forwards, while one who has been seen goes and one is new; and backwards from the end."""
     everybody = [one["id"] for one in listed(mine)["items"]]
     seen, after = [], {}
     while True:
         page = listed(mine, limit="2", **after)
         seen += [one["id"] for one in page["items"]]
         if len(seen) == 4:  # one that has been seen goes, one is new
-            mine.ok("DELETE", f"/organizations/{mine.organization_id}/users/{people[0].id}")
+            mine.ok("DELETE", f"/organizations/{mine.organization_id}/users/{guests[0]}")
             mine.invite("late@acme.example")
         if page["pagination"]["after_cursor"] is None:
             break
         after = {"after": page["pagination"]["after_cursor"]}
-    gone, late = everybody.index(people[0].id), seen[-1]
+    gone, late = everybody.index(guests[0]), seen[-1]
     assert seen == [*everybody[:gone], *everybody[gone + 1 :], late]
 
     back, before = [], {"before": page["page_info"]["start_cursor"]}
@@ -95,10 +106,18 @@ def test_filters_and_pages(mine: Api) -> None:
     assert back == seen[: len(back)]
     assert len(back) >= len(seen) - 2
 
+
+@pytest.mark.parametrize("wrong", ["role=owner", "after=x", "limit=0", "after=a&before=b"])
+def test_what_selects_nothing_known_is_refused(mine: Api, wrong: str) -> None:
+    """An unknown role, a cursor of nobody's, no limit, and two directions are 400."""
+    mine.refused(400, "GET", f"/organizations/{mine.organization_id}/identities?{wrong}")
+
+
+def test_a_cursor_of_another_selection_is_refused(mine: Api, guests: list[str]) -> None:
+    """A cursor is bound to the filters it was made with."""
     path = f"/organizations/{mine.organization_id}/identities"
-    for wrong in ("role=owner", "after=x", "limit=0", "after=a&before=b"):
-        mine.refused(400, "GET", f"{path}?{wrong}")
     cursor = listed(mine, limit="1")["pagination"]["after_cursor"]
+    mine.ok("GET", f"{path}?after={cursor}")
     mine.refused(400, "GET", f"{path}?after={cursor}&role=org_admin")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -54,14 +54,23 @@ def test_an_invitation_goes_by_mail(api: Api) -> None:
 
 
 @pytest.mark.threat("27n")
-def test_nobody_invites_above_themselves(api: Api) -> None:
-    """Administrators invite; the others are refused, whatever the role, and nothing unknown is taken."""
+@pytest.mark.parametrize("role", ["org_member", "org_viewer", "service_account"])
+def test_only_administrators_invite(api: Api, role: str) -> None:
+    """The others are refused, whatever role they would invite somebody with."""
     body = {"email": address(), "role": "org_viewer"}
-    for role in ("org_member", "org_viewer", "service_account"):
-        api.with_role(role).refused(403, "POST", path(api), body)
-    for wrong in ({"role": "owner"}, {"email": "nobody"}, {"email": "a..b@x..y"}, {"status": "accepted"}):
-        api.refused(400, "POST", path(api), {**body, **wrong})
+    api.with_role(role).refused(403, "POST", path(api), body)
     api.ok("POST", path(api), body, status=201)
+
+
+@pytest.mark.threat("27n")
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [("role", "owner"), ("email", "nobody"), ("email", "a..b@x..y"), ("status", "accepted")],
+)
+def test_an_invitation_has_a_role_and_an_address(api: Api, member: str, value: str) -> None:
+    """What is none of either, and a member that is not the inviter's to say, is 400."""
+    body = {"email": address(), "role": "org_viewer"}
+    api.refused(400, "POST", path(api), {**body, member: value})
 
 
 def test_one_invitation_an_address(api: Api) -> None:
@@ -84,40 +93,63 @@ def test_one_invitation_an_address(api: Api) -> None:
     api.refused(409, "POST", path(api), {"email": str(person.email).upper(), "role": "org_viewer"})
 
 
-def test_who_reads_the_mail_is_a_user(api: Api) -> None:
-    """Once: the invitation is accepted then, and the person listed with its role, whatever becomes of it."""
+@dataclass
+class Accepted:
+    """An invitation that was accepted with the token in its mail, and what the answer said."""
+
+    invitation: dict[str, Any]
+    token: str
+    told: dict[str, Any]
+
+
+@pytest.fixture
+def accepted(api: Api) -> Accepted:
     email = address()
     made = api.invite(email, "org_viewer")
     token = token_of(api, email)
-
     done = accept(api, token)
     assert done.status_code == 200, done.text
+    return Accepted(made, token, done.json())
+
+
+def test_who_reads_the_mail_is_a_user(api: Api, accepted: Accepted) -> None:
+    """The answer names the organization and the user, who is listed with the role of the invitation."""
     organization = api.ok("GET", f"/organizations/{api.organization_id}")
-    told = done.json()
-    user_id = told.pop("user_id")
-    assert told == {
+    user_id = accepted.told["user_id"]
+    assert accepted.told == {
         "organization_id": organization["id"],
         "organization_name": organization["name"],
         "success": True,
+        "user_id": user_id,
     }
     person = api.ok("GET", f"/organizations/{api.organization_id}/users/{user_id}")
+    email = accepted.invitation["email"]
     assert (person["email"], person["role"], person["status"]) == (email, "org_viewer", "active")
-    assert stranger(api, "GET", f"/{token}").json()["status"] == "accepted"
 
-    assert accept(api, token).status_code == 409
-    api.refused(409, "POST", path(api), {"email": email, "role": "org_viewer"})
 
-    events = api.ok(
-        "GET", f"/organizations/{api.organization_id}/audit-events?filter[entity_id]={made['id']}"
-    )["items"]
+def test_an_invitation_is_accepted_once(api: Api, accepted: Accepted) -> None:
+    """Its holder sees that it was; accepting again, and inviting who is a user now, is 409."""
+    assert stranger(api, "GET", f"/{accepted.token}").json()["status"] == "accepted"
+    assert accept(api, accepted.token).status_code == 409
+    body = {"email": accepted.invitation["email"], "role": "org_viewer"}
+    api.refused(409, "POST", path(api), body)
+
+
+def test_the_audit_trail_says_who_accepted_an_invitation(api: Api, accepted: Accepted) -> None:
+    """The actor is the user that the invitation made."""
+    trail = f"/organizations/{api.organization_id}/audit-events"
+    events = api.ok("GET", f"{trail}?filter[entity_id]={accepted.invitation['id']}")["items"]
     assert [event["action"] for event in events] == ["invitations.accept", "invitations.create"]
-    assert events[0]["actor"] == {"type": "user", "id": user_id}
+    assert events[0]["actor"] == {"type": "user", "id": accepted.told["user_id"]}
     assert (events[0]["before"]["status"], events[0]["after"]["status"]) == ("pending", "accepted")
 
+
+def test_deleting_an_accepted_invitation_leaves_the_user(api: Api, accepted: Accepted) -> None:
+    """It is revoked then, a second time as well; whom it made a user stays one."""
     for _ in range(2):
-        api.ok("DELETE", path(api, f"/{made['id']}"))
-        assert stranger(api, "GET", f"/{token}").json()["status"] == "revoked"
-    api.ok("GET", f"/organizations/{api.organization_id}/users/{user_id}")
+        api.ok("DELETE", path(api, f"/{accepted.invitation['id']}"))
+        assert stranger(api, "GET", f"/{accepted.token}").json()["status"] == "revoked"
+    api.ok("GET", f"/organizations/{api.organization_id}/users/{accepted.told['user_id']}")
 
 
 @pytest.mark.parametrize("ended", ["expired", "revoked"])

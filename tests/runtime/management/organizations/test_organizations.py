@@ -1,13 +1,14 @@
 """Organizations: what callers see of their own."""
 
+import pytest
 from tests.runtime.management.conftest import Api
 
 from runtime.domain.identifiers import new_id
 
 
 class TestOrganizations:
-    def test_a_caller_sees_its_own(self, api: Api, other: Api) -> None:
-        """The list is exactly one; another's id or label is 404."""
+    def test_a_caller_sees_its_own(self, api: Api) -> None:
+        """The list is exactly one, which is found by its label as well."""
         page = api.ok("GET", "/organizations")
         (mine,) = page["items"]
         assert mine["id"] == api.organization_id
@@ -15,9 +16,12 @@ class TestOrganizations:
         assert page["page_info"]["has_prev_page"] is False
         assert "pagination" not in page
         assert api.ok("GET", f"/organizations/{mine['label']}") == mine
+
+    @pytest.mark.parametrize("by", ["id", "label", "nothing"])
+    def test_a_caller_does_not_see_another(self, api: Api, other: Api, by: str) -> None:
+        """By its id and by its label it is 404, as one that does not exist."""
         theirs = other.ok("GET", "/organizations")["items"][0]
-        for name in (theirs["id"], theirs["label"], new_id()):
-            api.refused(404, "GET", f"/organizations/{name}")
+        api.refused(404, "GET", f"/organizations/{new_id() if by == 'nothing' else theirs[by]}")
 
     def test_change_keeps_the_label(self, other: Api) -> None:
         """The label stands in addresses; only the name changes."""

@@ -10,24 +10,39 @@ from runtime.domain.identifiers import new_id
 
 
 class TestServiceAccounts:
-    def test_account_and_credentials(self, api: Api) -> None:
-        """Made, listed, changed and deleted; the secret is shown once."""
+    @pytest.fixture
+    def account(self, api: Api) -> dict[str, str]:
         base = f"/organizations/{api.organization_id}/service-accounts"
-        account = api.ok("POST", base, {"name": api.named("ci"), "description": "d"}, status=201)
-        path = f"{base}/{account['id']}"
+        body = {"name": api.named("ci"), "description": "d"}
+        made: dict[str, str] = api.ok("POST", base, body, status=201)
+        return {**made, "path": f"{base}/{made['id']}"}
+
+    def test_an_account_is_listed_and_changed(self, api: Api, account: dict[str, str]) -> None:
+        """Its name is taken then, and what describes it is text, never null."""
+        base = account["path"].rpartition("/")[0]
         api.refused(409, "POST", base, {"name": account["name"]})
-        api.refused(400, "PATCH", path, {"description": None})
-        assert api.ok("PATCH", path, {"description": "e"})["description"] == "e"
+        api.refused(400, "PATCH", account["path"], {"description": None})
+        assert api.ok("PATCH", account["path"], {"description": "e"})["description"] == "e"
         assert account["id"] in {one["id"] for one in api.ok("GET", f"{base}?limit=100")["items"]}
-        made = api.ok("POST", f"{path}/credentials", {"name": "key"}, status=201)
+
+    def test_the_secret_of_a_credential_is_shown_once(self, api: Api, account: dict[str, str]) -> None:
+        """In the answer that it is made with, and in no other."""
+        made = api.ok("POST", f"{account['path']}/credentials", {"name": "key"}, status=201)
         assert set(made) == {"id", "client_id", "client_secret", "created_at", "name"}
-        found = api.ok("GET", f"{path}/credentials/{made['id']}")
-        assert set(found) == {"id", "client_id", "created_at", "name"}
-        assert api.ok("PATCH", f"{path}/credentials/{made['id']}", {"name": "n"})["name"] == "n"
-        page = api.ok("GET", f"{path}/credentials?expand[]=permissions")
+        path = f"{account['path']}/credentials/{made['id']}"
+        assert set(api.ok("GET", path)) == {"id", "client_id", "created_at", "name"}
+        assert api.ok("PATCH", path, {"name": "n"})["name"] == "n"
+        page = api.ok("GET", f"{account['path']}/credentials?expand[]=permissions")
         assert page["permissions"]["service_account_credentials"]["create"] is True
-        assert api("DELETE", path).status_code == 204
-        api.refused(404, "GET", f"{path}/credentials/{made['id']}")
+        assert "client_secret" not in page["items"][0]
+
+    def test_the_credentials_of_an_account_go_with_it(self, api: Api, account: dict[str, str]) -> None:
+        """404 for one of an account that is deleted."""
+        made = api.ok("POST", f"{account['path']}/credentials", {"name": "key"}, status=201)
+        path = f"{account['path']}/credentials/{made['id']}"
+        api.ok("GET", path)
+        assert api("DELETE", account["path"]).status_code == 204
+        api.refused(404, "GET", path)
 
     def test_tokens(self, api: Api) -> None:
         """Client credentials, in the body or by HTTP Basic, give a token that works as the account."""
@@ -100,20 +115,20 @@ class TestServiceAccounts:
         )
         assert twice.json()["error"] == "invalid_request"
 
-    def test_tokens_of_zones_are_no_service_account_tokens(self, api: Api) -> None:
-        """A token of another class, issuer or organization does not open the management API."""
+    @pytest.mark.parametrize("altered", ["signature", "no signature", "four parts", "cut short"])
+    def test_an_altered_token_is_refused(self, api: Api, altered: str) -> None:
+        """The token as it was issued opens the management API; anything that is nearly it is 401."""
         _, credential = self._credential(api)
         token = self._token(api, credential)
         head, payload, signature = token.split(".")
+        sent = {
+            "signature": f"{head}.{payload}.{signature[:-4]}AAAA",
+            "no signature": f"{head}.{payload}",
+            "four parts": f"{token}.x",
+            "cut short": token[:-1],
+        }[altered]
         caller(api.server, token, api.organization_id).ok("GET", "/zones")
-        for altered in (
-            f"{head}.{payload}.{signature[:-4]}AAAA",
-            f"{head}.{payload}",
-            f"{token}.x",
-            token[:-1],
-        ):
-            service = caller(api.server, altered, api.organization_id)
-            service.refused(401, "GET", "/zones")
+        caller(api.server, sent, api.organization_id).refused(401, "GET", "/zones")
 
     @staticmethod
     def _credential(api: Api) -> tuple[dict[str, str], dict[str, str]]:
