@@ -19,8 +19,8 @@ TEXT = {"schema_version": "2026-11-21", "cedar_raw": "permit (principal, action,
 
 
 @pytest.fixture(scope="module")
-def filled(api: Api) -> dict[str, Any]:
-    """One of everything that embeds something, and what it embeds: path -> member -> the entity."""
+def filled(api: Api) -> dict[str, tuple[str, dict[str, Any]]]:
+    """One of everything that embeds something: its path, and what it embeds by member."""
     zone = api.zone()
     application, provider = zone.make("applications"), zone.make("providers")
     target = zone.make("resources", application_id=application["id"], credential_provider_id=provider["id"])
@@ -39,35 +39,43 @@ def filled(api: Api) -> dict[str, Any]:
     person = api.ok("GET", zone.path(f"/users/{user}"))
     of_target = {"application": application, "credential_provider": provider}
     return {
-        zone.path(f"/resources/{target['id']}"): of_target,
-        zone.path(f"/applications/{application['id']}/dependencies/{target['id']}"): of_target,
-        zone.path(f"/application-credentials/{token['id']}"): {
-            "application": application,
-            "provider": provider,
-        },
-        zone.path(f"/application-credentials/{zone.password(application['id'])['id']}"): {
-            "application": application
-        },
-        zone.path(f"/sessions/{zone.session(user)}"): {"user": person},
-        zone.path(f"/delegated-grants/{zone.grant(user, target['id'])}"): {
-            "user": person,
-            "resource": plain,
-            "provider": sts,
-        },
+        "resource": (zone.path(f"/resources/{target['id']}"), of_target),
+        "dependency": (
+            zone.path(f"/applications/{application['id']}/dependencies/{target['id']}"),
+            of_target,
+        ),
+        "token": (
+            zone.path(f"/application-credentials/{token['id']}"),
+            {"application": application, "provider": provider},
+        ),
+        "password": (
+            zone.path(f"/application-credentials/{zone.password(application['id'])['id']}"),
+            {"application": application},
+        ),
+        "session": (zone.path(f"/sessions/{zone.session(user)}"), {"user": person}),
+        "delegated grant": (
+            zone.path(f"/delegated-grants/{zone.grant(user, target['id'])}"),
+            {"user": person, "resource": plain, "provider": sts},
+        ),
     }
 
 
-def test_a_retrieve_shows_the_entities_whose_ids_it_has(api: Api, filled: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "what", ["resource", "dependency", "token", "password", "session", "delegated grant"]
+)
+def test_a_retrieve_shows_the_entities_whose_ids_it_has(
+    api: Api, filled: dict[str, tuple[str, dict[str, Any]]], what: str
+) -> None:
     """Each as its own retrieve shows it, but for what that one would embed; lists show ids alone."""
     known = {"application", "credential_provider", "provider", "resource", "user", "user_agent"}
-    for path, embedded in filled.items():
-        found = api.ok("GET", path)
-        assert {name: found[name] for name in known & set(found)} == embedded, path
-        collection, _, wanted = path.rpartition("/")
-        query = "?include_nested=true" if collection.endswith("sessions") else ""
-        listed = api.ok("GET", f"{collection}{query}")["items"]
-        (same,) = [one for one in listed if one["id"] == wanted]
-        assert same == {name: value for name, value in found.items() if name not in embedded}
+    path, embedded = filled[what]
+    found = api.ok("GET", path)
+    assert {name: found[name] for name in known & set(found)} == embedded
+    collection, _, wanted = path.rpartition("/")
+    query = "?include_nested=true" if collection.endswith("sessions") else ""
+    listed = api.ok("GET", f"{collection}{query}")["items"]
+    (same,) = [one for one in listed if one["id"] == wanted]
+    assert same == {name: value for name, value in found.items() if name not in embedded}
 
 
 def by_a_person(api: Api, zone: Zone, person: OrganizationUser) -> dict[str, str]:
