@@ -64,15 +64,17 @@ def test_token_for_the_zone_itself(site: Site, chain: Chain) -> None:
         ({"audience": "https://api.test", "scope": "admin"}, "invalid_scope"),
     ],
 )
-def test_refusals(site: Site, chain: Chain, more: dict[str, str], error: str) -> None:
-    """What an exchange refuses, this refuses too."""
+def test_what_an_exchange_refuses_is_refused_here_too(
+    site: Site, chain: Chain, more: dict[str, str], error: str
+) -> None:
+    """Unknown and undeclared resources, scopes that there are not, and two targets that differ."""
     for undeclared in (named for named in more.values() if "undeclared" in named):
         site.make(site.company.resource(site.zone, undeclared))
 
     assert post(site, chain, **more)["error"] == error
 
 
-def test_policy_decides(site: Site) -> None:
+def test_a_policy_may_forbid_direct_access_alone(site: Site) -> None:
     """Direct access is an action of its own, so a zone can forbid it alone."""
     company = site.company
     zone = site.make(company.zone("Direct"))

@@ -69,7 +69,7 @@ def test_the_example_of_the_documentation(site: Site, client_id: str, tmp_path: 
 
 
 @pytest.mark.standard("RFC 7523")
-def test_authlib(site: Site, client_id: str) -> None:
+def test_authlib_gets_a_token_with_its_own_assertions(site: Site, client_id: str) -> None:
     """`private_key_jwt` as that library does it: for the endpoint, for an hour, without a key id."""
     metadata = site.http.get(f"{site.issuer}/.well-known/oauth-authorization-server").json()
     assert "private_key_jwt" in metadata["token_endpoint_auth_methods_supported"]

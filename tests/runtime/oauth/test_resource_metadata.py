@@ -1,4 +1,4 @@
-"""What our own APIs say of themselves, and that whoever is turned away learns where to read it."""
+"""Protected resource metadata (RFC 9728) of the management API and of zones, and challenges that name it."""
 
 import re
 
@@ -30,21 +30,33 @@ def test_from_a_challenge_to_the_authorization_server(site: Site) -> None:
     assert own.headers["Access-Control-Allow-Origin"] == "*"
     assert own.headers["Cache-Control"] == "max-age=300"
 
-    for authorization in ({}, {"Authorization": "Bearer wrong"}):
-        refused = site.http.get(f"{url}/zones", headers=authorization)
-        assert refused.status_code == 401
-        whole = site.http.get(told(refused)).json()
-        assert whole["resource"] == url
-        assert "authorization_servers" not in whole  # that would list the tenants
+
+@pytest.mark.standard("RFC 9728")
+@pytest.mark.parametrize(
+    "authorization", [{}, {"Authorization": "Bearer wrong"}], ids=["no token", "wrong token"]
+)
+def test_the_document_of_the_whole_api_lists_no_tenants(site: Site, authorization: dict[str, str]) -> None:
+    """Outside an organization's paths the challenge names a document without authorization servers."""
+    refused = site.http.get(f"{site.server.url}/zones", headers=authorization)
+
+    assert refused.status_code == 401
+    whole = site.http.get(told(refused)).json()
+    assert whole["resource"] == site.server.url
+    assert "authorization_servers" not in whole  # that would list the tenants
+
+
+def test_an_organization_has_a_document_under_its_id(site: Site) -> None:
+    """The one that exists is found."""
+    found = site.http.get(f"{site.server.url}{PATH}/organizations/{site.server.organization_id}")
+
+    assert found.status_code == 200
 
 
 @pytest.mark.threat("26k")
-def test_unknown_organizations_have_none(site: Site) -> None:
-    """The one that exists is found by its id alone: labels can be guessed."""
-    url = f"{site.server.url}{PATH}/organizations"
-    assert site.http.get(f"{url}/{site.server.organization_id}").status_code == 200
-    for name in ("0" * 26, "test", "%2e%2e"):
-        assert site.http.get(f"{url}/{name}").status_code == 404
+@pytest.mark.parametrize("name", ["0" * 26, "test", "%2e%2e"], ids=["unknown id", "label", "escaped dots"])
+def test_an_organization_is_found_by_its_id_alone(site: Site, name: str) -> None:
+    """There is nothing under a label, which can be guessed, nor under an unknown id."""
+    assert site.http.get(f"{site.server.url}{PATH}/organizations/{name}").status_code == 404
 
 
 @pytest.mark.standard("RFC 9728")

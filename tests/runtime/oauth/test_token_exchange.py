@@ -59,7 +59,7 @@ def test_audience_alone_is_answered_with_the_name_of_the_right_parameter(site: S
 
 
 @pytest.mark.standard("RFC 6749")
-def test_basic_authentication(site: Site, chain: Chain) -> None:
+def test_the_secret_may_come_in_the_header(site: Site, chain: Chain) -> None:
     """The same with the secret in the header."""
     sent = {name: value for name, value in form(chain).items() if not name.startswith("client")}
 
@@ -93,7 +93,9 @@ def test_basic_authentication(site: Site, chain: Chain) -> None:
         ({"requested_token_type": "x"}, 400, "invalid_request"),
     ],
 )
-def test_refusals(site: Site, chain: Chain, change: dict[str, str], status: int, error: str) -> None:
+def test_each_refusal_has_its_code_and_no_token(
+    site: Site, chain: Chain, change: dict[str, str], status: int, error: str
+) -> None:
     """Each refusal has its code and status, is not stored, and holds no token."""
     assert site.post(form(chain)).status_code == 200
 
@@ -114,40 +116,115 @@ def test_secrets_do_not_belong_in_the_address(site: Site, chain: Chain) -> None:
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-@pytest.mark.threat("31a", "31b", "31c", "31d", "31e", "31l", "31o", "31r")
+FORM = "application/x-www-form-urlencoded"
+
+
+def post_raw(site: Site, body: str | bytes, content_type: str = FORM) -> httpx.Response:
+    """The answer of the token endpoint to bytes that may be no form."""
+    return site.http.post(f"{site.issuer}/oauth/token", content=body, headers={"Content-Type": content_type})
+
+
+@pytest.fixture(scope="module")
+def good(chain: Chain) -> str:
+    """A form that succeeds, as the bytes of a request."""
+    return urlencode(form(chain))
+
+
 @pytest.mark.standard("OAuth 2.1")
-def test_forms_that_readers_disagree_about(site: Site, chain: Chain) -> None:
-    """Duplicates, other content types, broken UTF-8, NUL and oversize are refused before all else."""
-    good = urlencode(form(chain))
+def test_a_good_form_succeeds(site: Site, good: str) -> None:
+    """What the tests below spoil is in order by itself, with or without a charset."""
+    assert post_raw(site, good).status_code == 200
+    assert post_raw(site, good, f"{FORM}; charset=UTF-8").status_code == 200
 
-    def post(body: str | bytes, content_type: str = "application/x-www-form-urlencoded") -> httpx.Response:
-        return site.http.post(
-            f"{site.issuer}/oauth/token", content=body, headers={"Content-Type": content_type}
-        )
 
-    assert post(good).status_code == 200
-    assert post(good, "application/x-www-form-urlencoded; charset=UTF-8").status_code == 200
-    assert post(f"{good}&unknown=ignored&empty=").status_code == 200
-    for name in ("client_id", "grant_type", "subject_token", "scope"):
-        assert post(f"{good}&{name}=x").json()["error"] == "invalid_request"
-        assert post(f"{good}&{name}=").json()["error"] == "invalid_request"
-        assert post(f"{good}&{name.replace('_', '%5F')}=x").json()["error"] == "invalid_request"
-    assert post(good.replace("grant_type=", "grant_type[]=")).json()["error"] == "invalid_request"
-    for bad in ("a=%ff", b"a=\xff", "a=%00"):
-        assert post(bad).json()["error"] == "invalid_request"
-    assert post("&".join(f"p{number}=1" for number in range(10_000))).status_code in (400, 413)
-    assert post("a=" + "x" * 100_000).status_code == 413
-    assert post(good + "&x=" + "y" * 100_000).json()["error"] == "invalid_request"
-    for content_type in ("application/json", "multipart/form-data; boundary=x", "text/plain", ""):
-        assert post(good, content_type).status_code == 400
-    for answer, status in (
-        (site.http.get(f"{site.issuer}/oauth/token"), 405),
-        (site.http.put(f"{site.issuer}/oauth/token", content=good), 405),
-        (post("a=" + "x" * 3_000_000), 413),  # more than is read at all
-    ):
-        assert (answer.status_code, answer.json()["error"]) == (status, "invalid_request")
-        assert answer.headers["Cache-Control"] == "no-store"
+@pytest.mark.standard("OAuth 2.1")
+def test_unknown_and_empty_parameters_are_ignored(site: Site, good: str) -> None:
+    """A parameter that nobody knows, or one without a value, changes nothing."""
+    assert post_raw(site, f"{good}&unknown=ignored&empty=").status_code == 200
+
+
+@pytest.mark.threat("31a", "31b", "31c")
+@pytest.mark.standard("OAuth 2.1")
+@pytest.mark.parametrize("again", ["{name}=x", "{name}=", "{escaped}=x"], ids=["value", "empty", "escaped"])
+@pytest.mark.parametrize("name", ["client_id", "grant_type", "subject_token", "scope"])
+def test_a_parameter_that_stands_twice_is_refused(site: Site, good: str, name: str, again: str) -> None:
+    """Also when the second one is empty, and when an underscore in its name is percent-encoded."""
+    second = again.format(name=name, escaped=name.replace("_", "%5F"))
+
+    assert post_raw(site, f"{good}&{second}").json()["error"] == "invalid_request"
+
+
+@pytest.mark.threat("31d")
+def test_a_parameter_written_as_a_list_is_not_that_parameter(site: Site, good: str) -> None:
+    """`grant_type[]=` is no `grant_type`."""
+    listed = good.replace("grant_type=", "grant_type[]=")
+
+    assert post_raw(site, listed).json()["error"] == "invalid_request"
+
+
+@pytest.mark.threat("31o")
+@pytest.mark.parametrize(
+    "bad", ["a=%ff", b"a=\xff", "a=%00"], ids=["escaped broken UTF-8", "broken UTF-8", "NUL"]
+)
+def test_a_form_that_is_no_text_is_refused(site: Site, bad: str | bytes) -> None:
+    """Broken UTF-8, escaped or not, and NUL."""
+    assert post_raw(site, bad).json()["error"] == "invalid_request"
+
+
+@pytest.mark.threat("31l")
+def test_ten_thousand_parameters_are_refused(site: Site) -> None:
+    """They are too many, or too many bytes, whichever is noticed first."""
+    many = "&".join(f"p{number}=1" for number in range(10_000))
+
+    assert post_raw(site, many).status_code in (400, 413)
+
+
+@pytest.mark.threat("31r")
+def test_a_form_above_the_cap_is_answered_413(site: Site) -> None:
+    """A hundred thousand bytes are more than a form may have."""
+    assert post_raw(site, "a=" + "x" * 100_000).status_code == 413
+
+
+@pytest.mark.threat("31r")
+def test_a_good_form_above_the_cap_is_refused(site: Site, good: str) -> None:
+    """What else the body holds does not matter."""
+    assert post_raw(site, good + "&x=" + "y" * 100_000).json()["error"] == "invalid_request"
+
+
+@pytest.mark.threat("31e")
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "multipart/form-data; boundary=x", "text/plain", ""],
+    ids=["JSON", "multipart", "text", "none"],
+)
+def test_another_content_type_is_refused(site: Site, good: str, content_type: str) -> None:
+    """The bytes of a good form are none under another content type."""
+    assert post_raw(site, good, content_type).status_code == 400
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_another_method_is_answered_405(site: Site, good: str, method: str) -> None:
+    """The token endpoint takes POST alone: an OAuth error that is kept by no cache."""
+    answer = site.http.request(
+        method, f"{site.issuer}/oauth/token", content=good if method == "PUT" else None
+    )
+
+    assert (answer.status_code, answer.json()["error"]) == (405, "invalid_request")
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_the_answer_to_another_method_names_the_right_ones(site: Site) -> None:
+    """POST, and OPTIONS for preflights."""
     assert site.http.get(f"{site.issuer}/oauth/token").headers["Allow"] == "POST, OPTIONS"
+
+
+@pytest.mark.threat("31r")
+def test_a_body_larger_than_is_read_at_all_is_answered_413(site: Site) -> None:
+    """Three megabytes: an OAuth error that is kept by no cache."""
+    answer = post_raw(site, "a=" + "x" * 3_000_000)
+
+    assert (answer.status_code, answer.json()["error"]) == (413, "invalid_request")
+    assert answer.headers["Cache-Control"] == "no-store"
 
 
 def test_denied_by_policy_and_by_the_user(site: Site) -> None:
@@ -182,7 +259,7 @@ def test_denied_by_policy_and_by_the_user(site: Site) -> None:
     assert "error_uri" not in denied.json()
 
 
-def test_unknown_zone(site: Site, chain: Chain) -> None:
+def test_an_unknown_zone_has_no_token_endpoint(site: Site, chain: Chain) -> None:
     """A zone that does not exist has no token endpoint."""
     answer = site.http.post(f"{site.server.url}/z/nowhere/oauth/token", data=form(chain))
 
@@ -201,25 +278,49 @@ def test_guessing_is_answered_with_retry_after(site: Site) -> None:
     assert int(slowed[-1].headers["Retry-After"]) >= 1
 
 
-@pytest.mark.threat("12c")
-@pytest.mark.standard("RFC 6750")
-def test_userinfo_takes_only_this_zones_tokens(site: Site, chain: Chain) -> None:
-    """A token of another zone, and a token for a resource, open nothing at the zone itself."""
+def userinfo(site: Site, token: str | None = None) -> httpx.Response:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return site.http.get(f"{site.issuer}/openid/userinfo", headers=headers)
+
+
+@pytest.fixture(scope="module")
+def refused_at_userinfo(site: Site, chain: Chain) -> dict[str, str]:
+    """Tokens that are not for userinfo of this zone; the foreign one has the same names in it."""
     company = site.company
     twin = site.make(company.zone("Twin"))
     twin_agent = site.make(company.app(twin, "agent"))
     twin_ann = site.make(company.person(twin, "ann@acme.test"))
-    foreign = site.make(company.token(twin, twin_agent, twin_ann))
-    exchanged = site.post(form(chain)).json()["access_token"]
+    return {
+        "another zone": site.make(company.token(twin, twin_agent, twin_ann)),
+        "a resource": site.post(form(chain)).json()["access_token"],
+        "garbage": "garbage",
+        "Base64": base64.b64encode(b"x").decode(),
+    }
 
-    def userinfo(token: str) -> httpx.Response:
-        return site.http.get(f"{site.issuer}/openid/userinfo", headers={"Authorization": f"Bearer {token}"})
 
-    assert userinfo(chain.subject).json()["sub"] == "ann@acme.test"
-    for token in (foreign, exchanged, "garbage", base64.b64encode(b"x").decode()):
-        answer = userinfo(token)
-        assert answer.status_code == 401
-        assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
-    bare = site.http.get(f"{site.issuer}/openid/userinfo")
+@pytest.mark.standard("RFC 6750")
+def test_userinfo_takes_a_token_of_its_zone(site: Site, chain: Chain) -> None:
+    """The token of a sign-in says who it is about."""
+    assert userinfo(site, chain.subject).json()["sub"] == "ann@acme.test"
+
+
+@pytest.mark.threat("12c")
+@pytest.mark.standard("RFC 6750")
+@pytest.mark.parametrize("which", ["another zone", "a resource", "garbage", "Base64"])
+def test_userinfo_refuses_every_other_token(
+    site: Site, refused_at_userinfo: dict[str, str], which: str
+) -> None:
+    """A token of another zone, one for a resource, and what is none: 401 `invalid_token`."""
+    answer = userinfo(site, refused_at_userinfo[which])
+
+    assert answer.status_code == 401
+    assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
+
+
+@pytest.mark.standard("RFC 6750")
+def test_userinfo_without_a_token_names_no_error(site: Site) -> None:
+    """Who sends no credentials is asked for them, and told of no mistake."""
+    bare = userinfo(site)
+
     assert bare.status_code == 401
     assert "error" not in bare.headers["WWW-Authenticate"]
