@@ -1,4 +1,4 @@
-"""What users see of what they allowed, and how they take it back."""
+"""The account page: applications, grants and sessions of a user, and how the user ends them."""
 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -86,33 +86,95 @@ class Desk:
         return self.site.run(read())
 
 
-def test_an_application_loses_what_it_had(site: Site, browser: Browser) -> None:
-    """Its tokens, its consents, and what was granted for it alone; others keep theirs."""
-    desk = Desk(site, browser)
-    agents, helpers, portals = desk.agree(desk.agent), desk.agree(desk.helper), desk.agree(desk.portal)
-    for client, tokens in ((desk.agent, agents), (desk.helper, helpers), (desk.portal, portals)):
-        assert desk.exchanges(client, tokens) is None
-    assert all(name in desk.page().text for name in ("Agent", "Helper", "Portal", "read", "app.example"))
+class Agreed(Desk):
+    """The desk after Ada has let all three applications in; each of them exchanges its token."""
 
-    page = desk.press(application=desk.agent.app.id)
+    def __init__(self, site: Site, browser: Browser) -> None:
+        super().__init__(site, browser)
+        self.agents = self.agree(self.agent)
+        self.helpers = self.agree(self.helper)
+        self.portals = self.agree(self.portal)
+        for client, tokens in (
+            (self.agent, self.agents),
+            (self.helper, self.helpers),
+            (self.portal, self.portals),
+        ):
+            assert self.exchanges(client, tokens) is None
+
+    def withdraw(self, *clients: Client) -> Page:
+        """Take back what applications have; the page after the last."""
+        pages = [self.press(application=client.app.id) for client in clients]
+        return pages[-1]
+
+
+@pytest.fixture
+def agreed(site: Site, browser: Browser) -> Agreed:
+    return Agreed(site, browser)
+
+
+def test_the_page_lists_each_application_with_what_it_has(agreed: Agreed) -> None:
+    """Their names, the scopes, and the host that the user was sent back to."""
+    text = agreed.page().text
+
+    assert all(name in text for name in ("Agent", "Helper", "Portal", "read", "app.example"))
+
+
+def test_an_application_that_was_removed_is_gone_from_the_page(agreed: Agreed) -> None:
+    """The page says so at once, and no longer offers to end its access."""
+    page = agreed.withdraw(agreed.agent)
+
     assert "no longer has access" in page.text
     assert "access of Agent" not in page.text
-    assert desk.exchanges(desk.agent, agents) == "invalid_grant"
-    assert desk.agent.refresh(agents["refresh_token"]).json()["error"] == "invalid_grant"
-    assert desk.exchanges(desk.helper, helpers) is None
-    assert len(desk.rows("delegated_grants", "id")) == 1
-    asked = browser.open(desk.agent.url())
+
+
+def test_an_application_that_was_removed_loses_its_tokens(agreed: Agreed) -> None:
+    """Neither its access token nor its refresh token is good for anything."""
+    agreed.withdraw(agreed.agent)
+
+    assert agreed.exchanges(agreed.agent, agreed.agents) == "invalid_grant"
+    assert agreed.agent.refresh(agreed.agents["refresh_token"]).json()["error"] == "invalid_grant"
+
+
+def test_an_application_that_was_removed_has_to_ask_again(agreed: Agreed) -> None:
+    """Its consents are gone: the next sign-in comes to the consent page."""
+    agreed.withdraw(agreed.agent)
+
+    asked = agreed.browser.open(agreed.agent.url())
+
     assert isinstance(asked, Page)
     assert asked.action.endswith("/oauth/consent")
 
-    desk.press(application=desk.helper.app.id)
-    assert desk.rows("consents", "id") == desk.rows("delegated_grants", "id") == []
-    assert desk.exchanges(desk.portal, portals) is None  # it asks nobody, and nobody said no to it
-    desk.press(application=desk.portal.app.id)
-    assert desk.exchanges(desk.portal, portals) == "invalid_grant"
-    assert "No application acts for you" in desk.page().text
-    recorded = desk.rows("token_events", "event", "application_id")
-    for client in (desk.agent, desk.helper, desk.portal):
+
+def test_removing_one_application_leaves_what_another_was_granted(agreed: Agreed) -> None:
+    """The grant that both use stays, and the other goes on."""
+    agreed.withdraw(agreed.agent)
+
+    assert agreed.exchanges(agreed.helper, agreed.helpers) is None
+    assert len(agreed.rows("delegated_grants", "id")) == 1
+
+
+def test_a_grant_ends_with_the_last_application_it_was_for(agreed: Agreed) -> None:
+    """No consent and no grant is left; what was never asked for, and never refused, goes on."""
+    agreed.withdraw(agreed.agent, agreed.helper)
+
+    assert agreed.rows("consents", "id") == agreed.rows("delegated_grants", "id") == []
+    assert agreed.exchanges(agreed.portal, agreed.portals) is None  # nobody said no to it
+
+
+def test_an_application_that_asks_nobody_can_be_removed(agreed: Agreed) -> None:
+    """Its token ends as the others do, and the page has nobody left to list."""
+    agreed.withdraw(agreed.agent, agreed.helper, agreed.portal)
+
+    assert agreed.exchanges(agreed.portal, agreed.portals) == "invalid_grant"
+    assert "No application acts for you" in agreed.page().text
+
+
+def test_each_removal_is_recorded_once(agreed: Agreed) -> None:
+    """One `withdrawal` for each application, in the record of token requests."""
+    agreed.withdraw(agreed.agent, agreed.helper, agreed.portal)
+
+    recorded = agreed.rows("token_events", "event", "application_id")
+    for client in (agreed.agent, agreed.helper, agreed.portal):
         assert recorded.count(("withdrawal", client.app.id)) == 1
 
 

@@ -3,13 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
-from tests.support.factories import App, Person
+from tests.support.factories import App, Company, Person
 from tests.support.logs import logged_lines
 from tests.support.scene import Scene
 
@@ -35,47 +35,71 @@ async def api(scene: Scene) -> Resource:
     return await scene.company.resource(scene.zone, "https://api.test")
 
 
-async def test_issued_and_refused_are_recorded(
-    own_scene: Scene,
-) -> None:
-    """One row a request: what came of it, at which step, for whom and for what."""
-    company, zone = own_scene.company, own_scene.zone
-    api = await company.resource(zone, "https://api.test")
-    agent = await company.app(zone, "agent", dependencies=[api])
-    ann = await company.person(zone, "ann@acme.test")
-    subject = await company.token(zone, agent, ann)
-    await own_scene.exchange(agent, subject, api)
+@dataclass(frozen=True)
+class Recorded:
+    """An exchange that succeeded and three that did not, and the rows that tell of them, oldest first."""
+
+    api: Resource
+    agent: App
+    ann: Person
+    subject: str
+    rows: Sequence[Any]
+
+
+@pytest.fixture(scope="module")
+async def recorded(company: Company) -> Recorded:
+    own = Scene(company, await company.zone())
+    api = await company.resource(own.zone, "https://api.test")
+    agent = await company.app(own.zone, "agent", dependencies=[api])
+    ann = await company.person(own.zone, "ann@acme.test")
+    subject = await company.token(own.zone, agent, ann)
+    await own.exchange(agent, subject, api)
     with pytest.raises(InvalidTarget):
-        await own_scene.exchange(agent, subject, "https://unknown.test")
+        await own.exchange(agent, subject, "https://unknown.test")
     with pytest.raises(InvalidGrant):
-        await own_scene.exchange(agent, subject[:-4] + "AAAA", api)
+        await own.exchange(agent, subject[:-4] + "AAAA", api)
     wrong = App(agent.application, agent.client_id, "wrong", agent.credential_id)
     with pytest.raises(InvalidClient):
-        await own_scene.exchange(wrong, subject, api)
+        await own.exchange(wrong, subject, api)
+    return Recorded(api, agent, ann, subject, await _rows(own))
 
-    await own_scene.services.decisions.flush()
 
-    async with own_scene.services.database.reading() as conn:
-        found = await conn.execute(
-            select(token_events).where(token_events.c.zone_id == zone.id).order_by(token_events.c.at)
-        )
-        rows = found.all()
-    assert [(row.outcome, row.step) for row in rows] == [
+async def test_each_request_is_one_row_with_its_outcome_and_step(recorded: Recorded) -> None:
+    """What was issued has no step; what was refused has the step of the exchange that refused it."""
+    assert [(row.outcome, row.step) for row in recorded.rows] == [
         ("issued", None),
         ("refused", 7),
         ("refused", 4),
         ("refused", 3),
     ]
-    issued = rows[0]
-    assert issued.event == "token_exchange"
-    assert issued.user_id == ann.user.id
-    assert (issued.application_id, issued.credential_id) == (agent.id, agent.credential_id)
-    assert issued.resource_id == api.id
+
+
+async def test_the_record_of_an_issued_token_names_everybody_in_it(recorded: Recorded) -> None:
+    """The user, the application with its credential, the resource, and who acts."""
+    issued = recorded.rows[0]
+
+    assert issued.user_id == recorded.ann.user.id
+    assert (issued.application_id, issued.credential_id) == (
+        recorded.agent.id,
+        recorded.agent.credential_id,
+    )
+    assert issued.resource_id == recorded.api.id
     assert issued.actors == ["agent"]
+
+
+async def test_the_record_of_an_issued_token_tells_the_request_and_the_rules(recorded: Recorded) -> None:
+    """What was asked, in which request, when, and which rules of policy decided."""
+    issued = recorded.rows[0]
+
+    assert issued.event == "token_exchange"
     assert issued.request_id == "test-request"
     assert issued.determining
     assert abs((issued.at - datetime.now(UTC)).total_seconds()) < 60
-    assert subject not in str(rows)
+
+
+async def test_no_record_holds_the_subject_token(recorded: Recorded) -> None:
+    """Records are read by people: there is no token in them."""
+    assert recorded.subject not in str(recorded.rows)
 
 
 def _recording(services: Services, database: Database | None = None, *, max_queued: int = 20_000) -> Services:

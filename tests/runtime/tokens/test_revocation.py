@@ -1,6 +1,7 @@
-"""Revocation of tokens by the clients that hold them, and what those are told who verify by themselves."""
+"""Revocation (RFC 7009) by the clients that hold tokens, and the list for APIs that verify by themselves."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from runtime.services.tokens import revocation
 __all__ = ["site"]
 STORAGE = ("embedded", "servers")
 API = "https://api.test"
+FRESH = "runtime.services.revocation_list.FRESH_SECONDS"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -93,36 +95,82 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def moments(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be answered from a moment ago."""
-    monkeypatch.setattr("runtime.services.revocation_list.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(FRESH, 0.0)
 
 
-@pytest.mark.threat("18j", "18k", "18n")
-@pytest.mark.standard("RFC 7009")
-@pytest.mark.parametrize("which", ["refresh_token", "access_token"])
-def test_a_token_of_a_sign_in_ends_what_came_from_it(
-    shop: Shop, browser: Browser, moments: None, which: str
-) -> None:
-    """The family, its access tokens, and chains of exchanges; not the browser's session or other clients."""
+@dataclass(frozen=True)
+class Revoked:
+    """A sign-in whose token was revoked, what came from it, and another client of the same browser."""
+
+    browser: Browser
+    tokens: Mapping[str, Any]
+    derived: str
+    others: Mapping[str, Any]
+    which: str
+    answer: httpx.Response
+
+
+@pytest.fixture(scope="module", params=["refresh_token", "access_token"])
+def revoked(shop: Shop, request: pytest.FixtureRequest) -> Iterator[Revoked]:
+    """One sign-in, one exchange and one revocation for all the tests of what it ends and what it leaves."""
+    browser = Browser()
     tokens = shop.notes.sign_in(browser, resources=[API])
     others = shop.public.sign_in(browser)
     derived = shop.exchange(shop.notes.app, tokens["access_token"])
     assert shop.is_active(shop.server, tokens["access_token"])
     assert shop.is_active(shop.server, derived)
     assert shop.is_active(shop.notes.app, tokens["refresh_token"])
+    answer = shop.revoke(shop.notes.app, tokens[request.param], token_type_hint="refresh_token")
+    yield Revoked(browser, tokens, derived, others, request.param, answer)
+    browser.http.close()
 
-    answer = shop.revoke(shop.notes.app, tokens[which], token_type_hint="refresh_token")
 
-    assert (answer.status_code, answer.content) == (200, b"")
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert not shop.is_active(shop.server, tokens["access_token"])
-    assert not shop.is_active(shop.server, derived)
-    assert not shop.is_active(shop.notes.app, tokens["refresh_token"])
-    assert shop.notes.refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
-    assert {"sid": claims(tokens["access_token"])["sid"]} in shop.told()
-    assert shop.public.userinfo(others["access_token"]).status_code == 200
-    assert shop.notes.sign_in(browser)["access_token"], "the browser is still signed in"
-    # Again is as good as once.
-    assert shop.revoke(shop.notes.app, tokens[which]).status_code == 200
+@pytest.mark.standard("RFC 7009")
+def test_revocation_is_answered_200_without_a_body(revoked: Revoked) -> None:
+    """Whichever token of the sign-in it was, and whatever the hint said; no cache keeps it."""
+    assert (revoked.answer.status_code, revoked.answer.content) == (200, b"")
+    assert revoked.answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.threat("18n")
+@pytest.mark.standard("RFC 7009")
+def test_revocation_ends_the_access_token(shop: Shop, moments: None, revoked: Revoked) -> None:
+    """Revoking the refresh token ends it as revoking itself does."""
+    assert not shop.is_active(shop.server, revoked.tokens["access_token"])
+
+
+@pytest.mark.threat("18n")
+def test_revocation_ends_what_was_exchanged_for_the_access_token(
+    shop: Shop, moments: None, revoked: Revoked
+) -> None:
+    """Chains of exchanges end with the sign-in that they began with."""
+    assert not shop.is_active(shop.server, revoked.derived)
+
+
+@pytest.mark.threat("18k", "18n")
+@pytest.mark.standard("RFC 7009")
+def test_revocation_ends_the_refresh_token(shop: Shop, moments: None, revoked: Revoked) -> None:
+    """It is inactive, and a refresh with it is refused."""
+    assert not shop.is_active(shop.notes.app, revoked.tokens["refresh_token"])
+    assert shop.notes.refresh(revoked.tokens["refresh_token"]).json()["error"] == "invalid_grant"
+
+
+@pytest.mark.threat("18j")
+def test_revocation_lists_the_session_of_the_sign_in(shop: Shop, moments: None, revoked: Revoked) -> None:
+    """APIs that verify by themselves find its `sid` in the delta."""
+    assert {"sid": claims(revoked.tokens["access_token"])["sid"]} in shop.told()
+
+
+def test_revocation_leaves_other_clients_and_the_browsers_session(shop: Shop, revoked: Revoked) -> None:
+    """Another client's token still works, and the user need not sign in again."""
+    assert shop.public.userinfo(revoked.others["access_token"]).status_code == 200
+    assert shop.notes.sign_in(revoked.browser)["access_token"], "the browser is still signed in"
+
+
+@pytest.mark.standard("RFC 7009")
+def test_revoking_again_is_as_good_as_once(shop: Shop, revoked: Revoked) -> None:
+    """A token that has ended is answered as one that ends now."""
+    assert shop.revoke(shop.notes.app, revoked.tokens[revoked.which]).status_code == 200
 
 
 @pytest.mark.threat("43h", "43i", "43k")
@@ -152,96 +200,210 @@ def test_a_token_from_a_clock_ahead_is_revoked(
     assert not shop.is_active(shop.server, token)
 
 
-def test_an_exchanged_token_ends_alone(shop: Shop, browser: Browser, moments: None) -> None:
-    """The session is its subject's client's; the same request brings a new token, not the one given up."""
-    tokens = shop.notes.sign_in(browser, resources=[API])
-    derived = shop.exchange(shop.notes.app, tokens["access_token"])
-    assert shop.exchange(shop.notes.app, tokens["access_token"]) == derived
-    own = shop.post("token", shop.notes.app, grant_type="client_credentials", resource=API).json()
-    for token in (derived, own["access_token"]):
-        assert shop.is_active(shop.server, token)
+def own_token(shop: Shop) -> str:
+    """A token that the application has for itself."""
+    answer = shop.post("token", shop.notes.app, grant_type="client_credentials", resource=API)
+    return str(answer.json()["access_token"])
 
-        assert shop.revoke(shop.notes.app, token).status_code == 200
 
-        assert not shop.is_active(shop.server, token)
-        assert {"jti": claims(token)["jti"]} in shop.told()
+@pytest.mark.parametrize("which", ["exchanged", "own"])
+def test_a_token_without_a_family_is_listed_by_its_id(
+    shop: Shop, browser: Browser, moments: None, which: str
+) -> None:
+    """An exchanged token, and an application's own, is inactive once revoked, and the delta has its `jti`."""
+    token = own_token(shop)
+    if which == "exchanged":
+        token = shop.exchange(shop.notes.app, shop.notes.sign_in(browser, resources=[API])["access_token"])
+    assert shop.is_active(shop.server, token)
+
+    assert shop.revoke(shop.notes.app, token).status_code == 200
+
+    assert not shop.is_active(shop.server, token)
+    assert {"jti": claims(token)["jti"]} in shop.told()
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """The access token of a sign-in, and one that was exchanged for it and revoked."""
+
+    subject: str
+    derived: str
+
+
+@pytest.fixture
+def given_up(shop: Shop, browser: Browser, moments: None) -> GivenUp:
+    subject = str(shop.notes.sign_in(browser, resources=[API])["access_token"])
+    derived = shop.exchange(shop.notes.app, subject)
+    assert shop.exchange(shop.notes.app, subject) == derived
+    assert shop.revoke(shop.notes.app, derived).status_code == 200
+    return GivenUp(subject, derived)
+
+
+def test_a_revoked_exchanged_token_is_no_subject(shop: Shop, given_up: GivenUp) -> None:
+    """It cannot be exchanged further."""
     refused = shop.post(
         "token",
         shop.notes.app,
         grant_type="urn:ietf:params:oauth:grant-type:token-exchange",
-        subject_token=derived,
+        subject_token=given_up.derived,
         subject_token_type="urn:ietf:params:oauth:token-type:access_token",
         resource=API,
     )
+
     assert refused.json()["error"] == "invalid_grant"
-    assert shop.is_active(shop.server, tokens["access_token"])
-    anew = shop.exchange(shop.notes.app, tokens["access_token"])
-    assert anew != derived
+
+
+def test_a_revoked_exchanged_token_leaves_its_subject(shop: Shop, given_up: GivenUp) -> None:
+    """The session is its subject's client's: the token that was exchanged goes on."""
+    assert shop.is_active(shop.server, given_up.subject)
+
+
+def test_the_same_exchange_after_a_revocation_brings_a_new_token(shop: Shop, given_up: GivenUp) -> None:
+    """The cached token, which the same request was answered with before, is not given out again."""
+    anew = shop.exchange(shop.notes.app, given_up.subject)
+
+    assert anew != given_up.derived
     assert shop.is_active(shop.server, anew)
+
+
+@pytest.fixture(scope="module")
+def kept(shop: Shop) -> Iterator[Mapping[str, Any]]:
+    """The tokens of a sign-in that nothing may end."""
+    browser = Browser()
+    yield shop.notes.sign_in(browser, resources=[API])
+    browser.http.close()
+
+
+NOT_THE_CLIENTS = {
+    "refresh token at its API": ("server", "{refresh}"),
+    "access token at its API": ("server", "{access}"),
+    "refresh token at another client": ("public", "{refresh}"),
+    "guessed secret": ("notes", "{family}.guessed"),
+    "forged signature": ("notes", "{signed}AAAA"),
+    "dots": ("notes", "a.b.c"),
+    "unknown": ("notes", "unknown"),
+}
 
 
 @pytest.mark.threat("14d")
 @pytest.mark.standard("RFC 7009")
-def test_what_is_not_the_clients_stays(shop: Shop, browser: Browser) -> None:
+@pytest.mark.parametrize(("client", "token"), NOT_THE_CLIENTS.values(), ids=NOT_THE_CLIENTS)
+def test_revoking_what_is_not_the_clients_does_nothing(
+    shop: Shop, kept: Mapping[str, Any], client: str, token: str
+) -> None:
     """Unknown, foreign and forged tokens are answered as the right one is, and nothing happens."""
-    tokens = shop.notes.sign_in(browser, resources=[API])
-    refresh, access = tokens["refresh_token"], tokens["access_token"]
+    refresh, access = kept["refresh_token"], kept["access_token"]
+    app = {"server": shop.server, "public": shop.public.app, "notes": shop.notes.app}[client]
     family = refresh.partition(".")[0]
-    for app, token in (
-        (shop.server, refresh),
-        (shop.server, access),
-        (shop.public.app, refresh),
-        (shop.notes.app, f"{family}.guessed"),
-        (shop.notes.app, access[:-4] + "AAAA"),
-        (shop.notes.app, "a.b.c"),
-        (shop.notes.app, "unknown"),
-    ):
-        answer = shop.revoke(app, token)
-        assert (answer.status_code, answer.content) == (200, b"")
+
+    answer = shop.revoke(app, token.format(refresh=refresh, access=access, family=family, signed=access[:-4]))
+
+    assert (answer.status_code, answer.content) == (200, b"")
     assert shop.is_active(shop.server, access)
     assert shop.is_active(shop.notes.app, refresh)
 
-    answer = shop.revoke(shop.notes.app, tokens["id_token"])
+
+@pytest.mark.standard("RFC 7009")
+def test_an_id_token_cannot_be_revoked(shop: Shop, kept: Mapping[str, Any]) -> None:
+    """There is nothing to end: `unsupported_token_type`."""
+    answer = shop.revoke(shop.notes.app, kept["id_token"])
+
     assert (answer.status_code, answer.json()["error"]) == (400, "unsupported_token_type")
 
 
+REFUSED: dict[str, tuple[int, str]] = {
+    "no client": (401, "invalid_client"),
+    "wrong secret": (401, "invalid_client"),
+    "no token": (400, "invalid_request"),
+    "token twice": (400, "invalid_request"),
+    "token in the query": (400, "invalid_request"),
+    "JSON": (400, "invalid_request"),
+    "too large": (413, "invalid_request"),
+}
+BOTH = pytest.mark.parametrize("endpoint", ["revoke", "introspect"])
+
+
+def mistaken(shop: Shop, endpoint: str, token: str, mistake: str) -> httpx.Response:
+    """The answer to a request with one mistake."""
+    app, url = shop.notes.app, f"{shop.notes.issuer}/oauth/{endpoint}"
+    if mistake == "wrong secret":
+        return shop.post(endpoint, app, token=token, client_secret="wrong")
+    sent: dict[str, dict[str, Any]] = {
+        "no client": {"data": {"token": token}},
+        "no token": {"data": app.form},
+        "token twice": {"content": f"token=a&token=b&client_id={app.client_id}", "headers": FORM},
+        "token in the query": {"params": {"token": token}, "data": app.form},
+        "JSON": {"json": {"token": token}},
+        "too large": {"data": {"token": "a" * 70_000}},
+    }
+    return httpx.post(url, **sent[mistake])
+
+
 @pytest.mark.threat("36b", "36f")
-def test_requests_that_are_refused(shop: Shop, browser: Browser) -> None:
-    """Both endpoints take a form from an authenticated client, each parameter once."""
-    token = shop.notes.sign_in(browser)["refresh_token"]
-    app = shop.notes.app
-    for endpoint in ("revoke", "introspect"):
-        url = f"{shop.notes.issuer}/oauth/{endpoint}"
-        twice = httpx.post(url, content=f"token=a&token=b&client_id={app.client_id}", headers=FORM)
-        cases = [
-            (httpx.post(url, data={"token": token}), 401, "invalid_client"),
-            (shop.post(endpoint, app, token=token, client_secret="wrong"), 401, "invalid_client"),
-            (shop.post(endpoint, app), 400, "invalid_request"),
-            (twice, 400, "invalid_request"),
-            (httpx.post(url, params={"token": token}, data=app.form), 400, "invalid_request"),
-            (httpx.post(url, json={"token": token}), 400, "invalid_request"),
-            (httpx.post(url, data={"token": "a" * 70_000}), 413, "invalid_request"),
-        ]
-        for number, (answer, status, code) in enumerate(cases):
-            assert (answer.status_code, answer.json()["error"]) == (status, code), f"{endpoint} {number}"
-            assert answer.headers["Cache-Control"] == "no-store"
-            assert answer.headers["Access-Control-Allow-Origin"] == "*"
-        assert httpx.get(url).status_code == 405
-        basic = httpx.post(url, data={"token": token}, auth=(app.client_id, "wrong"))
-        assert basic.headers["WWW-Authenticate"].startswith("Basic ")
-        allowed = httpx.options(url, headers={"Origin": "null", "Access-Control-Request-Method": "POST"})
-        assert allowed.status_code == 204
-        assert "Access-Control-Allow-Credentials" not in allowed.headers
-    assert shop.is_active(app, token)
-    assert shop.post("introspect", shop.public.app, token=token).json()["error"] == "invalid_client"
+@BOTH
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_a_request_with_a_mistake_is_refused(
+    shop: Shop, kept: Mapping[str, Any], endpoint: str, mistake: str
+) -> None:
+    """Both endpoints take a form from an authenticated client, each parameter once; nothing is revoked."""
+    answer = mistaken(shop, endpoint, kept["refresh_token"], mistake)
+
+    assert (answer.status_code, answer.json()["error"]) == REFUSED[mistake]
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert shop.is_active(shop.notes.app, kept["refresh_token"])
 
 
-def test_a_database_that_is_away(shop: Shop, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is told that a token was revoked when it was not: 503, to be tried again."""
+@BOTH
+def test_get_is_answered_405(shop: Shop, endpoint: str) -> None:
+    """Tokens do not belong in an address."""
+    assert httpx.get(f"{shop.notes.issuer}/oauth/{endpoint}").status_code == 405
+
+
+@BOTH
+def test_a_wrong_secret_in_the_header_is_answered_with_a_challenge(
+    shop: Shop, kept: Mapping[str, Any], endpoint: str
+) -> None:
+    """Who used Basic is asked for it again."""
+    basic = httpx.post(
+        f"{shop.notes.issuer}/oauth/{endpoint}",
+        data={"token": kept["refresh_token"]},
+        auth=(shop.notes.app.client_id, "wrong"),
+    )
+
+    assert basic.headers["WWW-Authenticate"].startswith("Basic ")
+    assert shop.is_active(shop.notes.app, kept["refresh_token"])
+
+
+@pytest.mark.threat("36b")
+@BOTH
+def test_preflights_are_answered_without_credentials(shop: Shop, endpoint: str) -> None:
+    """Any origin may ask, and cookies are never part of it."""
+    allowed = httpx.options(
+        f"{shop.notes.issuer}/oauth/{endpoint}",
+        headers={"Origin": "null", "Access-Control-Request-Method": "POST"},
+    )
+
+    assert allowed.status_code == 204
+    assert "Access-Control-Allow-Credentials" not in allowed.headers
+
+
+def test_a_public_client_may_not_introspect(shop: Shop, kept: Mapping[str, Any]) -> None:
+    """Introspection is for clients that prove who they are."""
+    refused = shop.post("introspect", shop.public.app, token=kept["refresh_token"])
+
+    assert refused.json()["error"] == "invalid_client"
+
+
+@BOTH
+def test_without_a_database_the_answer_is_503(
+    shop: Shop, kept: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    """Nobody is told that a token was revoked when it was not: it is to be tried again."""
     from runtime.domain.errors import Unavailable
     from runtime.storage.sql.database import Database
 
-    token = shop.notes.sign_in(browser)["refresh_token"]
+    token = kept["refresh_token"]
     assert shop.is_active(shop.notes.app, token)
 
     def away(_database: Database) -> Any:
@@ -249,34 +411,69 @@ def test_a_database_that_is_away(shop: Shop, browser: Browser, monkeypatch: pyte
 
     with monkeypatch.context() as context:
         context.setattr(Database, "querying", away)
-        answers = [shop.revoke(shop.notes.app, token), shop.post("introspect", shop.notes.app, token=token)]
-    for answer in answers:
-        assert answer.status_code == 503
-        assert answer.json()["error"] == "temporarily_unavailable"
-        assert int(answer.headers["Retry-After"]) > 0
+        answer = shop.post(endpoint, shop.notes.app, token=token)
+
+    assert answer.status_code == 503
+    assert answer.json()["error"] == "temporarily_unavailable"
+    assert int(answer.headers["Retry-After"]) > 0
 
 
-def test_the_delta_is_a_list_that_goes_on(shop: Shop, browser: Browser, moments: None) -> None:
-    """Everything at first, then what is new since a cursor; a tag saves the body; nothing names anybody."""
+def test_the_delta_is_open_and_hardly_kept(shop: Shop, moments: None) -> None:
+    """Any origin may read it, and after a second whoever keeps it asks again; it names the zone."""
+    first = shop.delta()
+
+    assert first.headers["Access-Control-Allow-Origin"] == "*"
+    assert first.headers["Cache-Control"] == "max-age=1, must-revalidate"
+    assert first.json()["issuer"] == shop.notes.issuer
+
+
+def test_an_entity_tag_saves_the_body_of_the_delta(shop: Shop, moments: None) -> None:
+    """While nothing is new the answer is 304."""
+    tag = shop.delta().headers["ETag"]
+
+    assert shop.delta(headers={"If-None-Match": tag}).status_code == 304
+
+
+def test_the_delta_goes_on_from_a_cursor(shop: Shop, browser: Browser, moments: None) -> None:
+    """What is revoked after an answer is in the one to its cursor, whatever tag comes with it."""
     tokens = shop.notes.sign_in(browser, resources=[API])
     sid = claims(tokens["access_token"])["sid"]
     first = shop.delta()
-    assert first.headers["Access-Control-Allow-Origin"] == "*"
-    assert first.headers["Cache-Control"] == "max-age=1, must-revalidate"
-    assert shop.delta(headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
     assert {"sid": sid} not in first.json()["revocations"]
 
     shop.revoke(shop.notes.app, tokens["refresh_token"])
 
-    cursor = first.json()["next"]
-    again = shop.delta(headers={"If-None-Match": first.headers["ETag"]}, params={"since": cursor})
+    again = shop.delta(
+        headers={"If-None-Match": first.headers["ETag"]}, params={"since": first.json()["next"]}
+    )
     assert again.status_code == 200
     assert {"sid": sid} in again.json()["revocations"]
     assert again.json()["issuer"] == shop.notes.issuer
-    far = shop.delta(params={"since": str(int(cursor) + 1000)})
+
+
+def test_a_cursor_beyond_the_end_has_an_empty_delta(shop: Shop, moments: None) -> None:
+    """There is nothing there yet."""
+    far = shop.delta(params={"since": str(int(shop.delta().json()["next"]) + 1000)})
+
     assert far.json()["revocations"] == []
-    for wrong in ("x", "-1", "1.5", "9" * 12, "٣"):
-        assert shop.delta(params={"since": wrong}).json()["error"] == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["x", "-1", "1.5", "9" * 12, "٣"],
+    ids=["letter", "negative", "fraction", "too large", "Arabic digit"],
+)
+def test_a_cursor_that_is_none_is_refused(shop: Shop, moments: None, wrong: str) -> None:
+    """A cursor is a whole number in ASCII digits."""
+    assert shop.delta(params={"since": wrong}).json()["error"] == "invalid_request"
+
+
+def test_the_delta_names_nobody(shop: Shop, browser: Browser, moments: None) -> None:
+    """A session that was revoked stands there, and its user's name does not."""
+    tokens = shop.notes.sign_in(browser, resources=[API])
+    shop.revoke(shop.notes.app, tokens["refresh_token"])
+
+    assert claims(tokens["access_token"])["sid"] in shop.delta().text
     assert "ada@acme.example" not in shop.delta().text
 
 
