@@ -1,5 +1,6 @@
 """The account page: applications, grants and sessions of a user, and how the user ends them."""
 
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -107,74 +108,76 @@ class Agreed(Desk):
         return pages[-1]
 
 
-@pytest.fixture
-def agreed(site: Site, browser: Browser) -> Agreed:
-    return Agreed(site, browser)
+@pytest.fixture(scope="module")
+def one_removed(site: Site) -> Iterator[Agreed]:
+    """What is left after the agent was removed; the tests look, and change nothing."""
+    desk = Agreed(site, Browser())
+    desk.withdraw(desk.agent)
+    yield desk
+    desk.browser.http.close()
 
 
-def test_the_page_lists_each_application_with_what_it_has(agreed: Agreed) -> None:
-    """Their names, the scopes, and the host that the user was sent back to."""
+@pytest.fixture(scope="module")
+def all_removed(site: Site) -> Iterator[Agreed]:
+    """What is left after all three were removed."""
+    desk = Agreed(site, Browser())
+    desk.withdraw(desk.agent, desk.helper, desk.portal)
+    yield desk
+    desk.browser.http.close()
+
+
+def test_the_page_lists_each_application_until_it_is_removed(site: Site, browser: Browser) -> None:
+    """With scopes and the redirect's host; then the page says who lost access, and offers it no more."""
+    agreed = Agreed(site, browser)
     text = agreed.page().text
-
     assert all(name in text for name in ("Agent", "Helper", "Portal", "read", "app.example"))
 
-
-def test_an_application_that_was_removed_is_gone_from_the_page(agreed: Agreed) -> None:
-    """The page says so at once, and no longer offers to end its access."""
     page = agreed.withdraw(agreed.agent)
 
     assert "no longer has access" in page.text
     assert "access of Agent" not in page.text
 
 
-def test_an_application_that_was_removed_loses_its_tokens(agreed: Agreed) -> None:
+def test_an_application_that_was_removed_loses_its_tokens(one_removed: Agreed) -> None:
     """Neither its access token nor its refresh token is good for anything."""
-    agreed.withdraw(agreed.agent)
-
-    assert agreed.exchanges(agreed.agent, agreed.agents) == "invalid_grant"
-    assert agreed.agent.refresh(agreed.agents["refresh_token"]).json()["error"] == "invalid_grant"
+    assert one_removed.exchanges(one_removed.agent, one_removed.agents) == "invalid_grant"
+    assert one_removed.agent.refresh(one_removed.agents["refresh_token"]).json()["error"] == "invalid_grant"
 
 
-def test_an_application_that_was_removed_has_to_ask_again(agreed: Agreed) -> None:
+def test_an_application_that_was_removed_has_to_ask_again(one_removed: Agreed) -> None:
     """Its consents are gone: the next sign-in comes to the consent page."""
-    agreed.withdraw(agreed.agent)
-
-    asked = agreed.browser.open(agreed.agent.url())
+    asked = one_removed.browser.open(one_removed.agent.url())
 
     assert isinstance(asked, Page)
     assert asked.action.endswith("/oauth/consent")
 
 
-def test_removing_one_application_leaves_what_another_was_granted(agreed: Agreed) -> None:
+def test_removing_one_application_leaves_what_another_was_granted(one_removed: Agreed) -> None:
     """The grant that both use stays, and the other goes on."""
-    agreed.withdraw(agreed.agent)
-
-    assert agreed.exchanges(agreed.helper, agreed.helpers) is None
-    assert len(agreed.rows("delegated_grants", "id")) == 1
+    assert one_removed.exchanges(one_removed.helper, one_removed.helpers) is None
+    assert len(one_removed.rows("delegated_grants", "id")) == 1
 
 
-def test_a_grant_ends_with_the_last_application_it_was_for(agreed: Agreed) -> None:
+def test_a_grant_ends_with_the_last_application_it_was_for(site: Site, browser: Browser) -> None:
     """No consent and no grant is left; what was never asked for, and never refused, goes on."""
+    agreed = Agreed(site, browser)
+
     agreed.withdraw(agreed.agent, agreed.helper)
 
     assert agreed.rows("consents", "id") == agreed.rows("delegated_grants", "id") == []
     assert agreed.exchanges(agreed.portal, agreed.portals) is None  # nobody said no to it
 
 
-def test_an_application_that_asks_nobody_can_be_removed(agreed: Agreed) -> None:
+def test_an_application_that_asks_nobody_can_be_removed(all_removed: Agreed) -> None:
     """Its token ends as the others do, and the page has nobody left to list."""
-    agreed.withdraw(agreed.agent, agreed.helper, agreed.portal)
-
-    assert agreed.exchanges(agreed.portal, agreed.portals) == "invalid_grant"
-    assert "No application acts for you" in agreed.page().text
+    assert all_removed.exchanges(all_removed.portal, all_removed.portals) == "invalid_grant"
+    assert "No application acts for you" in all_removed.page().text
 
 
-def test_each_removal_is_recorded_once(agreed: Agreed) -> None:
+def test_each_removal_is_recorded_once(all_removed: Agreed) -> None:
     """One `withdrawal` for each application, in the record of token requests."""
-    agreed.withdraw(agreed.agent, agreed.helper, agreed.portal)
-
-    recorded = agreed.rows("token_events", "event", "application_id")
-    for client in (agreed.agent, agreed.helper, agreed.portal):
+    recorded = all_removed.rows("token_events", "event", "application_id")
+    for client in (all_removed.agent, all_removed.helper, all_removed.portal):
         assert recorded.count(("withdrawal", client.app.id)) == 1
 
 

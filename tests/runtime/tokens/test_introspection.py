@@ -8,7 +8,7 @@ import orjson
 import pytest
 from sqlalchemy import event
 from tests.runtime.tokens.conftest import Chain, as_client_session, ask, granted
-from tests.support.factories import opened_parts
+from tests.support.factories import App, opened_parts
 from tests.support.scene import claims_of
 from tests.support.state_doubles import Away, Counting, with_state
 
@@ -65,9 +65,9 @@ async def test_answer_is_what_the_token_says(shared_chain: Chain) -> None:
     assert (await chain.introspect())["act"] == {"sub": "tool-server", "act": {"sub": "agent"}}
 
 
-@pytest.mark.threat("12d")
-async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
-    """Expired, forged, of another class, of another zone, of another audience: the same few bytes."""
+@pytest.fixture(scope="module")
+async def made(shared_chain: Chain) -> dict[str, str]:
+    """A token that is good, and others that are not, by what is wrong with them."""
     chain = shared_chain
     services = chain.scene.services
     zone = await services.zones.get(chain.zone_id)
@@ -87,7 +87,8 @@ async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
         expires_at=services.clock() + timedelta(minutes=5),
     )
     header, payload, signature = good.split(".")
-    refused = {
+    return {
+        "good": good,
         "expired": issue_access_token(
             zone, facts(chain, zone.issuer, issued_at=early, expires_at=early + timedelta(hours=1))
         ),
@@ -108,29 +109,90 @@ async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
         "gone session": issue_access_token(zone, facts(chain, zone.issuer, session_id="gone")),
         "other subject": issue_access_token(zone, facts(chain, zone.issuer, subject="somebody")),
     }
-    assert (await ask(chain.scene, chain.provider, good, token_type_hint="refresh_token"))["active"]
 
-    for name, token in refused.items():
-        assert await ask(chain.scene, chain.provider, token) == INACTIVE, name
+
+async def test_a_hint_of_another_type_does_not_matter(shared_chain: Chain, made: dict[str, str]) -> None:
+    """The token that the tests below spoil is active, also with a wrong `token_type_hint`."""
+    told = await ask(shared_chain.scene, shared_chain.provider, made["good"], token_type_hint="refresh_token")
+
+    assert told["active"]
+
+
+INACTIVE_TOKENS = [
+    "expired",
+    "another zone",
+    "ID token",
+    "other signature",
+    "algorithm none",
+    "no token",
+    "dots",
+    "newline",
+    "long",
+    "not text",
+    "refresh token",
+    "the zone's own",
+    "prefix",
+    "gone client",
+    "gone actor",
+    "gone session",
+    "other subject",
+]
+
+
+@pytest.mark.threat("12d")
+@pytest.mark.parametrize("which", INACTIVE_TOKENS)
+async def test_every_other_token_is_just_inactive(
+    shared_chain: Chain, made: dict[str, str], which: str
+) -> None:
+    """Expired, forged, of another class, of another zone, of another audience: the same few bytes."""
+    assert await ask(shared_chain.scene, shared_chain.provider, made[which]) == INACTIVE
+
+
+def test_every_token_that_is_made_is_asked_about(made: dict[str, str]) -> None:
+    """The list of cases is the list of tokens."""
+    assert set(INACTIVE_TOKENS) == made.keys() - {"good"}
+
+
+@pytest.fixture(scope="module")
+async def askers(shared_chain: Chain) -> dict[str, App]:
+    """Who might ask about the chain's last token, beside the application that provides its audience."""
+    chain = shared_chain
+    assert (await chain.introspect())["active"]
+    return {
+        "stranger": await chain.company.app(chain.scene.zone, "stranger", dependencies=[chain.api]),
+        "agent": chain.agent,
+        "tool server": chain.tool_server,
+        "public client": await chain.company.app(chain.scene.zone, "public", public=True),
+        "wrong secret": replace(chain.provider, secret="wrong"),
+        "no secret": replace(chain.provider, secret=None),
+    }
 
 
 @pytest.mark.threat("14c")
 @pytest.mark.standard("RFC 7662")
-async def test_only_the_audience_hears_anything(shared_chain: Chain) -> None:
+@pytest.mark.parametrize("which", ["stranger", "agent", "tool server"])
+async def test_a_token_is_inactive_for_whom_it_is_not_for(
+    shared_chain: Chain, askers: dict[str, App], which: str
+) -> None:
     """Neither who holds a token nor who acted in it may ask about it, only who provides what it is for."""
-    chain = shared_chain
-    company, zone = chain.company, chain.scene.zone
-    stranger = await company.app(zone, "stranger", dependencies=[chain.api])
-    public = await company.app(zone, "public", public=True)
-    assert (await chain.introspect())["active"]
+    assert await ask(shared_chain.scene, askers[which], shared_chain.tokens[2]) == INACTIVE
 
-    for app in (stranger, chain.agent, chain.tool_server):
-        assert await ask(chain.scene, app, chain.tokens[2]) == INACTIVE
-    for nobody in (public, replace(chain.provider, secret="wrong"), replace(chain.provider, secret=None)):
-        with pytest.raises(InvalidClient):
-            await ask(chain.scene, nobody, chain.tokens[2])
+
+@pytest.mark.standard("RFC 7662")
+@pytest.mark.parametrize("which", ["public client", "wrong secret", "no secret"])
+async def test_who_does_not_authenticate_may_not_introspect(
+    shared_chain: Chain, askers: dict[str, App], which: str
+) -> None:
+    """Without a proof of who asks the answer is `invalid_client`, also for the audience."""
+    with pytest.raises(InvalidClient):
+        await ask(shared_chain.scene, askers[which], shared_chain.tokens[2])
+
+
+@pytest.mark.standard("RFC 7662")
+async def test_introspection_needs_a_token(shared_chain: Chain) -> None:
+    """An empty `token` is `invalid_request`."""
     with pytest.raises(InvalidRequest):
-        await ask(chain.scene, chain.provider, "")
+        await ask(shared_chain.scene, shared_chain.provider, "")
 
 
 async def delete_agent(chain: Chain) -> None:
