@@ -99,7 +99,9 @@ async def test_chain_and_actor_are_known_to_policy(own_scene: Scene) -> None:
 @pytest.mark.parametrize(
     "condition", ["context.chain_depth > 1", 'context.actors.contains(Application::"agent")']
 )
-async def test_nobody_stays_out_of_the_chain(own_scene: Scene, condition: str) -> None:
+async def test_a_client_stays_in_the_chain_however_its_token_was_handed_over(
+    own_scene: Scene, condition: str
+) -> None:
     """A client that hands over the token of its sign-in has acted as one that has exchanged it."""
     company, zone = own_scene.company, own_scene.zone
     api = await company.resource(zone, "https://api.test")

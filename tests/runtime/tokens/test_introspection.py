@@ -234,7 +234,7 @@ TOLD: dict[str, tuple[str, ...]] = {
 async def test_what_ends_is_inactive_at_once(
     chain: Chain, end: Any, storage_settings: dict[str, Any]
 ) -> None:
-    """Here, in another worker that knew the token, after a restart, and without short-lived state."""
+    """In every worker that knew the token, after a restart, and without short-lived state."""
     networked = storage_settings["redis_url"] is not None
     async with opened_parts(**storage_settings) as other:
         workers = [chain.scene.services, other] if networked else [chain.scene.services]
@@ -344,7 +344,7 @@ async def test_warm_introspection_is_one_trip_and_no_statement(shared_chain: Cha
 
 
 @pytest.mark.threat("18o", "35a")
-async def test_without_short_lived_state(chain: Chain) -> None:
+async def test_without_short_lived_state_introspection_goes_on(chain: Chain) -> None:
     """A state that is away costs speed: answers go on, and a revocation is seen at the very next one."""
     services: Services = with_state(chain.scene.services, Away())
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Which applications and credentials are in use: whatever they have proved themselves for."""
+"""The last use of applications and credentials is noted, whatever they authenticated for."""
 
 from dataclasses import replace
 from datetime import timedelta
