@@ -242,7 +242,6 @@ def test_a_secret_outside(attempt: Attempt, way: str) -> None:
     assert list(attempt.world.secrets.values()) == ["from the repository"]
 
 
-@pytest.mark.threat("38c")
 class TestDirectoryOfSecrets:
     """`--secrets-from` names a directory outside the repository from which secrets are read."""
 

@@ -413,7 +413,6 @@ def displaced(
     return displaced_once[request.param]
 
 
-@pytest.mark.threat("48g")
 class TestDisplacedPolicySet:
     """With git's policy set out of force its `forbid` is: who decides now, and what an apply puts back."""
 
@@ -430,6 +429,7 @@ class TestDisplacedPolicySet:
         """`deciding` is one and the same in both documents."""
         assert displaced.plan_json["deciding"] == displaced.drift_json["deciding"]
 
+    @pytest.mark.threat("48g")
     def test_drift_prints_the_forbid_that_is_not_in_force(self, displaced: Displaced) -> None:
         """The zone, the policy with the `forbid`, and that an apply activates git's set again."""
         assert f"! the active policy set differs from git in zone {displaced.zone}: " in displaced.drift

@@ -155,7 +155,7 @@ def test_redeeming_while_it_ends(
             written.set()
             await go.wait()
 
-        monkeypatch.setattr(services.epochs, "note", held)
+        monkeypatch.setattr(services.epochs, "record_changes", held)
         ending = asyncio.create_task(end())
         await written.wait()
         async with services.database.writing_once() as conn:
