@@ -34,7 +34,7 @@ lint: $(DEV) ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-fuzz: $(DEV) ## send what the OpenAPI document allows and forbids, and chains of exchanges (ARGS="--examples 500 --seed 7 --chains 100000 --on sqlite")
+fuzz: $(DEV) ## send what the OpenAPI document allows and forbids, and chains of exchanges (ARGS="--examples 500 --seed 7 --chains 100000 --steps 10000000 --on sqlite")
 	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(ARGS)
 
 soak: $(DEV) ## guess at a server, exhaust it and live with it for minutes (ARGS="--minutes 60 --on servers")
@@ -44,7 +44,7 @@ serve: $(RUNTIME) ## run the service on its embedded default; the first run make
 	@test -e "$${ZONED_DATA_DIR:-.zonewright}/zonewright.db" || test -n "$$ZONED_DATABASE_URL" || $(BIN)/zoned init
 	@exec $(BIN)/zoned serve
 
-bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,tokens,listing,validate,plan,apply)
+bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,tokens,revocation,listing,growth,validate,plan,apply)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)')
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds

@@ -8,10 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
-from benchmarks import exchange, listing, manifests, tokens
+from benchmarks import exchange, growth, listing, manifests, revocation, tokens
 from benchmarks.table import Row, show
 
-PARTS = ("exchange", "tokens", "listing", "validate", "plan", "apply")
+PARTS = ("exchange", "tokens", "revocation", "listing", "growth", "validate", "plan", "apply")
 
 
 def main() -> int:
@@ -27,7 +27,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="zonewright-bench-") as directory:
         parts = [exchange.measure(Path(directory))] if "exchange" in only else []
         parts += [tokens.measure(Path(directory))] if "tokens" in only else []
+        parts += [revocation.measure(Path(directory))] if "revocation" in only else []
         parts += [listing.measure(Path(directory))] if "listing" in only else []
+        parts += [growth.measure(Path(directory))] if "growth" in only else []
         parts += [manifests.measure(Path(directory), only)] if only & {"validate", "plan", "apply"} else []
         for part in parts:
             for row in part:

@@ -90,12 +90,14 @@ class Stage:
 
     Attributes:
         subject: the token that a person's sign-in gave the agent, for the tool server.
+        subjects: those of all people, in turn, with that one at the head.
         cookies: what browsers of people who are signed in send; of one person, unless more were asked for.
     """
 
     agent: Application
     tool_server: Application
     subject: str
+    subjects: list[str]
     cookies: list[str]
 
 
@@ -120,7 +122,8 @@ def prepare(server: Server, config: Path, *, people: int = 1, browsers: int = 1)
         server.run(*add, stdin=password)
     signed_in = [_signed_in(agent, address, password) for address in addresses for _ in range(browsers)]
     tool_server = Application(issuer, "calendar-tools", written_secret(written, "product", "calendar-tools"))
-    return Stage(agent, tool_server, signed_in[0][0], [cookie for _, cookie in signed_in])
+    subjects, cookies = ([each[part] for each in signed_in] for part in (0, 1))
+    return Stage(agent, tool_server, subjects[0], subjects, cookies)
 
 
 def _signed_in(agent: Application, address: str, password: str) -> tuple[str, str]:

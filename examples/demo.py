@@ -12,10 +12,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from acme import CONFIG, Application, Browser, Page, Server, Unexpected, claims, written_secret
-from rich.console import Console
+from acme import CONFIG, Application, Browser, Page, Server, Unexpected, written_secret
+from connected_account import ConnectedAccount
+from story import chapter, out, outcome_of, require, say, show, show_token, summary_of
 
 PERSON = "ada@acme.example"
 AGENT_CALLBACK = "http://localhost:8600/callback"
@@ -36,56 +36,6 @@ forbid (
 unless { context.scopes == ["payslips.read"] };
 """
 
-out = Console(highlight=False, soft_wrap=True, width=110)
-
-
-def chapter(number: int, title: str) -> None:
-    """Open a part of the story."""
-    out.print(f"\n[bold]{number}. {title}[/bold]")
-
-
-def say(text: str) -> None:
-    """One line of the story."""
-    out.print(f"   {text}", markup=False)
-
-
-def show(lines: str) -> None:
-    """What a program printed, set apart."""
-    for line in lines.strip().splitlines():
-        out.print(f"   | {line}".rstrip(), style="dim", markup=False)
-
-
-def shortened(token: str) -> str:
-    """Enough of a token to tell two apart, and too little to use."""
-    return f"{token[:12]}...{token[-6:]}"
-
-
-def show_token(token: str, *names: str) -> dict[str, Any]:
-    """Print a token with the claims that matter here, and give all of them."""
-    said = claims(token)
-    say(f"token {shortened(token)}")
-    for name in names:
-        if name in said:
-            value = actor_chain(said["act"]) if name == "act" else said[name]
-            say(f"    {name:<10} {value}")
-    say(f"    {'lifetime':<10} {said['exp'] - said['iat']} s")
-    return said
-
-
-def actor_chain(act: dict[str, Any]) -> str:
-    """Who acts, the latest first: `calendar-tools, for calendar-agent`."""
-    names, current = [], act
-    while current:
-        names.append(str(current["sub"]))
-        current = current.get("act", {})
-    return ", for ".join(names)
-
-
-def require(condition: bool, said: str) -> None:
-    """Stop the story when it is not true. Raises Unexpected."""
-    if not condition:
-        raise Unexpected(said)
-
 
 class Demo:
     """The story's state: the server, the person's password, and what the steps hand on to each other."""
@@ -95,6 +45,7 @@ class Demo:
         self.server = Server(directory / "data")
         self.secrets = directory / "secrets"
         self.password = secrets.token_urlsafe(12)
+        self.browser = Browser()
         self.agent_token = ""
         self.issuer = ""
 
@@ -111,12 +62,12 @@ class Demo:
         """Plan, apply, plan again."""
         chapter(2, "The configuration in examples/config, planned and applied")
         planned = self.server.zonectl("plan", str(CONFIG), expect=(2,))
-        show(_summary(planned.stdout))
+        show(summary_of(planned.stdout))
         applied = self.server.zonectl("apply", str(CONFIG), "--yes", "--secrets-dir", str(self.secrets))
-        show(_outcome(applied.stdout))
+        show(outcome_of(applied.stdout))
         again = self.server.zonectl("plan", str(CONFIG), expect=(0,))
         say("planned again:")
-        show(_summary(again.stdout))
+        show(summary_of(again.stdout))
         self.issuer = self.server.zone("acme-product")["protocols"]["oauth2"]["issuer"]
 
     def sign_in(self) -> None:
@@ -133,13 +84,10 @@ class Demo:
             stdin=self.password,
         )
         say("zoned user add   gave her a password in the zone acme-workforce")
-        browser = Browser()
-        try:
-            tokens = self.agent.sign_in(
-                browser, AGENT_CALLBACK, self._answer, scope="openid email", resources=[TOOLS, PAYROLL]
-            )
-        finally:
-            browser.close()
+        browser = self.browser
+        tokens = self.agent.sign_in(
+            browser, AGENT_CALLBACK, self._answer, scope="openid email", resources=[TOOLS, PAYROLL]
+        )
         names = {self.server.zone(slug)["protocols"]["oauth2"]["issuer"]: slug for slug in _ZONES}
         for step in browser.visited:
             for issuer, slug in names.items():
@@ -180,14 +128,26 @@ class Demo:
         difference = difflib.unified_diff(before.splitlines(), CHANGED_RULE.splitlines(), n=0, lineterm="")
         show("\n".join(line for line in list(difference)[2:] if not line.startswith("@@")))
         planned = self.server.zonectl("plan", str(copy), expect=(2,))
-        show(_summary(planned.stdout))
+        show(summary_of(planned.stdout))
         applied = self.server.zonectl("apply", str(copy), "--yes")
-        show(_outcome(applied.stdout))
+        show(outcome_of(applied.stdout))
         say("the same request as in 5, with the same token:")
         payslips = self._granted(self.agent, self.agent_token, PAYROLL, "payslips.read")
         show_token(payslips, "sub", "aud", "client_id", "scope", "act")
         refusal = self._refused(self.agent, PAYROLL, "salaries.read")
         say(f"and salaries.read, which the rule still forbids: {refusal}")
+
+    def connect(self) -> None:
+        """The second act: a user connects an account at another company, and takes it back."""
+        tool_token = self._granted(self.agent, self.agent_token, TOOLS)
+        second = ConnectedAccount(self.server, self.directory / "config", self.issuer, self.browser)
+        try:
+            second.configure()
+            second.connect(self.tools, tool_token)
+            second.refresh(self.tools, tool_token)
+            second.revoke(self.agent, self.agent_token, self.tools, tool_token)
+        finally:
+            second.close()
 
     def keep(self) -> None:
         """What somebody needs to go on by hand."""
@@ -247,18 +207,6 @@ class Demo:
 _ZONES = ("acme-workforce", "acme-product")
 
 
-def _summary(plan: str) -> str:
-    """The end of a plan, which says how much it changes, and its digest."""
-    return "\n".join(plan.strip().splitlines()[-2:])
-
-
-def _outcome(applied: str) -> str:
-    """What an apply says after its plan."""
-    lines = applied.strip().splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith("applied")]
-    return "\n".join(lines[starts[-1] :] if starts else lines[-3:])
-
-
 def main() -> int:
     """Tell the story. 0 when all of it came true."""
     keep = bool(os.environ.get("KEEP"))
@@ -271,6 +219,7 @@ def main() -> int:
         demo.chain()
         demo.forbidden()
         demo.change()
+        demo.connect()
         out.print(f"\n[bold]All of it happened, in {time.monotonic() - started:.0f} s.[/bold]")
         completed = True
         if keep:
@@ -279,6 +228,7 @@ def main() -> int:
         out.print(f"\nThe story stops here: {failure}", style="red", markup=False)
         return 1
     finally:
+        demo.browser.close()
         if not (keep and completed):
             demo.server.stop()
             shutil.rmtree(directory, ignore_errors=True)

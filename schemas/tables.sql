@@ -33,9 +33,12 @@ CREATE TABLE application_credentials (
     zone_id VARCHAR NOT NULL,
     application_id VARCHAR NOT NULL,
     slug VARCHAR NOT NULL,
+    last_used_at TIMESTAMP WITH TIME ZONE,
     secret_hash BYTEA,
+    slot BIGINT DEFAULT '0' NOT NULL,
     type VARCHAR NOT NULL,
     identifier VARCHAR NOT NULL,
+    expires_at TIMESTAMP WITH TIME ZONE,
     provider_id VARCHAR,
     subject VARCHAR,
     any_subject BOOLEAN,
@@ -50,7 +53,7 @@ CREATE INDEX application_credentials_application_id_idx ON application_credentia
 
 CREATE INDEX application_credentials_created_at_idx ON application_credentials (zone_id, created_at, id);
 
-CREATE UNIQUE INDEX application_credentials_identifier_key ON application_credentials (zone_id, identifier) WHERE type != 'token';
+CREATE UNIQUE INDEX application_credentials_identifier_key ON application_credentials (zone_id, identifier, slot) WHERE type != 'token';
 
 CREATE INDEX application_credentials_provider_id_idx ON application_credentials (zone_id, provider_id);
 
@@ -87,9 +90,15 @@ CREATE TABLE applications (
     metadata JSON,
     protocols JSON,
     traits JSON,
+    accountable_user_id VARCHAR,
+    accountable_group_id VARCHAR,
     CONSTRAINT applications_pkey PRIMARY KEY (zone_id, id),
     CONSTRAINT applications_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );
+
+CREATE INDEX applications_accountable_group_id_idx ON applications (zone_id, accountable_group_id);
+
+CREATE INDEX applications_accountable_user_id_idx ON applications (zone_id, accountable_user_id);
 
 CREATE INDEX applications_created_at_idx ON applications (zone_id, created_at, id);
 
@@ -833,6 +842,8 @@ CREATE INDEX token_events_age_idx ON token_events (at);
 
 CREATE INDEX token_events_at_idx ON token_events (organization_id, zone_id, at);
 
+CREATE INDEX token_events_request_id_idx ON token_events (organization_id, zone_id, request_id);
+
 CREATE TABLE tombstones (
     organization_id VARCHAR NOT NULL,
     kind VARCHAR NOT NULL,
@@ -942,6 +953,8 @@ CREATE TABLE vault_tokens (
     failures BIGINT NOT NULL,
     lease_owner VARCHAR,
     lease_until TIMESTAMP WITH TIME ZONE,
+    refresh_at TIMESTAMP WITH TIME ZONE,
+    used_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT vault_tokens_pkey PRIMARY KEY (zone_id, id),
@@ -949,6 +962,8 @@ CREATE TABLE vault_tokens (
 );
 
 CREATE UNIQUE INDEX vault_tokens_grant_id_key ON vault_tokens (zone_id, grant_id);
+
+CREATE INDEX vault_tokens_refresh_at_idx ON vault_tokens (refresh_at);
 
 CREATE TABLE withdrawn_names (
     zone_id VARCHAR NOT NULL,

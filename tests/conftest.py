@@ -6,6 +6,7 @@ does not care takes `sqlite_url`, `sqlite_database` or `memory_state`.
 
 import compileall
 import gc
+import os
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -33,6 +34,7 @@ _LONG = (
     "tests/runtime/nodes",
     "tests/reconciler/hostile",
     "tests/reconciler/plan",
+    "tests/runtime/grants/test_attenuated_zone.py",
     "tests/runtime/grants/test_delegation_chains.py",
 )
 
@@ -48,6 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False  # by `pytest_collection_modifyitems`
     for name in ("connect", "read", "write", "pool"):
         setattr(DEFAULT_TIMEOUT_CONFIG, name, PATIENCE_SECONDS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Three processes for two cores: tests wait for a third of their time, for servers and for clocks."""
+    cores = os.cpu_count() or 1
+    return cores + (cores + 1) // 2
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,4 +1,4 @@
-"""What the documents say is true: every setting, every link, every command of make, and the locks."""
+"""The documents are true: every setting, every link, every command of make, and the locks."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the tests share is what it would be if each made its own."""
+"""Keys that tests share are what they would be if each test made its own."""
 
 from itertools import pairwise
 

@@ -155,8 +155,18 @@ ROOMS: dict[str, frozenset[str]] = {
     "outbox": frozenset({"job_notifier"}),
     "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "zone_keys", "client_types"}),
     "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
+    "upstream_refreshes": frozenset(),
     "container": frozenset(
-        {"token_event_log", "epochs", "job_notifier", "outbox", "rate_limiter", "revocation_list", "zones"}
+        {
+            "upstream_refreshes",
+            "token_event_log",
+            "epochs",
+            "job_notifier",
+            "outbox",
+            "rate_limiter",
+            "revocation_list",
+            "zones",
+        }
     ),
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),
@@ -166,25 +176,34 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.unit_of_work": frozenset(
         {"epochs", "zone_keys", "management.access", "management.audit_chain", "container"}
     ),
-    "zone_settings": frozenset({"management.access", "management.unit_of_work", "container"}),
+    "zone_settings": frozenset(
+        {"management.access", "management.token_revocation", "management.unit_of_work", "container"}
+    ),
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
     "issuing": _GROUND | {"authority", "clients"},
-    "authorization": _GROUND | {"authority", "clients"},
-    "vault": _GROUND | {"authority", "secret_values"},
+    "authorization": _GROUND | {"authority", "clients", "token_event_log", "address_bound_secrets"},
+    "vault": _GROUND | {"authority", "authorization", "secret_values", "upstream_refreshes", "outbox"},
+    "connect": _GROUND | {"authority", "authorization", "clients", "token_event_log", "vault"},
     "grants": _GROUND | {"authority", "authorization", "clients", "token_event_log", "issuing", "vault"},
     "tokens": _GROUND | {"authority", "clients", "token_event_log", "grants", "issuing"},
-    "account": _GROUND | {"authority", "authorization", "vault"},
-    "management.token_revocation": frozenset({"management.unit_of_work"}),
+    "account": _GROUND | {"authority", "authorization", "outbox", "vault"},
+    "management.token_revocation": frozenset({"management.unit_of_work", "outbox"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
     | {"zone_keys", "management.token_revocation", "address_bound_secrets"},
+    "management.decisions": _ANY_KIND | {"management.audit", "management.policies"},
+    "explain": _ANY_KIND
+    | _GROUND
+    | {"authority", "clients", "grants", "issuing", "token_event_log"}
+    | {"management.changesets", "management.policies"},
     "management.audit": _ANY_KIND | {"management.audit_chain"},
     "management.authentication": _GROUND
     | {"authority", "clients", "token_event_log", "issuing", "management.access"},
-    "management.people": _ANY_KIND | {"authority", "epochs", "outbox"},
+    "management.people": _ANY_KIND | {"authority", "epochs", "outbox", "management.token_revocation"},
     "management.policies": _ANY_KIND | {"zone_keys"},
     "management.zones": _ANY_KIND
-    | {"zone_keys", "management.people", "management.policies", "secret_values", "address_bound_secrets"},
+    | {"zone_keys", "management.people", "management.policies", "secret_values", "address_bound_secrets"}
+    | {"management.token_revocation"},
     "management.members": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},
@@ -205,13 +224,13 @@ ROOMS: dict[str, frozenset[str]] = {
     "bundles": _ANY_KIND
     | {"authority", "epochs", "rate_limits", "management.policies", "client_types", "zones"},
     "login": _GROUND
-    | {"authority", "authorization", "clients", "management.entities"}
-    | {"management.members", "management.unit_of_work", "address_bound_secrets"},
+    | {"authority", "authorization", "clients", "management.entities", "token_event_log"}
+    | {"management.members", "management.unit_of_work"},
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
-    "message_handlers": frozenset({"logout", "outbox", "zones"}),
+    "message_handlers": frozenset({"logout", "outbox", "vault", "zones"}),
     "schedule": frozenset(
         {"clients", "token_event_log", "epochs", "jobs", "management.organizations", "management.zones"}
-        | {"outbox", "retention", "revocation_list"}
+        | {"outbox", "retention", "revocation_list", "vault"}
     ),
 }
 ROOMS["management.snapshots"] = _ANY_KIND | {

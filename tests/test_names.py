@@ -22,6 +22,7 @@ SHARED_IDEAS = {
     "DeleteOperation": _SENT_BY_ZONECTL,
     "ReleaseOperation": _SENT_BY_ZONECTL,
     "RenameOperation": _SENT_BY_ZONECTL,
+    "ChainActor": "a level of `act` as the zone writes it, and as resource servers read it",
     "RevocationList": "as the zone serves it, and as resource servers cache it",
 }
 

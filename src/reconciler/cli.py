@@ -1,4 +1,4 @@
-"""`zonectl`: validate, fmt, plan, drift, apply, watch, schema.
+"""`zonectl`: validate, fmt, plan, drift, apply, watch, decisions, explain, schema.
 
 Exit codes: 0 success; 1 failed; 2 the plan has changes, or files are not formatted; 3 drift only;
 4 stale or conflict; 5 refused by a guard; 64 usage; 130 interrupted. Commands are imported when they run,
@@ -22,7 +22,7 @@ from reconciler.exit_codes import FAILED, INTERRUPTED, USAGE, CommandFailed
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from reconciler.commands.options import Options
+    from reconciler.commands.options import DecisionOptions, ExplainOptions, Options
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -39,28 +39,40 @@ def _output(function: F) -> F:
     )(function)
 
 
-def _connection(function: F) -> F:
-    for option in (
-        click.option(
-            "--organization",
-            help="Id or label; default: the organization of the credential. [ZONECTL_ORGANIZATION]",
-        ),
-        click.option(
-            "--api-key-file",
-            type=click.Path(),
-            help="File with an API key; or put the key itself in ZONECTL_API_KEY.",
-        ),
-        click.option(
-            "--server",
-            help="Base URL of the server; default: the one last used with this credential. [ZONECTL_SERVER]",
-        ),
-        click.option(
-            "--owner",
-            help="Owner of the configuration; must match `owner` in zonectl.yaml, if set. [ZONECTL_OWNER]",
-        ),
-    ):
-        function = option(function)
-    return function
+def _connection(*, owner: bool = True) -> Callable[[F], F]:
+    """The options that say which server, in whose name.
+
+    Args:
+        owner: the command is about what one owner manages.
+    """
+
+    def add(function: F) -> F:
+        for option in _CONNECTION if owner else _CONNECTION[:-1]:
+            function = option(function)
+        return function
+
+    return add
+
+
+_CONNECTION = (
+    click.option(
+        "--organization",
+        help="Id or label; default: the organization of the credential. [ZONECTL_ORGANIZATION]",
+    ),
+    click.option(
+        "--api-key-file",
+        type=click.Path(),
+        help="File with an API key; or put the key itself in ZONECTL_API_KEY.",
+    ),
+    click.option(
+        "--server",
+        help="Base URL of the server; default: the one last used with this credential. [ZONECTL_SERVER]",
+    ),
+    click.option(
+        "--owner",
+        help="Owner of the configuration; must match `owner` in zonectl.yaml, if set. [ZONECTL_OWNER]",
+    ),
+)
 
 
 def _guards(function: F) -> F:
@@ -110,14 +122,16 @@ Exit codes:
   130  interrupted"""
 
 
-def _exits(*codes: int, changes: str = "the plan has changes") -> str:
+def _exits(*codes: int, changes: str = "the plan has changes", refused: str = "refused by a guard") -> str:
     """The lines of these exit codes, for a command's help.
 
     Args:
         changes: what exit code 2 means for this command.
+        refused: what exit code 5 means for this command.
     """
     first, head, *lines = _EXITS.splitlines()
-    lines = [f"  2    {changes}" if line.split()[0] == "2" else line for line in lines]
+    meant = {"2": f"  2    {changes}", "5": f"  5    {refused}"}
+    lines = [meant.get(line.split()[0], line) for line in lines]
     return "\n".join([first, head, *(line for line in lines if int(line.split()[0]) in codes)])
 
 
@@ -161,7 +175,7 @@ def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
 @click.argument("path", type=_PATH)
 @click.option("--out", type=_PATH, help="Save the plan to this file, for `zonectl apply`.")
 @_output
-@_connection
+@_connection()
 @_guards
 def plan(path: Path, **options: "Unpack[Options]") -> int:
     """Show what applying PATH would change; changes nothing."""
@@ -183,7 +197,7 @@ def plan(path: Path, **options: "Unpack[Options]") -> int:
     help="Do not report unmanaged objects of this kind that are attached to managed ones; repeatable.",
 )
 @_output
-@_connection
+@_connection()
 def drift(path: Path, unmanaged: bool, ignored: tuple[str, ...], **options: "Unpack[Options]") -> int:
     """Show drift: changes made on the server to objects that PATH describes. Exits with 3 if there is any.
 
@@ -206,25 +220,85 @@ def drift(path: Path, unmanaged: bool, ignored: tuple[str, ...], **options: "Unp
     "--root", type=_PATH, help="Base directory of a saved plan's relative paths; default: the repository."
 )
 @_output
-@_connection
+@_connection()
 @_guards
 def apply(path: Path, **options: "Unpack[Options]") -> None:
     """Apply the configuration at PATH, or a saved plan; all changes or none."""
     from reconciler.commands.apply import apply_command
 
-    apply_command(path, options, ask=_ask)
+    apply_command(path, options, approve=_approve)
 
 
 @cli.command(epilog=_exits(1, 5, 64, 130))
 @click.argument("path", type=_PATH)
 @click.option("--apply", "applies", is_flag=True, help="Also apply each valid plan, with the same guards.")
-@_connection
+@_connection()
 @_guards
 def watch(path: Path, applies: bool, **options: "Unpack[Options]") -> None:
     """Validate and plan whenever a file under PATH is saved; Ctrl-C ends it."""
     from reconciler.commands.watch import watch_command
 
     watch_command(path, options, applies=applies)
+
+
+@cli.command(epilog=_exits(0, 1, 5, 64, 130))
+@click.option("--zone", help="Id or slug of the zone; default: the only one that the credential can read.")
+@click.option(
+    "--request",
+    multiple=True,
+    metavar="ID",
+    help="Id of the request, from the header X-Request-ID; repeatable.",
+)
+@click.option("--user", metavar="USER", help="Only this user: an id, identifier or e-mail address.")
+@click.option("--application", metavar="APP", help="Only this application: an id or identifier.")
+@click.option("--resource", metavar="RESOURCE", help="Only this resource: an id or identifier.")
+@click.option("--outcome", multiple=True, help="Only this outcome, such as `refused`; repeatable.")
+@click.option("--event", multiple=True, help="Only this event, such as `token_exchange`; repeatable.")
+@click.option("--since", metavar="TIME", help="From this time on: RFC 3339, such as 2026-01-31T08:00:00Z.")
+@click.option("--until", metavar="TIME", help="Before this time.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most records to show."
+)
+@_output
+@_connection(owner=False)
+def decisions(**options: "Unpack[DecisionOptions]") -> int:
+    """Show what was decided about sign-ins and token requests, and why; the newest first.
+
+    A client's answer carries the id of its request in the header X-Request-ID: `--request` finds it.
+    """
+    from reconciler.commands.decisions import decisions_command
+
+    return decisions_command(options)
+
+
+@cli.command(epilog=_exits(0, 1, 5, 64, 130, refused="the exchange would be refused"))
+@click.option("--zone", help="Id or slug of the zone; default: the only one that the credential can read.")
+@click.option("--application", metavar="APP", required=True, help="Id or identifier of who asks.")
+@click.option("--resource", metavar="RESOURCE", required=True, help="Id, identifier or URL that it asks for.")
+@click.option("--user", metavar="USER", required=True, help="Id, identifier or e-mail address of the user.")
+@click.option("--scope", multiple=True, help="A scope that it asks for; default: all; repeatable.")
+@click.option(
+    "--via",
+    multiple=True,
+    metavar="APP",
+    help="An application that the user's token comes through, the first one first; repeatable.",
+)
+@click.option(
+    "--config",
+    type=_PATH,
+    metavar="PATH",
+    help="Manifests to look up the deciding policies in, for their file and line.",
+)
+@_output
+@_connection(owner=False)
+def explain(**options: "Unpack[ExplainOptions]") -> int:
+    """Explain whether APP would get a token for RESOURCE in the name of USER now; changes nothing.
+
+    Shows each step of the token exchange, the policies that decide, and what would mend a refusal.
+    """
+    from reconciler.commands.explain import explain_command
+
+    return explain_command(options)
 
 
 @cli.command(epilog=_exits(0, 1, 64, 130))
@@ -249,15 +323,15 @@ def schema(directory: Path, globs: tuple[str, ...]) -> None:
     schema_command(directory, globs)
 
 
-def _ask(server: str) -> bool:
-    """Ask before applying; without a terminal, `--yes` or `--expect` is required. Raises CommandFailed."""
+def _approve(server: str) -> bool:
+    """Confirm an apply; without a terminal, `--yes` or `--expect` is required. Raises CommandFailed."""
     if not terminal.is_interactive():
         raise CommandFailed(USAGE, "standard input is not a terminal: pass `--yes`, or `--expect DIGEST`")
     return terminal.ask_yes_or_no(f"Apply this to {server}?")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and give its exit code. With `--output json` there is one document on every exit."""
+    """Run one command: its exit code. With `--output json`, one document is printed on every exit."""
     try:
         done = cli.main(args=list(arguments), prog_name="zonectl", standalone_mode=False)
     except CommandFailed as failure:
@@ -285,7 +359,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _end(failure: CommandFailed, arguments: Sequence[str], *, printed: bool = False) -> int:
     if failure.lines and not printed:
-        if failure.exit_code == INTERRUPTED:  # an interruption is no error: the user asked for it
+        if failure.exit_code == INTERRUPTED:  # the user interrupted it: no error
             terminal.print_lines(*failure.lines, err=True)
         else:
             terminal.print_error(*failure.lines)
@@ -295,19 +369,19 @@ def _end(failure: CommandFailed, arguments: Sequence[str], *, printed: bool = Fa
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Tell whether the result is asked for as JSON; also where the command line cannot be understood."""
+    """Tell whether `--output json` is given; also where the command line cannot be parsed."""
     return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
 
 
 def _end_as_interrupted() -> None:
-    """Let SIGTERM, with which a pipeline cancels a job, end a command as Ctrl-C does."""
+    """Let SIGTERM, with which pipelines cancel a job, end a command as Ctrl-C does."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def main() -> None:
     """The `zonectl` command."""
-    # A configuration is many small values that all stay: looking for garbage among them again is waste.
+    # A configuration is many small objects that all stay alive: collecting garbage repeatedly costs time.
     gc.set_threshold(200_000, 50, 100)
     _end_as_interrupted()
     terminal.prepare()

@@ -16,7 +16,7 @@ from reconciler.manifests.yaml_mapping import InvalidMapping, read_yaml_mapping
 from reconciler.plan.delete_budget import ZONE, is_delete_budget
 
 MAX_SETTINGS_BYTES = 64 * 1024
-# A repository cannot allow itself anything.
+# A repository cannot grant itself permissions.
 _OUTSIDE = {"allow_env": "this user's own file outside the repository, or on the command line"}
 _TEXTS = ("owner", "organization", "server")
 _BUDGETS = "delete_budgets"
@@ -36,13 +36,13 @@ class OwnerRefused(ValueError):
 class ConfigurationSettings:
     """The settings of a configuration. `owner` is its explicit id: moving a folder changes nothing.
 
-    `server` decides nothing: it is compared with the server that somebody outside the repository has named;
-    and so is `owner`, where somebody has named one.
+    `server` is only compared with the server that was named outside the repository; and so is `owner`, where
+    one was named outside.
 
     Attributes:
-        zones: name of a zone that another configuration manages -> which one, where that is said.
+        zones: name of a zone that another configuration manages -> its owner, where one is named.
         nested: the directories below that are configurations of their own, relative to this one; `*` stands
-            for the name of any directory.
+            for any one directory name.
         delete_budgets: kind -> how many deletions need no consent, as a number or as `N%`.
     """
 
@@ -169,19 +169,19 @@ def _zones(file: Path, written: object, place: str) -> Iterator[tuple[str, str |
     """The zones of other configurations: names, or name and owner. Raises InvalidSettingsFile."""
     seen = set()
     for index, each in _listed(f"{file}{place}", "zones", written, "a list of names of zones"):
-        said = {"name": each} if isinstance(each, str) else each
-        if not isinstance(said, dict) or not said.keys() <= _NAMED_OWNER or "name" not in said:
+        entry = {"name": each} if isinstance(each, str) else each
+        if not isinstance(entry, dict) or not entry.keys() <= _NAMED_OWNER or "name" not in entry:
             raise InvalidSettingsFile(
                 f"{file}{place}: `zones[{index}]` must be the name of a zone, or `{{name: .., owner: ..}}`"
             )
-        if not all(isinstance(value, str) and value for value in said.values()):
+        if not all(isinstance(value, str) and value for value in entry.values()):
             raise InvalidSettingsFile(f"{file}{place}: `zones[{index}]`: name and owner must be strings")
-        if said["name"] in seen:
+        if entry["name"] in seen:
             raise InvalidSettingsFile(
-                f"{file}{place}: `zones[{index}]`: `{bounded(said['name'])}` is listed twice"
+                f"{file}{place}: `zones[{index}]`: `{bounded(entry['name'])}` is listed twice"
             )
-        seen.add(said["name"])
-        yield said["name"], said.get("owner")
+        seen.add(entry["name"])
+        yield entry["name"], entry.get("owner")
 
 
 def _nested(file: Path, written: object, place: str) -> Iterator[str]:
@@ -222,18 +222,18 @@ def find_owner(option: str | None, configured: ConfigurationSettings, source: So
 
     Raises:
         InvalidSettingsFile: no option, variable or file names an owner.
-        OwnerRefused: the repository says another one than the option or the environment.
+        OwnerRefused: the repository names another owner than the option or the environment.
     """
     outside = named_owner(option)
     owner = outside or configured.owner
     if not owner:
-        raise InvalidSettingsFile(f"no owner: {_where_to_say_it(source)}{environment_variables.misspelt()}")
+        raise InvalidSettingsFile(f"no owner: {_how_to_name_owner(source)}{environment_variables.misspelt()}")
     require_owner(owner, configured.owner, f"its {SETTINGS_FILE}")
     return owner
 
 
-def _where_to_say_it(source: SourceFiles) -> str:
-    """What to do about an owner that nobody says: the first directory that was named is where it belongs."""
+def _how_to_name_owner(source: SourceFiles) -> str:
+    """How to name the missing owner: in the directory of the first path on the command line."""
     named = source.named[0] if source.named[0].is_dir() else source.named[0].parent
     file = named / SETTINGS_FILE
     outside = "or give `--owner NAME`, or set ZONECTL_OWNER"
@@ -257,7 +257,7 @@ def named_owner(option: str | None) -> str | None:
 
 
 def require_owner(outside: str | None, claimed: str | None, where: str) -> None:
-    """Raise OwnerRefused where somebody outside the repository has named another owner than is claimed."""
+    """Raise OwnerRefused where the owner claimed in the repository differs from the one named outside it."""
     if outside is not None and claimed is not None and claimed != outside:
         raise OwnerRefused(
             f"the owner is `{outside}` (from `--owner` or ZONECTL_OWNER), but {where} has"

@@ -25,8 +25,8 @@ def read(name: str) -> str | None:
 
 
 def misspelt() -> str:
-    """For the end of a message that something is missing: which variable was probably meant to be it."""
+    """For the end of a message that something is missing: the variable that was probably intended."""
     unknown = sorted(set(os.environ) - set(NAMES))
     meant = {name: get_close_matches(name, NAMES, n=1, cutoff=0.85) for name in unknown}
-    told = [f"`{name}` is set: is it meant to be `{known[0]}`?" for name, known in meant.items() if known]
-    return f" ({' '.join(told)})" if told else ""
+    hints = [f"`{name}` is set: is it meant to be `{known[0]}`?" for name, known in meant.items() if known]
+    return f" ({' '.join(hints)})" if hints else ""

@@ -28,10 +28,10 @@ def error_document(
 ) -> ErrorDocument:
     """A command's end as JSON: what went wrong, and one problem for each further line."""
     message, *rest = [plain(line).strip() for line in lines] or [""]
-    told: Sequence[ProblemDocument] = [{"code": "error", "message": each} for each in rest]
+    further: Sequence[ProblemDocument] = [{"code": "error", "message": each} for each in rest]
     return {
         "format": ERROR,
         "exit_code": exit_code,
         "message": message,
-        "problems": told if problems is None else problems,
+        "problems": further if problems is None else problems,
     }

@@ -8,18 +8,20 @@ DRIFT: Literal["zonewright/drift/v1"] = "zonewright/drift/v1"
 RECEIPT: Literal["zonewright/receipt/v1"] = "zonewright/receipt/v1"
 VALIDATION: Literal["zonewright/validation/v1"] = "zonewright/validation/v1"
 FORMATTING: Literal["zonewright/formatting/v1"] = "zonewright/formatting/v1"
+EXPLANATION: Literal["zonewright/explanation/v1"] = "zonewright/explanation/v1"
+DECISIONS: Literal["zonewright/decisions/v1"] = "zonewright/decisions/v1"
 ERROR: Literal["zonewright/error/v1"] = "zonewright/error/v1"
 
 
 class ToolDocument(TypedDict):
-    """What made the plan."""
+    """The tool that made the plan."""
 
     name: str
     version: str
 
 
 class PartDocument(TypedDict):
-    """Something that is in force and in no list of git, with what it says."""
+    """An active object that git does not list, such as a policy of the active policy set, with its text."""
 
     kind: str
     name: str
@@ -28,9 +30,10 @@ class PartDocument(TypedDict):
 
 
 class InForceDocument(TypedDict):
-    """Which version is in force, where that is not the latest one.
+    """The active version of an object, where that is not the latest one.
 
-    `before` is what it says, or with `before_is_latest` what the latest one says, which does not decide.
+    `before` is the active version's value; with `before_is_latest` it is the latest version's, which is
+    inactive.
     """
 
     version: int
@@ -40,10 +43,11 @@ class InForceDocument(TypedDict):
 
 
 class ChangeDocument(TypedDict):
-    """One member, before and after.
+    """The change of one member: its values before and after.
 
-    A secret stands as `{"secret": reference}`, one that is there as `{"version": ..}`. `state` says why it
-    changes; creations and deletions have none. `applied` is what was last written from git.
+    A secret appears as `{"secret": reference}`, and one that is stored already as `{"version": ..}`. `state`
+    is the reason of the change; creations and deletions have none. `applied` is the value that git applied
+    last.
     """
 
     field: str
@@ -55,7 +59,7 @@ class ChangeDocument(TypedDict):
 
 
 class WriteDocument(TypedDict):
-    """When somebody wrote, and who: `type id`, as far as the caller may know; and in which changeset."""
+    """One write: its time, its actor as `type id` (if the caller may read that), and its changeset."""
 
     at: str
     actor: NotRequired[str]
@@ -63,10 +67,11 @@ class WriteDocument(TypedDict):
 
 
 class ActionDocument(TypedDict):
-    """What happens to one object. `reason` is `file:line` of its manifest, or says why without one.
+    """The action on one object. `reason` is `file:line` of its manifest, or a sentence without one.
 
-    `moved_from`, `moved_to`: the zone, of what is deleted in one and made anew in another.
-    `deleted`: others have deleted what is made again. `write`, in drift alone: who wrote or deleted last.
+    `moved_from`, `moved_to`: the other zone, of an object that is deleted in one and created again in the
+    other. `deleted`: the object was deleted by others and is created again. `write`, in drift alone: the last
+    write.
     """
 
     op: Literal["create", "update", "adopt", "rename", "replace", "release", "delete"]
@@ -89,12 +94,13 @@ class ActionDocument(TypedDict):
 
 
 class UnmanagedDocument(TypedDict):
-    """An object that no configuration manages, or a member of a managed one that no manifest has.
+    """An object that no configuration manages, or a member of a managed object that no manifest sets.
 
-    `values` are those of a list, or the one value of another `member` that is not at its default.
-    `name` is the handle; what it refers to, where there is none. `attached_to` names what the owner manages
-    and the object belongs to. `in_force`: it decides in the zone. `describable` is false of what no kind of
-    manifest describes: a secret of a vault, a member of a zone, a service account's credential.
+    `values` are the items of a list, or the one value of another `member` that differs from its default.
+    `name` is the handle, or for a kind without handles what the object refers to. `attached_to` lists the
+    managed objects that it belongs to. `in_force`: it is active in the zone. `describable` is false for
+    objects that no kind of manifest describes: a secret of a vault, a member of a zone, a service account's
+    credential.
     """
 
     kind: str
@@ -110,12 +116,12 @@ class UnmanagedDocument(TypedDict):
 
 
 class WidenedDocument(TypedDict):
-    """A policy in force that holds back less than before, because what its text names is another.
+    """An active policy that restricts less than before, because a name in its text matches other objects now.
 
-    `name` is written as in the text, and `rule` says how that goes by it: `forbid`, `permit unless`,
-    `forbid unless`; with `if` where it depends on more. `loses`, `gains`: who or what belongs to the name no
-    longer, or from now on; of a resource that is a prefix also addresses, `/*` for all beneath one. `empty`:
-    nobody does any more. `gone`: nothing is called so; `now`: the new name.
+    `name` is written as in the policy. `rule` is how the policy uses it: `forbid`, `permit unless`, `forbid
+    unless`; with `if` where other conditions apply too. `loses`, `gains`: the objects that the name no longer
+    matches, or newly matches; for a prefix resource also addresses, `/*` for all below one. `empty`: it
+    matches nothing any more. `gone`: no object has this name; `now`: the new name of the renamed object.
     """
 
     zone: str
@@ -131,9 +137,9 @@ class WidenedDocument(TypedDict):
 
 
 class PrefixExemptionDocument(TypedDict):
-    """A resource that is a prefix from now on, and `resources` beneath it that were there before.
+    """A resource that becomes a prefix, and the existing `resources` below it that it does not cover.
 
-    Each of these stays a resource of its own: what policies say of the prefix does not hold for it.
+    Each of these stays a resource of its own: policies that name the prefix do not apply to it.
     """
 
     zone: str
@@ -142,9 +148,9 @@ class PrefixExemptionDocument(TypedDict):
 
 
 class MissingNameDocument(TypedDict):
-    """A name in a policy in force that nothing in the zone has, so that the rule matches nobody.
+    """A name in an active policy that no object of the zone has, so that the rule never matches.
 
-    `name` is written as in the text. `managed`: the policy is the owner's, so git means it to hold.
+    `name` is written as in the policy. `managed`: this owner manages the policy.
     """
 
     zone: str
@@ -155,15 +161,15 @@ class MissingNameDocument(TypedDict):
 
 
 class DecidingDocument(TypedDict):
-    """Another policy set decides in a zone than before, or the same one may forbid less or permit more.
+    """The active policy set of a zone changes, or the active policies may forbid less or permit more.
 
-    `after` is null where none decides. `forbids` are policies with a `forbid` that decide no longer, and
-    `forbids_less` those that decide as before with one that is gone, or is written so that it may apply to
-    less. `permits` are policies with a `permit` that decide only now, and `permits_more` those that decide as
-    before with one that is new, or is written so that it may apply to more. `first` describes the policies
-    that the zone began with, where these decide again, `first_ended` where they no longer do. `drift`: git's
-    set decided before somebody let another one decide on the server, or deleted it; `forbids_again` are
-    policies with a `forbid` that are not in force because of that.
+    `before` and `after` are policy sets; `after` is null where none is active. `forbids` are policies with a
+    `forbid` that are no longer active; `forbids_less` stay active with a `forbid` that was removed or may
+    apply to less. `permits` are policies with a `permit` that become active; `permits_more` stay active with
+    a `permit` that is new or may apply to more. `first` describes the default policies where they become
+    active again, `first_ended` where they no longer are. `drift`: git's policy set was active until somebody
+    activated another one on the server, or deleted it; `forbids_again` are policies with a `forbid` that are
+    inactive because of that.
     """
 
     zone: str
@@ -180,7 +186,7 @@ class DecidingDocument(TypedDict):
 
 
 class GuardDocument(TypedDict):
-    """Why a plan is not applied. `stale`: the server is not as it was; else a guard stands against it."""
+    """A reason why a plan is refused. `stale`: the server has changed since; otherwise a guard refuses it."""
 
     code: str
     message: str
@@ -188,7 +194,7 @@ class GuardDocument(TypedDict):
 
 
 class ProblemDocument(TypedDict):
-    """Something wrong, with the place in the manifests and the member where these are known.
+    """A problem, with its place in the manifests and its member where these are known.
 
     `line` and `column` count from 1. `object` is `Kind zone/name`.
     """
@@ -203,7 +209,7 @@ class ProblemDocument(TypedDict):
 
 
 class CascadeDocument(TypedDict):
-    """What goes with an object that a plan deletes, counted when the plan was tried out.
+    """What the server deletes together with an object that a plan deletes, as counted in the dry run.
 
     `object` is `Kind zone/name`. `in_use`: a client or a credential that was used within thirty days.
     """
@@ -214,23 +220,23 @@ class CascadeDocument(TypedDict):
 
 
 class SimilarOwnerDocument(TypedDict):
-    """Who manages what `objects` manifests are named as, while the owner of the plan manages nothing."""
+    """The owner of most objects that the manifests name, while the plan's own owner manages nothing."""
 
     owner: str
     objects: int
 
 
 class PlanDocument(TypedDict):
-    """A plan, as it is saved and as it is printed.
+    """A plan, as it is printed and as `--out` saves it.
 
-    `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
-    against it now: `guards`, and the server's `problems`. Nor does it cover `losses`, which change all day;
-    `unmanaged`, what is in its zones and in no configuration, with `unmanaged_truncated`, the kinds of which
-    there is more than the server tells; `missing_names`, what policies in force name there and nothing is
-    called, after an apply either; `undelivered`, the titles of objects whose secret nobody has said to have
-    arrived; `similar_owner`, for whom this may be meant; and `shown_once`, the titles of objects whose secret
-    the server makes and shows once: an apply without `--secrets-dir` is refused.
-    `names_writers` is false where this credential may not know who has written what. `delete_budgets` are
+    `digest` is computed over all members except `source` (the commit that the plan was made from) and those
+    that depend on the moment or on the caller: `guards` and `problems` (why the plan is refused now);
+    `losses` (what the server deletes along); `unmanaged` (objects of the zones that no configuration manages)
+    and `unmanaged_truncated` (kinds of which the server did not list all); `missing_names` (names in active
+    policies that match no object, also after an apply); `undelivered` (titles of objects whose one-time
+    secret was never confirmed as delivered); `similar_owner` (the owner that was probably intended); and
+    `shown_once` (titles of objects whose secret the server shows once: an apply without `--secrets-dir` is
+    refused). `names_writers` is false where this credential may not read who wrote what. `delete_budgets` are
     those of `zonectl.yaml`.
     """
 
@@ -265,18 +271,18 @@ class PlanDocument(TypedDict):
 
 
 class DriftDocument(TypedDict):
-    """What others did to what the manifests describe, and how much is in no configuration.
+    """The drift of managed objects, and how many objects no configuration manages.
 
-    `managed` is how many objects the owner manages. With none, `nothing_applied` is true where the manifests
-    describe something: there is nothing to compare, which is no word on drift. `refused` is what a plan would
-    be refused for, such as manifests of what another owner has: that is not compared either.
-    `similar_owner`, as in a plan: the owner of the run manages nothing, and this one may be meant.
-    `names_writers`, as in a plan: it is false where this credential may not know who has written what.
-    `unseen` is what the manifests describe and this credential may not read, if it is there: not compared.
-    `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
-    `unmanaged_truncated`, as in a plan: there is more of these kinds, and `unmanaged_count` is too low.
-    `deciding`: zones in which other policies decide than git's, as what an apply makes of it: `before` is the
-    set that decides now. `missing_names`: what the owner's policies in force name and nothing is called.
+    `managed` counts the objects of the owner. When it is 0 and there are manifests, `nothing_applied` is
+    true: nothing was compared, which does not mean that there is no drift. `refused` lists why a plan would
+    be refused, for example because another owner manages an object; such objects are not compared either.
+    `similar_owner` and `names_writers`: as in a plan. `unseen` lists manifests whose objects this credential
+    may not read; they are not compared. `drift` lists members that others changed, `deleted` objects that an
+    apply creates again, and `attached` objects that others attached to managed ones. `unmanaged_truncated`,
+    as in a plan: the server did not list all objects of these kinds, and `unmanaged_count` is too low.
+    `deciding` lists zones where another policy set than git's is active, in the form of the apply that would
+    restore it: `before` is the set that is active now. `missing_names` lists names in the owner's active
+    policies that match no object.
     """
 
     format: Literal["zonewright/drift/v1"]
@@ -297,14 +303,14 @@ class DriftDocument(TypedDict):
 
 
 class AuditDocument(TypedDict):
-    """The first and the last sequence number of the audit records that a changeset made."""
+    """The first and the last sequence number of the audit records of a changeset."""
 
     first: int
     last: int
 
 
 class ResultDocument(TypedDict):
-    """What one operation did."""
+    """The result of one operation."""
 
     index: int
     op: str
@@ -315,9 +321,9 @@ class ResultDocument(TypedDict):
 
 
 class ReceiptDocument(TypedDict):
-    """What an apply did. Without operations there was nothing to do, and the server was asked for nothing.
+    """The receipt of an apply. Without operations nothing changed, and no request was sent.
 
-    `replayed`: the plan had been applied before. `problems`: it is applied, but something after that failed.
+    `replayed`: the plan had been applied before. `problems`: it was applied, but a later step failed.
     """
 
     format: Literal["zonewright/receipt/v1"]
@@ -339,10 +345,10 @@ class ReceiptDocument(TypedDict):
 
 
 class DiagnosticDocument(TypedDict):
-    """Something wrong in a file. Lines and columns count from 1; 0 is the file as a whole.
+    """A problem in a file. Lines and columns count from 1; 0 means the file as a whole.
 
-    `path` is relative to the directory that was named, of several to the one around them; in text it is
-    relative to where the command runs.
+    `path` is relative to the directory on the command line, or to the common parent of several. In text
+    output it is relative to the working directory.
     """
 
     path: str
@@ -354,7 +360,7 @@ class DiagnosticDocument(TypedDict):
 
 
 class ValidationDocument(TypedDict):
-    """What is wrong with manifests. `plan`, `drift` and `apply` print it too, when there is anything."""
+    """The problems in manifests; `plan`, `drift` and `apply` print this too when manifests are invalid."""
 
     format: Literal["zonewright/validation/v1"]
     valid: bool
@@ -371,9 +377,9 @@ class FormattedFileDocument(TypedDict):
 
 
 class FormattingDocument(TypedDict):
-    """What `fmt` did: `changed` lists the files it wrote, or with `--check` would have written.
+    """The result of `fmt`: `changed` lists the files that it wrote, or with `--check` would have written.
 
-    `diagnostics` says why files were left as they are.
+    `diagnostics` lists the problems of files that it left unchanged.
     """
 
     format: Literal["zonewright/formatting/v1"]
@@ -383,8 +389,106 @@ class FormattingDocument(TypedDict):
     diagnostics: Sequence[DiagnosticDocument]
 
 
+class ManifestSourceDocument(TypedDict):
+    """The manifest that a policy was last written from, as the server's ownership record has it."""
+
+    owner: str
+    name: str
+    file: NotRequired[str]
+    line: NotRequired[int]
+    commit: NotRequired[str]
+    repository: NotRequired[str]
+
+
+class DecidingPolicyDocument(TypedDict):
+    """A rule that decided: a `permit` where the request was allowed, a `forbid` where it was refused."""
+
+    rule: str
+    policy_version_id: str
+    policy_id: NotRequired[str]
+    policy: NotRequired[str]
+    version: NotRequired[int]
+    source: NotRequired[ManifestSourceDocument]
+
+
+class DecisionDocument(TypedDict):
+    """What became of one request: a sign-in, a token request, a revocation or the end of a session.
+
+    `error` is the code that the client got, `reason` what it did not get to know. `step` numbers the steps of
+    a token exchange. `requests` is above 1 where refusals of one sort were only counted.
+    """
+
+    id: str
+    at: str
+    zone: str
+    request_id: str | None
+    event: str
+    outcome: str
+    error: str | None
+    reason: str | None
+    step: int | None
+    step_name: str | None
+    user_id: str | None
+    application_id: str | None
+    user_agent_id: str | None
+    user: str | None
+    application: str | None
+    resource: str | None
+    credential_id: str | None
+    resource_id: str | None
+    actors: Sequence[str]
+    policies: Sequence[DecidingPolicyDocument]
+    requests: int
+
+
+class ExplainedStepDocument(TypedDict):
+    """A step of an exchange. `assumed`: what it needs is not there, and the answer goes on as if it were."""
+
+    step: int
+    name: str
+    outcome: Literal["passed", "assumed", "refused", "not_reached"]
+    detail: NotRequired[str]
+
+
+class ExplainedHopDocument(TypedDict):
+    """One exchange of the chain: what an application gets for the token that it has."""
+
+    application: str
+    resource: str | None
+    allowed: bool
+    error: str | None
+    reason: str | None
+    steps: Sequence[ExplainedStepDocument]
+    scopes: Sequence[str]
+    actors: Sequence[str]
+    policies: Sequence[DecidingPolicyDocument]
+    remedies: Sequence[str]
+
+
+class ExplanationDocument(TypedDict):
+    """Whether an application would get a token for a user now, and why; one hop for each of `--via`.
+
+    `session` is the sign-in that was gone by; null where none is active: then one that begins now is assumed.
+    """
+
+    format: Literal["zonewright/explanation/v1"]
+    zone: str
+    at: str
+    allowed: bool
+    user: str
+    session: str | None
+    hops: Sequence[ExplainedHopDocument]
+
+
+class DecisionsDocument(TypedDict):
+    """Decision records, the newest first."""
+
+    format: Literal["zonewright/decisions/v1"]
+    decisions: Sequence[DecisionDocument]
+
+
 class ErrorDocument(TypedDict):
-    """A command that came to nothing else: wrong usage, a server that is not reached, an interruption."""
+    """The failure of a command without a result: wrong usage, a server out of reach, an interruption."""
 
     format: Literal["zonewright/error/v1"]
     exit_code: int
@@ -398,6 +502,8 @@ ALL = {
     "receipt": ReceiptDocument,
     "validation": ValidationDocument,
     "formatting": FormattingDocument,
+    "decisions": DecisionsDocument,
+    "explanation": ExplanationDocument,
     "error": ErrorDocument,
 }
 """Name of the schema -> the document that it describes."""

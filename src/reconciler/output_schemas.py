@@ -51,7 +51,7 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if is_typeddict(hint):
         name = hint.__name__.removesuffix("Document")
         if name not in definitions:
-            definitions[name] = {}  # one that holds itself is referred to
+            definitions[name] = {}  # a recursive definition is referred to
             definitions[name] = _object(hint, definitions)
         return {"$ref": f"#/$defs/{name}"}
     if origin is NotRequired:

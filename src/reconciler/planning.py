@@ -56,7 +56,7 @@ def make_plan(
 
 
 def _snapshot(api: Api, configuration: Configuration, owner: str) -> Snapshot:
-    """The snapshot of the owner's objects; all objects of its zones where another owner has these."""
+    """The snapshot of the owner's objects; of all objects of its zones where another owner has these."""
     found = api.snapshot(owner, configuration.zones)
     own = {manifest.name for manifest in configuration.manifests if manifest.kind.name == _ZONE}
     others = {

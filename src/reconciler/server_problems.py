@@ -11,7 +11,7 @@ class ServerProblem:
     """A problem that the server reports for an operation, with the manifest it came from.
 
     Attributes:
-        reason: `file:line` of the manifest, or why there is an action without one.
+        reason: `file:line` of the manifest, or the reason of an action without one.
         title: the object; empty when the problem is not one of an object.
         diagnostic: the place of the member in its manifest, with its line, where that is known.
     """
@@ -24,13 +24,13 @@ class ServerProblem:
     diagnostic: Diagnostic | None = None
 
     @property
-    def told(self) -> str:
-        """What is wrong with what, without the place."""
+    def description(self) -> str:
+        """The object, the member and the message, without the place."""
         about = " ".join(each for each in (self.title, f"`{self.field}`" if self.field else "") if each)
         return ": ".join(each for each in (about, self.message) if each)
 
     def __str__(self) -> str:
-        return ": ".join(each for each in (self.reason, self.told) if each)
+        return ": ".join(each for each in (self.reason, self.description) if each)
 
     def as_json(self) -> ProblemDocument:
         """The problem as a JSON object."""
@@ -55,11 +55,11 @@ class ServerRejection:
 
     @property
     def listed(self) -> tuple[ServerProblem, ...]:
-        """The problems as they are told below the message: what changed, where the plan is stale.
+        """The problems as listed below the message: for a stale plan, what changed.
 
-        The message of a stale plan names the object; and tells the problem, where there is one alone.
+        The message of a stale plan names the object, and includes the problem if there is only one.
         """
         if not self.stale:
             return self.problems
-        told = tuple(replace(each, title="", field="", diagnostic=None) for each in self.problems)
-        return told if len(told) > 1 else ()
+        problems = tuple(replace(each, title="", field="", diagnostic=None) for each in self.problems)
+        return problems if len(problems) > 1 else ()

@@ -1,8 +1,8 @@
 """Prints everything that zonectl prints, with control characters and CI commands escaped.
 
-File names, manifests and answers of a server may hold anything. A terminal would act upon control characters,
-and a CI system upon lines that look like its commands. So the rest of the package hands over lines of plain
-text, with styles as values beside it; escapes are made here, once, and nowhere else.
+File names, manifests and answers of a server may have any content. A terminal would interpret control
+characters, and a CI system lines that look like its commands. So other modules pass lines of plain text, with
+styles as separate values; escape sequences are written here only.
 """
 
 import os
@@ -19,7 +19,7 @@ import orjson
 
 
 class Styled(NamedTuple):
-    """A part of a line that looks different from the rest."""
+    """A part of a line with a style."""
 
     text: str
     color: str | None = None
@@ -30,14 +30,14 @@ class Styled(NamedTuple):
 Line = str | Styled | Sequence[str | Styled]
 """One line. A line's end inside its text is escaped like any other control character."""
 
-# What CI systems act upon: GitHub takes `::name::` at the beginning of a line and `##[name]` anywhere, Azure
-# Pipelines `##vso[name]`, TeamCity `##teamcity[name`.
+# CI systems interpret: GitHub `::name::` at the start of a line and `##[name]` anywhere, Azure Pipelines
+# `##vso[name]`, TeamCity `##teamcity[name`.
 _TOGETHER = 1_000  # lines that are written at once
 _COMMAND = re.compile(r"##(?:\[|vso\[|teamcity\[)", re.IGNORECASE)
 
 
 def printable(text: str) -> str:
-    """The text with every character written out that is not seen as itself: `\\x1b`, `\\u202e`."""
+    """The text with control and invisible characters escaped: `\\x1b`, `\\u202e`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each == "\t" else _escaped(each) for each in text)
@@ -57,15 +57,15 @@ def _escaped(character: str) -> str:
 
 
 def has_styles() -> bool:
-    """Tell whether the user takes anything but plain text.
+    """Tell whether the user accepts styled text.
 
-    Spec: no-color.org; a terminal that calls itself `dumb` knows no escapes.
+    Spec: no-color.org; a terminal of type `dumb` has no escape sequences.
     """
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def rendered(line: Line) -> str:
-    """A line as it is written, with its styles; no more than one line, and no command of a CI system."""
+    """A line as it is written, with its styles; never more than one line, never a command of a CI system."""
     parts = _parts(line)
     texts = _defused([printable(part.text if isinstance(part, Styled) else part) for part in parts])
     if not has_styles():
@@ -93,7 +93,7 @@ def _defused(texts: list[str]) -> list[str]:
 
 
 def plain(line: Line) -> str:
-    """A line's text alone, as it came: for JSON, which has escapes of its own."""
+    """A line's text without styles and escapes: for JSON, which has escapes of its own."""
     return "".join(part.text if isinstance(part, Styled) else part for part in _parts(line))
 
 
@@ -104,7 +104,7 @@ def print_lines(*lines: Line, err: bool = False) -> None:
 
 
 def print_error(*lines: Line) -> None:
-    """Print what went wrong on standard error; the first line says that it did."""
+    """Print an error on standard error; its first line starts with `error:`."""
     print_lines(*tagged(Styled("error", "red", bold=True), *lines), err=True)
 
 
@@ -118,7 +118,7 @@ def _parts(line: Line) -> Sequence[str | Styled]:
 
 
 def print_json(content: object, *, indent: bool = True) -> None:
-    """Print a value as JSON that no terminal and no CI system acts upon."""
+    """Print a value as JSON that no terminal and no CI system interprets."""
     text = orjson.dumps(content, option=orjson.OPT_INDENT_2 if indent else 0).decode()
     text = re.sub(r"[^\n -~]", _json_escape, text)
     click.echo(_COMMAND.sub(lambda found: "\\u0023" + found[0][1:], text))
@@ -133,24 +133,24 @@ def _json_escape(found: "re.Match[str]") -> str:
 
 
 def ask_yes_or_no(question: str) -> bool:
-    """Ask on standard error; no is the default. Raises click.Abort."""
+    """Confirm on standard error; no is the default. Raises click.Abort."""
     return click.confirm(rendered(question), default=False, err=True)
 
 
 def prepare() -> None:
-    """Make ready for the length of the process: no text is too strange to be printed, not even a defect's."""
+    """Prepare the streams of the process: any text can be printed, also that of an unexpected exception."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.excepthook = _say_defect
+    sys.excepthook = _print_exception
 
 
-def _say_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     for block in traceback.format_exception(kind, error, trace):
         first, *rest = block.rstrip("\n").split("\n")
         print_lines(first, *(f"  {line}" for line in rest), err=True)
 
 
 def is_interactive() -> bool:
-    """Tell whether somebody sits at the terminal."""
+    """Tell whether standard input is a terminal."""
     return sys.stdin.isatty()

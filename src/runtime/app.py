@@ -44,6 +44,7 @@ from runtime.services.rate_limiter import RateLimiter
 from runtime.services.revocation_list import Revocations
 from runtime.services.schedule import JOBS
 from runtime.services.token_event_log import DecisionLog
+from runtime.services.upstream_refreshes import UpstreamRefreshes
 from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
@@ -142,6 +143,7 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     upstream_outbound = Outbound(
         allow_private_addresses=settings.allow_private_addresses, timeout_seconds=UPSTREAM_TIMEOUT_SECONDS
     )
+    upstream_oauth = UpstreamOAuthClient(upstream_outbound, clock=clock)
     remote_keys = RemoteKeys(outbound)
     state = open_state(settings.redis_url, bounds=BOUNDS)
     rate_limiter = RateLimiter(state, clock, settings)
@@ -149,7 +151,9 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     zones = ZoneRegistry(database, clock, epochs, key_encryption, settings)
     jobs = JobNotifier(job.name for job in JOBS)
     mail = mail_transport_of(settings)
-    handlers = message_handlers(zones, outbound, mail, clock, mail_from=settings.mail_from)
+    handlers = message_handlers(
+        zones, outbound, upstream_oauth, database, mail, clock, mail_from=settings.mail_from
+    )
     services = Services(
         settings=settings,
         database=database,
@@ -161,7 +165,8 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
         remote_keys=remote_keys,
         openid=OpenIDProviders(outbound, remote_keys),
         upstream_outbound=upstream_outbound,
-        upstream_oauth=UpstreamOAuthClient(upstream_outbound, clock=clock),
+        upstream_oauth=upstream_oauth,
+        upstream_refreshes=UpstreamRefreshes(database, clock),
         client_documents=ClientDocuments(outbound),
         passwords=Passwords(),
         clock=clock,
@@ -181,6 +186,7 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
 
 async def close_services(services: Services) -> None:
     """Write what is queued, then close every connection."""
+    await services.upstream_refreshes.close()
     await services.decisions.stop()
     await services.outbound.aclose()
     await services.upstream_outbound.aclose()

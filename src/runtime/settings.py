@@ -70,6 +70,12 @@ class Settings(BaseSettings):
         ge=0,
         description="days that a session is kept after its expiry; 0 keeps sessions for ever",
     )
+    ended_credentials_days: int = Field(
+        30,
+        ge=0,
+        description="days that tokens of a connected account are kept after their provider has ended them or "
+        "their grant has expired; 0 keeps them for ever",
+    )
     workers: int = Field(
         1, ge=1, description="number of worker processes; more than one requires `redis_url`"
     )

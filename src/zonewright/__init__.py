@@ -4,7 +4,7 @@ Installed with `pip install zonewright[verify]`. `Verifier` checks tokens; `zone
 `zonewright.sanic` and `zonewright.mcp` put it into a server; `ExchangeClient` exchanges a request's token.
 """
 
-from zonewright.access_token import AccessToken
+from zonewright.access_token import AccessToken, ChainActor
 from zonewright.dpop import InProcessReplayCache, ReplayCache
 from zonewright.errors import (
     DpopRefused,
@@ -22,6 +22,7 @@ from zonewright.verifier import Verifier
 
 __all__ = [
     "AccessToken",
+    "ChainActor",
     "DpopRefused",
     "ExchangeClient",
     "ExchangeRefused",

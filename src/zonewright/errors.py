@@ -6,7 +6,7 @@ ZonewrightError
     TokenRefused        401      `invalid_token`
     DpopRefused         401      `invalid_dpop_proof` (RFC 9449 section 7.1)
     ScopeRequired       403      `insufficient_scope`
-  ZoneUnreachable       503      the zone gives no answer, so nothing can be told
+  ZoneUnreachable       503      the zone does not answer, so the token cannot be verified
   ExchangeRefused                the token endpoint's answer (RFC 6749 section 5.2)
     UserAuthorizationRequired    the user has to visit `error_uri` first
 """
@@ -20,7 +20,7 @@ class ZonewrightError(Exception):
 
 
 class RequestRefused(ZonewrightError):
-    """A request is answered with `status` and a challenge. The text says why and names no secret."""
+    """A request is answered with `status` and a challenge. The text is the reason, without any secret."""
 
     status: ClassVar[int] = 401
     error: ClassVar[str | None] = None
@@ -61,7 +61,7 @@ class ZoneUnreachable(ZonewrightError):
     """The zone cannot be reached, or its answer cannot be used: whether a token is valid is not known.
 
     Attributes:
-        retry_after_seconds: when to ask again, where the zone has said so.
+        retry_after_seconds: when to retry, if the zone has sent `Retry-After`.
     """
 
     status: ClassVar[int] = 503
@@ -88,7 +88,7 @@ class UserAuthorizationRequired(ExchangeRefused):
     """The user has not let the application use the resource.
 
     Attributes:
-        error_uri: send the user there, then ask again.
+        error_uri: send the user there, then repeat the exchange.
     """
 
     def __init__(self, description: str, error_uri: str) -> None:

@@ -71,7 +71,7 @@ class ExchangeClient:
     ) -> ExchangedToken:
         """A token for *resource*, on behalf of *subject_token*'s subject; cached until it is about to expire.
 
-        Many callers who ask for the same cause one request.
+        Concurrent calls for the same token cause one request.
 
         Args:
             scopes: what the token has to allow at most; None for all that user, resource and policies allow.

@@ -24,7 +24,7 @@ _Values = tuple[str, ...]
 
 
 class RevocationList:
-    """The list of one zone, no older than *max_age_seconds* when it is asked."""
+    """The list of one zone, no older than *max_age_seconds* when it is used."""
 
     def __init__(
         self,
@@ -101,7 +101,9 @@ def _values_of(token: AccessToken, names: _Names) -> Iterator[_Values]:
     """The hashed values that the token has for these names: several where it has several actors."""
     choices: list[Iterable[str]] = []
     for name in names:
-        values = token.actors if name == "actor" else [token.claims[name]] if name in token.claims else []
+        values = [token.claims[name]] if name in token.claims else []
+        if name == "actor":
+            values = [actor.subject for actor in token.actors]
         choices.append([_digest(str(value)) for value in values])
     return product(*choices)
 

@@ -1,4 +1,4 @@
-"""Verifies access tokens of one zone for one resource, and says what to answer when a request is refused."""
+"""Verifies access tokens of one zone for one resource, and builds the challenge for a refused request."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

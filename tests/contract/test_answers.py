@@ -1,4 +1,4 @@
-"""What answers have, and what they never have."""
+"""Response schemas of the management API: the members of each kind, and secrets in none of them."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Examples of OpenAPI: each stands beside the member that it is an example of."""
+"""Examples in the OpenAPI document: each is declared beside the member that it is an example of."""
 
 from typing import Annotated, Any
 

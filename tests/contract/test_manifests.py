@@ -1,4 +1,4 @@
-"""The manifest schemas: what editors check and the reconciler reads."""
+"""The manifest schemas, which editors check with and the reconciler reads."""
 
 from typing import Any
 

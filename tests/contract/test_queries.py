@@ -1,4 +1,4 @@
-"""Query parameters of lists: those that follow from a kind's `Listing`, and those that stand in it."""
+"""Query parameters of lists: derived from a kind's `Listing`, or declared in it."""
 
 import pytest
 

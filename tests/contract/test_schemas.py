@@ -1,4 +1,4 @@
-"""What is checked in under `schemas/` is what the code says."""
+"""The files under `schemas/` equal those that the code generates."""
 
 from pathlib import Path
 

@@ -29,7 +29,7 @@ def run_demo(directory: Path, **settings: str) -> str:
 
 
 def test_tells_the_whole_story_and_leaves_nothing(tmp_path: Path):
-    """Two zones, a sign-in through both, a chain of exchanges, a refusal, a changed rule; then it is gone."""
+    """Two zones, a sign-in through both, exchanges, a changed rule, a connected account; then it is gone."""
     story = run_demo(tmp_path)
 
     for expected in (
@@ -43,6 +43,13 @@ def test_tells_the_whole_story_and_leaves_nothing(tmp_path: Path):
         r"\+unless \{ context\.scopes == \[\"payslips\.read\"\] \}",
         r"aud\s+https://payroll\.acme\.example/api",
         r"salaries\.read, which the rule still forbids: refused, access_denied",
+        r"calendar-tools asks for http://127\.0\.0\.1:\d+/api: refused, access_denied",
+        r"knows it as ada@tracker\.example, and lists 2 issues",
+        r"another token, which works \(refresh requests: [1-9]\d*\)",
+        r"calendar-tools is refused the tracker's token \d+ ms later",
+        r"API refuses the token that it has \d+ ms later",
+        r"calendar-agent is refused any token \d+ ms later",
+        r"calendar-tools is refused any token \d+ ms later",
         r"All of it happened",
     ):
         assert re.search(expected, story), f"{expected} is not in\n{story}"

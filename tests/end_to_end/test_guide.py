@@ -49,7 +49,10 @@ def run(page: str, tmp_path: Path, **settings: str) -> str:
 def test_every_command_works_with_current_status(tmp_path: Path):
     """From `zoned init` to the request that a changed policy answers differently."""
     said = run("guide.md", tmp_path)
-    assert '"act": {\n    "sub": "calendar-tools",\n    "act": {\n      "sub": "calendar-agent"' in said
+    assert re.search(
+        '"act": {\n    "sub": "calendar-tools",[^{}]*"act": {\n      "sub": "calendar-agent"', said
+    )
+    assert '"sub_profile": "ai_agent"' in said
     assert '"error": "invalid_target"' in said
     assert '"error": "access_denied"' in said
     assert '"aud": "https://payroll.acme.example/api"' in said
@@ -89,6 +92,17 @@ def test_organizations_and_their_people(tmp_path: Path):
     assert '"sso_enabled": true' in said
 
 
+def test_a_refusal_is_found_and_mended(tmp_path: Path):
+    """From the request id of a refused answer to the policy and the line that forbid it."""
+    said = run("refusals.md", tmp_path)
+
+    assert "reason: not a declared dependency" in said
+    assert "to fix: add `https://calendar.acme.example` to the dependencies of `agent`" in said
+    assert "to fix: the user has to consent to `agent` for `https://calendar.acme.example`" in said
+    assert "policy `no-agents`, rule `0` (policies.yaml:2)" in said
+    assert "allowed: `agent` gets `https://calendar.acme.example` for `ada@acme.example` with `read`" in said
+
+
 def test_teams_that_share_a_zone(tmp_path: Path):
     """From two owners with a key each to a hand-over, and what neither can do."""
     said = run("teams.md", tmp_path)
@@ -99,3 +113,24 @@ def test_teams_that_share_a_zone(tmp_path: Path):
     assert "1 to release" in said
     assert "1 to adopt" in said
     assert "the plan is stale: " in said
+
+
+def test_an_account_is_connected_and_disconnected_with_curl_alone(tmp_path: Path):
+    """A refused exchange, tokens that an outside API accepts, one of them refreshed, and a refusal again."""
+    output = run("connected-account.md", tmp_path)
+
+    assert "<h1>Done</h1>" in output
+    assert output.count('200\n{"account": "ada@tracker.example"') >= 2
+    assert re.search(r'"refresh_token": [1-9]', output)
+    assert re.search(r'"/revoke": [1-9]', output)
+    assert output.count('"reason":"user_authorization_required"') == 2
+
+
+def test_a_client_secret_is_rotated_and_a_leaked_one_is_replaced(tmp_path: Path):
+    """From one secret to two, to the new one alone, and to the one after a leak."""
+    said = run("secret-rotation.md", tmp_path)
+
+    assert "1 to create" in said
+    assert "note: ApplicationCredential workforce/worker-1 expires at" in said
+    assert "note: ApplicationCredential workforce/worker-1 expired at" in said
+    assert "this deletes objects used within the last thirty days" in said

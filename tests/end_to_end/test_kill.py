@@ -8,7 +8,7 @@ import httpx
 import pytest
 from acme import Server
 
-CREATES = 1500
+CREATES = 750
 
 
 def changeset(server: Server, count: int = CREATES) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tests.end_to_end.operated import Server
 from tests.end_to_end.shop import SHOP
 from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
+from tests.support.waiting import wait_until
 
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
@@ -155,10 +156,11 @@ def stop_under_load(server: Server, secrets: Path, database_url: str) -> Stopped
     jobs = [Job(server, issuer, written_secret(secrets, "shop", "job")) for _ in range(4)]
     for job in jobs:
         job.start()
-    deadline = time.monotonic() + 60
-    while min(len(job.got) for job in jobs) < 20:
-        assert time.monotonic() < deadline, [job.got for job in jobs]
-        time.sleep(0.05)
+    wait_until(
+        lambda: min(len(job.got) for job in jobs) >= 20,
+        seconds=60,
+        otherwise=lambda: [job.got for job in jobs],
+    )
     never_sent, sent_late = half_sent(server), half_sent(server)
     idle = socket.create_connection(("127.0.0.1", server.port))
     idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")

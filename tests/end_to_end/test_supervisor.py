@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 from acme import Server
+from tests.support import waiting
 
 
 @pytest.fixture
@@ -25,9 +26,7 @@ def server(make_server: Callable[..., Server], postgres_url: str, redis_url: str
 def wait_until(is_so: Callable[[], bool], server: Server, *, seconds: float = 60) -> float:
     """How long it took until that was so. Raises AssertionError when it does not come."""
     began = time.monotonic()
-    while not is_so():
-        assert time.monotonic() < began + seconds, server.log.read_text()
-        time.sleep(0.02)
+    waiting.wait_until(is_so, seconds=seconds, otherwise=server.log.read_text)
     return time.monotonic() - began
 
 
@@ -134,7 +133,7 @@ def test_interrupted_while_workers_start(
     wait_until(lambda: ready(made) >= 2, made)
     os.kill(workers(made)[0], signal.SIGKILL)
     wait_until(lambda: "replacement worker was started" in made.log.read_text(), made, seconds=2)
-    time.sleep(seconds)
+    waiting.let_pass(seconds)
 
     os.killpg(made.process.pid, signal.SIGINT)
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from acme import Application, Browser, Page, Server, written_secret
 from tests.end_to_end.shop import SHOP
 from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
+from tests.support.waiting import wait_until
 
 PASSWORD = "correct horse battery staple"
 CALLBACK = "http://localhost:8600/callback"
@@ -66,11 +66,10 @@ def server(folder: Path, postgres: PostgresServer, redis_server: RedisServer) ->
 
 def _wait_for_workers(server: Server, count: int) -> None:
     """Return when that many workers have said that they are ready. Raises AssertionError after a while."""
-    deadline = time.monotonic() + 60
-    # Each says so once, at its start.
-    while server.log.read_text().count("outbound fetches may reach private addresses") < count:
-        assert time.monotonic() < deadline, server.log.read_text()
-        time.sleep(0.05)
+    said = "outbound fetches may reach private addresses"  # by each once, at its start
+    wait_until(
+        lambda: server.log.read_text().count(said) >= count, seconds=60, otherwise=server.log.read_text
+    )
 
 
 def issuer(server: Server) -> str:

@@ -7,7 +7,6 @@ import os
 import re
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from acme import Application, Unexpected, command, written_secret
 from tests.end_to_end.operated import Server
 from tests.support.postgres import PostgresServer
+from tests.support.waiting import let_pass, wait_until
 
 CONFIG = {
     "zonectl.yaml": "owner: acme/keys\n",
@@ -74,7 +74,7 @@ def change(server: Server, *arguments: str) -> str:
     """What a command prints; the server goes on, knows the zone from before, and follows within a second."""
     header(server)
     said = server.run(*arguments)
-    time.sleep(1.0)
+    let_pass(1.0)
     header(server)
     return said.strip()
 
@@ -381,9 +381,7 @@ class TestOtherAccountsOfTheMachine:
                 people = f"/organizations/{server.organization_id}/invitations"
                 sent = client.post(people, json={"email": "ada@acme.example", "role": "org_viewer"})
                 assert sent.status_code == 201
-            deadline = time.monotonic() + 30
-            while not list(server.directory.glob("mail/*.eml")) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_until(lambda: list(server.directory.glob("mail/*.eml")))
             server.run("migrate")
         finally:
             os.umask(before)

@@ -1,4 +1,4 @@
-"""What schemathesis loads besides: the one check whose built-in form knows too little of this service."""
+"""schemathesis hooks: the one check whose built-in form knows too little of this service."""
 
 import re
 from typing import Any

@@ -11,6 +11,7 @@ from reconciler.kinds import Manifest
 
 NAMES = ["a", "b", "c", "d"]
 TEXTS = st.text("xyz ", min_size=1, max_size=6).map(lambda text: text.strip() or "x")
+SCOPES = st.lists(st.text("xyz", min_size=1, max_size=6), unique=True, max_size=2)
 EMAILS = st.lists(st.sampled_from(["a@x.example", "B@x.example", "c@x.example"]), unique=True, max_size=3)
 URIS = st.lists(st.sampled_from(["https://a.example/cb", "https://b.example/cb"]), unique=True, max_size=2)
 RENAMED = ("Provider", "Application", "Resource", "Role", "Group", "Policy")
@@ -50,7 +51,7 @@ PROVIDER = optional(
     client_id=TEXTS,
     description=TEXTS,
     client_secret=SECRET,
-    protocols=optional(oauth2=OAUTH2, openid=optional(scopes=st.lists(TEXTS, unique=True, max_size=2))),
+    protocols=optional(oauth2=OAUTH2, openid=optional(scopes=SCOPES)),
 )
 
 
@@ -124,7 +125,7 @@ def _resources(
     providers: Collection[str],
 ) -> list[Manifest]:
     members: dict[str, st.SearchStrategy[Any]] = {
-        "scopes": st.lists(TEXTS, unique=True, max_size=2),
+        "scopes": SCOPES,
         "description": TEXTS,
     }
     if applications:

@@ -1,4 +1,4 @@
-"""What the service writes is for its own account alone; nothing writes but the functions that see to it."""
+"""Files of the service are readable by its own account alone; one module writes all of them."""
 
 import ast
 import asyncio

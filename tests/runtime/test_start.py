@@ -1,4 +1,4 @@
-"""How the `zoned` command begins."""
+"""The start of the `zoned` command."""
 
 import sys
 

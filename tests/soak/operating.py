@@ -1,4 +1,4 @@
-"""What an operator does meanwhile: policies are changed back and forth, and keys are rotated."""
+"""The operator of a soak: policies are changed back and forth, and keys are rotated."""
 
 import time
 from collections.abc import Callable

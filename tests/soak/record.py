@@ -1,4 +1,4 @@
-"""What happened while many worked at once: how often what was done, and all that should not have been."""
+"""The record of a soak: how often each thing was done, and all that should not have happened."""
 
 import threading
 from collections import Counter

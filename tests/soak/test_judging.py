@@ -1,4 +1,4 @@
-"""How the soak judges: what it takes for the same, and what it does not."""
+"""The judgement of a soak: answers that count as the same, and those that do not."""
 
 import os
 import random

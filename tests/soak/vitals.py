@@ -1,4 +1,4 @@
-"""What the operating system knows about a server: processor time, memory, open files. Linux only."""
+"""Processor time, memory and open files of a server, from the operating system. Linux only."""
 
 import contextlib
 import os

@@ -3,7 +3,6 @@
 import json
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.certificates import self_signed, serving
+from tests.support.waiting import let_pass
 
 
 @dataclass
@@ -59,7 +59,7 @@ def publishing(folder: Path) -> Iterator[Documents]:
                 site.asked.append(self.path)
                 site.at_once += 1
                 site.most_at_once = max(site.most_at_once, site.at_once)
-            time.sleep(site.delay)
+            let_pass(site.delay)
             status, headers, body = site.answers.get(self.path, (404, {}, b""))
             with site.lock:
                 site.at_once -= 1

@@ -1,4 +1,4 @@
-"""What costs much and proves nothing by being made again: dear things that the tests of a process share.
+"""Expensive things that the tests of a process share, since making them again proves nothing.
 
 Nothing here is another mechanism than the product's. RSA keys are real and each is a new one, passwords are
 hashed by argon2id, connections over TLS are verified: only the cost is lower. Services that tests start as

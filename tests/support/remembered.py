@@ -1,4 +1,4 @@
-"""What a process remembers: every container that can be reached from its parts and its modules."""
+"""Memory of a process: every container that can be reached from its parts and its modules."""
 
 import sys
 from collections import deque

@@ -1,5 +1,6 @@
 """A zone with its token endpoint, asked as clients ask it, without a socket between."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +20,15 @@ def claims_of(token: str) -> dict[str, Any]:
     """What a token says, its signature unchecked."""
     claims: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
     return claims
+
+
+def acting(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names in `act`, the acting application first."""
+    names, level = [], claims.get("act")
+    while level is not None:
+        names.append(level["sub"])
+        level = level.get("act")
+    return tuple(names)
 
 
 @dataclass(frozen=True)

@@ -186,6 +186,13 @@ STANDARDS = (
         f"{_DRAFTS}/draft-ietf-oauth-identity-assertion-authz-grant/",
     ),
     Standard(
+        "OAuth actor profile",
+        "",
+        "Each level of `act` has `sub`, `iss`, `client_id` and `sub_profile`; the token has `sub_profile` "
+        "of its `sub`",
+        f"{_DRAFTS}/draft-mcguinness-oauth-actor-profile/",
+    ),
+    Standard(
         "Transaction tokens",
         "",
         "Exchanged tokens name user and actors; there are no separate transaction tokens",

@@ -1,4 +1,4 @@
-"""What to ask a list or an entity for, and whether the answer is what was asked."""
+"""Questions to a list or an entity, and whether the answer is what was asked."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What the walk cannot find out from the contract: the few values that have to fit what is there already.
+"""Recipes: the few values of a walk that have to fit what exists, which the contract does not tell.
 
 A new kind is walked without a word here as long as the example of its body can be sent as it is, references
 aside. Where it cannot, say what differs: `{Kind}` stands for the id of what was made of that kind, and
@@ -22,7 +22,8 @@ DROP = object()  # the member is left out
 BODIES: dict[str, dict[str, Any]] = {
     "ApiKeyCreate": {"zones": DROP},  # no zone is there yet
     "ServiceAccountCredentialCreate": {"zones": DROP},
-    "ApplicationCreate": {"dependencies": DROP},  # nothing to depend on is there yet
+    # Nothing to depend on, and no user, is there yet.
+    "ApplicationCreate": {"dependencies": DROP, "accountable_user_id": DROP},
     "AssignmentBody": {"role_identifier": DROP, "owner_type": DROP, "role_id": "{Role}"},
     "PolicySetVersionCreate": {
         "manifest": {"entries": [{"policy_id": "{Policy}", "policy_version_id": "{PolicyVersion}"}]}
@@ -67,6 +68,12 @@ QUERIES: dict[str, tuple[str, ...]] = {
     "snapshot.retrieve owner": ("acme/identity", "nobody/nothing"),
     "zone": ("{Zone}", "{Zone.slug}"),
     "filter[changeset_id]": ("{Changeset}",),
+    "decisions.list filter[user_id]": ("{User}",),
+    "decisions.list filter[application_id]": ("{Application}",),
+    "decisions.list filter[resource_id]": ("{Resource}",),
+    "filter[request_id]": ("nothing",),
+    "filter[event]": ("token_exchange",),
+    "filter[outcome]": ("refused",),
 }
 # Parameters that mean something only beside others.
 BESIDE: dict[str, dict[str, str]] = {

@@ -25,6 +25,8 @@ from runtime.domain import kinds
 from runtime.domain.kinds import Kind, Verb
 from runtime.domain.kinds.marks import members, part_of
 
+# Variants of which so many may have the same handle: two secrets of one client id.
+_ALIKE = {"password": 2}
 _VARIANT = re.compile(r"(?:Create|Update|Input|Body)$")
 
 
@@ -105,6 +107,8 @@ class Walk:
             self.variants[_VARIANT.sub("", name)] = entity
             self.made.setdefault(kind.name, entity)
             if kind.handle in body:
+                for _ in range(_ALIKE.get(str(body.get("type")), 1) - 1):
+                    self.client.send(route.operation_id, self.path_of(route), body=body)
                 self.client.send(route.operation_id, self.path_of(route), body=body, status=409)
             second = self.client.send(route.operation_id, self.path_of(route), body=_another(body, 17))
             self.second.setdefault(kind.name, second)

@@ -1,4 +1,4 @@
-"""docs/resource-servers.md: its examples are whole modules that work as they stand."""
+"""docs/resource-servers.md: its examples are complete modules, which are run here."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""How entries of the revocation list fit tokens, and what happens while it cannot be fetched."""
+"""Matching entries of the revocation list with tokens, and behaviour while it cannot be fetched."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Access tokens at a resource server that verifies them with the library."""
 
-import asyncio
-import itertools
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
@@ -11,11 +9,21 @@ import httpx
 import jwt
 import pytest
 from tests.support.possession import Holder
+from tests.support.waiting import repeat
 from tests.zonewright.conftest import CALENDAR, SCOPES, TOOLS, Site
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.services.management.zones import key_rotation
-from zonewright import DpopRefused, MissingToken, ScopeRequired, TokenRefused, Verifier, ZoneUnreachable
+from zonewright import (
+    AccessToken,
+    ChainActor,
+    DpopRefused,
+    MissingToken,
+    ScopeRequired,
+    TokenRefused,
+    Verifier,
+    ZoneUnreachable,
+)
 
 HERE = {"method": "GET", "url": TOOLS}
 
@@ -63,16 +71,64 @@ async def test_the_chain_of_an_exchanged_token_is_listed_from_the_caller_on(site
         }
     )
     verifier = Verifier(site.issuer, CALENDAR)
-    assert (await verifier.verify(answer.json()["access_token"])).actors == ("tool-server", "agent")
+    token = await verifier.verify(answer.json()["access_token"])
+    assert [actor.subject for actor in token.actors] == ["tool-server", "agent"]
     await verifier.aclose()
+
+
+def token_with(**claims: object) -> AccessToken:
+    """A verified token with these claims, and those that every one has."""
+    told = {"iss": "https://zone.test", "sub": "ada", "aud": TOOLS, "client_id": "agent", "jti": "1"}
+    return AccessToken.from_claims({**told, "iat": 1, "exp": 2, **claims})
+
+
+async def test_each_actor_says_whose_name_it_has_and_what_it_is(site: Site) -> None:
+    """Issuer, client id and profile of an actor are those that the zone wrote into `act`."""
+    token = site.post(
+        {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "subject_token": site.token(),
+            "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+            "resource": CALENDAR,
+            **site.tool_server.form,
+        }
+    ).json()["access_token"]
+    verifier = Verifier(site.issuer, CALENDAR)
+    outermost = (await verifier.verify(token)).actors[0]
+    assert outermost == ChainActor("tool-server", site.issuer, site.tool_server.client_id, "service")
+    await verifier.aclose()
+
+
+async def test_the_profile_of_the_subject_is_read(site: Site, verifier: Verifier) -> None:
+    """A user's token says so."""
+    assert (await verifier.verify(site.token())).subject_profile == "user"
+
+
+def test_a_chain_of_an_older_zone_has_names_alone() -> None:
+    """Nothing is made up for the members that are not there."""
+    token = token_with(act={"sub": "tools", "act": {"sub": "agent"}})
+    assert (token.actors, token.subject_profile) == ((ChainActor("tools"), ChainActor("agent")), None)
+
+
+@pytest.mark.parametrize(
+    ("profile", "is_agent"),
+    [("ai_agent", True), ("service ai_agent", True), ("service", False), (None, False)],
+)
+def test_an_agent_is_told_by_its_profile(profile: str | None, is_agent: bool) -> None:
+    """`sub_profile` is a list of words; an actor without one is not known to be an agent."""
+    assert ChainActor("tools", profile=profile).is_ai_agent is is_agent
+
+
+@pytest.mark.parametrize("name", ["iss", "client_id", "sub_profile"])
+def test_a_member_of_act_that_is_no_text_is_refused(name: str) -> None:
+    """A server would otherwise decide on what the zone cannot have written."""
+    with pytest.raises(TokenRefused, match=name):
+        token_with(act={"sub": "tools", name: 1})
 
 
 async def verified_until_refused(verifier: Verifier, token: str) -> None:
     """Verify a token again and again, for ten seconds at most."""
-    async with asyncio.timeout(10):
-        for pause in itertools.repeat(0.05):
-            await verifier.verify(token)
-            await asyncio.sleep(pause)
+    await repeat(lambda: verifier.verify(token), seconds=10)
 
 
 REFUSED: dict[str, Callable[[Site], str]] = {

@@ -10,12 +10,12 @@ _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 
 
 class PatternWrong(ValueError):
-    """What is to be allowed is neither a name nor a prefix, or is never allowed."""
+    """The pattern is neither a name nor a prefix, or would allow a variable that is never allowed."""
 
 
 @dataclass(frozen=True)
 class AllowedNames:
-    """Names, and prefixes that end in `*`; `place` is where more can be listed, for messages."""
+    """Names, and prefixes that end in `*`; `place` is the file to add others to, for messages."""
 
     patterns: frozenset[str] = frozenset()
     place: str = ""
@@ -47,7 +47,7 @@ class AllowedNames:
 
 
 def is_own(name: str) -> bool:
-    """Tell whether a variable is zonectl's; else it could be sent to a provider of a stranger's choice."""
+    """Tell whether a variable is zonectl's own: a manifest could send it to a provider of its choice."""
     return name.upper().startswith(environment_variables.PREFIX)
 
 

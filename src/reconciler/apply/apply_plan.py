@@ -119,7 +119,7 @@ def _with_secrets(plan: Plan, sources: SecretSources) -> list[dict[str, Any]]:
 
 
 def empty_receipt(plan: Plan) -> ReceiptDocument:
-    """The receipt of a plan without operations: the server is not asked."""
+    """The receipt of a plan without operations, for which no request is sent."""
     return _receipt(plan, {"revision": plan.base_revision}, (), replayed=False)
 
 

@@ -18,7 +18,7 @@ from .rejections import server_rejection
 class DryRunResult:
     """The server's answer to a dry run: its rejection, or the cascades of deletions.
 
-    `cascades` is None when it was not asked, or refused the plan before it counted.
+    `cascades` is None without a dry run, or when the server refused the plan before it counted them.
     """
 
     rejection: ServerRejection | None = None
@@ -35,7 +35,7 @@ def dry_run_plan(
     """Let the server check the plan against its own rules; nothing is applied. Raises ApiError.
 
     Args:
-        configuration: what the plan was made from, to say where in it something is wrong.
+        configuration: of the plan, so that rejections name the place in a manifest.
         progress: called with operations done and all operations.
     """
     operations = [_without_secrets(operation) for operation in plan.operations]

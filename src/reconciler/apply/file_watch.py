@@ -6,11 +6,11 @@ from pathlib import Path
 from watchfiles import Change, DefaultFilter, watch
 
 DEBOUNCE_MILLISECONDS = 400
-POLL_MILLISECONDS = 100  # how long until the first run, once the watcher sees what is saved meanwhile
+POLL_MILLISECONDS = 100  # how long to wait before the first run, so that files saved during it are noticed
 
 
 class _ConfigurationFiles(DefaultFilter):
-    """Manifests and policies; editors' own files and hidden directories are left out."""
+    """Manifests and policies, without editors' own files and hidden directories."""
 
     def __call__(self, change: Change, path: str) -> bool:
         return path.endswith((".yaml", ".yml", ".cedar")) and super().__call__(change, path)
@@ -19,7 +19,7 @@ class _ConfigurationFiles(DefaultFilter):
 def watch_files(paths: list[Path], run: Callable[[list[str]], None]) -> None:
     """Run at once, then whenever files were saved; several saves in a moment count as one.
 
-    The watcher is there before the first run: what is saved while that goes on is seen, too. Ends with
+    The watcher starts before the first run, so that files saved during the run are noticed. Ends with
     KeyboardInterrupt.
     """
     is_first = True
@@ -32,7 +32,7 @@ def watch_files(paths: list[Path], run: Callable[[list[str]], None]) -> None:
 
 
 def _changes(paths: list[Path]) -> Iterator[list[str]]:
-    """The paths of each save; none each time that a while has passed without one."""
+    """The paths of each save; empty whenever a while has passed without one."""
     batches = watch(
         *paths,
         watch_filter=_ConfigurationFiles(),

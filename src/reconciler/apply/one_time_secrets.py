@@ -18,12 +18,12 @@ MAX_NAME_BYTES = 240  # file systems take 255
 
 
 class DeliveryImpossible(Exception):
-    """There is nowhere to put what will be shown once; nothing was sent."""
+    """One-time secrets could not be written anywhere; nothing was sent."""
 
 
 @dataclass(frozen=True)
 class DeliveryResult:
-    """What became of the secrets that were shown: files written, and those that could not be.
+    """The result of writing one-time secrets: the files written, and the failures.
 
     `arrived` are the results of the operations whose secrets are in files.
     """
@@ -34,11 +34,11 @@ class DeliveryResult:
 
 
 def check_delivery(plan: Plan, directory: Path | None) -> None:
-    """Make sure, before anything is sent, that what is shown once can be kept.
+    """Check before anything is sent that one-time secrets can be written.
 
     Raises:
-        DeliveryImpossible: no directory was named, it cannot be written to, or a file of that name is there
-            and is something else.
+        DeliveryImpossible: no directory was named, it is not writable, or an unrelated file has the name of a
+            secret's file.
     """
     shown = plan.showing_once
     if not shown:
@@ -61,7 +61,7 @@ def check_delivery(plan: Plan, directory: Path | None) -> None:
 
 
 def delivery_refusals(plan: Plan, directory: Path | None) -> Iterator[Refusal]:
-    """That what is shown once could not be kept, as far as it shows before anything is sent."""
+    """Why one-time secrets could not be written, as far as that can be known before anything is sent."""
     try:
         check_delivery(plan, directory)
     except DeliveryImpossible as error:
@@ -69,10 +69,10 @@ def delivery_refusals(plan: Plan, directory: Path | None) -> Iterator[Refusal]:
 
 
 def file_name(zone: str | None, kind: str, name: str) -> str:
-    """`<zone>.<kind>.<name>.json`; without a zone `<kind>.<name>.json`. No two objects have the same.
+    """`<zone>.<kind>.<name>.json`; without a zone `<kind>.<name>.json`. Unique for each object.
 
-    Dots within a part are escaped, so the parts can be told apart. A name that is too long ends in a digest
-    of it, after a `~`, which no part has.
+    Dots within a part are escaped, so that file names are unambiguous. A long name is cut and ends in `~` and
+    its digest; `~` occurs in no part.
     """
     parts = [_quoted(part) for part in (zone, kind, name) if part is not None]
     whole = ".".join(parts)
@@ -86,10 +86,10 @@ def _quoted(part: str) -> str:
 
 
 def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -> DeliveryResult:
-    """Write one file for each operation that showed something; see `file_name`.
+    """Write one file for each operation that returned secrets; see `file_name`.
 
-    The file holds the members shown once, and what they belong to. An older file of the same object is
-    replaced. Where one cannot be written the others still are.
+    A file has the secrets and the identity of their object. It replaces an older file of the same object. A
+    failure to write one does not stop the others.
     """
     actions = _creations(plan)
     written, failed, arrived = [], [], []
@@ -122,13 +122,13 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
 
 
 def unconfirmed_files(plan: Plan, directory: Path) -> list[tuple[Action, Path]]:
-    """Objects whose secrets nobody has confirmed, though they are in their files; with these."""
+    """Objects whose secrets are in their files and were never confirmed to the server, including these."""
     found = ((each, file_with_secret(plan.organization_id, each, directory)) for each in plan.undelivered)
     return [(each, file) for each, file in found if file is not None]
 
 
 def file_with_secret(organization_id: str, action: Action, directory: Path) -> Path | None:
-    """The file that has the secret which an object has now, if any: with the id of this very object."""
+    """The file with an object's current secret, if any; it must name the id of this very object."""
     file = directory / file_name(action.zone, action.kind, action.name)
     try:
         content = orjson.loads(read_private(file))
@@ -139,12 +139,12 @@ def file_with_secret(organization_id: str, action: Action, directory: Path) -> P
 
 
 def _creations(plan: Plan) -> dict[int, Action]:
-    """Index of each operation that creates something -> the action that tells about it.
+    """Index of each operation that creates something -> the action that describes it.
 
-    Both are written down together, in the same order.
+    Both are in the same order.
 
     Raises:
-        DeliveryImpossible: not in this plan.
+        DeliveryImpossible: the plan has no such order.
     """
     operations = [
         (index, operation) for index, operation in enumerate(plan.operations) if operation["op"] == "create"
@@ -159,7 +159,7 @@ def _creations(plan: Plan) -> dict[int, Action]:
 
 
 def _identity(organization_id: str, action: Action) -> dict[str, Any]:
-    """What a file belongs to."""
+    """The identity of the object that a file belongs to."""
     return {
         "organization_id": organization_id,
         "zone": action.zone,
@@ -169,7 +169,7 @@ def _identity(organization_id: str, action: Action) -> dict[str, Any]:
 
 
 def _refuse_other(file: Path, identity: Mapping[str, Any]) -> None:
-    """Leave alone what is not an older secret of the same object. Raises DeliveryImpossible."""
+    """Refuse to replace anything but an older secret of the same object. Raises DeliveryImpossible."""
     try:
         content = orjson.loads(read_private(file))
         same = isinstance(content, dict) and identity.items() <= content.items()

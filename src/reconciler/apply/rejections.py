@@ -71,26 +71,27 @@ def _placed(problem: ServerProblem, action: Action, locator: MemberLocator | Non
     """The problem with its place in the manifest, or in the policy file."""
     if locator is None:
         return problem
-    within, told = None, problem
+    within, located = None, problem
     if (match := _PLACE.match(problem.message)) is not None:
         within = int(match[1]), int(match[2])
-        told = replace(problem, message=problem.message[match.end() :])
+        located = replace(problem, message=problem.message[match.end() :])
     place = locator.find(
         action.kind,
         action.zone,
         action.name,
         problem.field,
         code=problem.code,
-        message=told.told,
+        message=located.description,
         within=within,
     )
-    return replace(told if place is not None else problem, diagnostic=place)
+    return replace(located if place is not None else problem, diagnostic=place)
 
 
 def actions_by_operation(plan: Plan) -> dict[int, Action]:
-    """Index of an operation -> the action that shows it; a deletion that is part of a replacement has none.
+    """Index of an operation -> the action that describes it; the deletion of a replacement has none.
 
-    Operations that create something are in the order of their actions; all others name what they are about.
+    Operations that create something are in the order of their actions; all others have the id of their
+    object.
     """
     by_id = {(action.kind, action.id): action for action in plan.actions if action.id is not None}
     creating = iter([action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)])

@@ -11,11 +11,11 @@ from reconciler.plan import Plan, Refusal
 from .allowed_env import AllowedNames
 
 MAX_SECRET_BYTES = 64 * 1024
-SHORTEST_OWN = 8  # what is shorter is no credential, and may stand in another text by chance
+SHORTEST_OWN = 8  # shorter values are no credentials, and may occur in other texts by chance
 
 
 class SecretMissing(Exception):
-    """A source that a manifest names has no secret, or none for a manifest; one problem each."""
+    """A source that a manifest names has no secret, or may not be read; one problem each."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("; ".join(problems))
@@ -24,14 +24,15 @@ class SecretMissing(Exception):
 
 @dataclass(frozen=True)
 class SecretSources:
-    """Where secrets of manifests may come from.
+    """The sources that secrets of manifests may be read from.
 
     Attributes:
         root: the repository; relative paths start in it.
-        directories: what the command line named besides; no manifest alone reads outside the root.
-        environment: the variables that somebody outside the repository lets manifests read.
-        own: zonectl's own credentials. A text that holds one is no secret of a manifest, wherever it comes
-            from: it would be sent to a provider of the manifest's choice.
+        directories: further directories from the command line; a manifest alone reads nothing outside the
+            root.
+        environment: the variables that manifests may read, as allowed outside the repository.
+        own: zonectl's own credentials. A text with one of them is refused as a secret, from any source: it
+            would be sent to a provider of the manifest's choice.
     """
 
     root: Root
@@ -62,10 +63,10 @@ class SecretValue:
 
 
 def read_secret(reference: Mapping[str, object], sources: SecretSources) -> SecretValue:
-    """The secret that a reference leads to.
+    """Read the secret of a reference.
 
     Raises:
-        SecretMissing: there is none, it is empty, or a manifest may not have it.
+        SecretMissing: there is none, it is empty, or the manifest may not read it.
     """
     name = str(reference.get("from_env") or "")
     path = str(reference.get("from_file", ""))
@@ -97,7 +98,7 @@ def _read_file(path: str, sources: SecretSources) -> str:
 
 
 def _holder(path: str, sources: SecretSources) -> Root:
-    """The directory that a file may be read from. Raises FileRefused."""
+    """The directory that a file is read from. Raises FileRefused."""
     spelled = sources.root.path / path
     for directory in sources.directories:
         if spelled in directory:
@@ -107,8 +108,8 @@ def _holder(path: str, sources: SecretSources) -> Root:
 
 
 def secret_refusals(plan: Plan, sources: SecretSources) -> Iterator[Refusal]:
-    """What stands against reading the plan's secrets, as far as it shows before they are read."""
-    told: set[str] = set()
+    """Why the plan's secrets cannot be read, as far as that can be known without reading them."""
+    seen: set[str] = set()
     for action in plan.actions:
         for change in action.changes:
             reference = change.after.get("secret") if isinstance(change.after, dict) else None
@@ -117,16 +118,16 @@ def secret_refusals(plan: Plan, sources: SecretSources) -> Iterator[Refusal]:
             problem = _problem_of(reference, sources)
             if (
                 problem
-                and (message := f"{action.title} `{change.path}`: {problem} ({action.reason})") not in told
+                and (message := f"{action.title} `{change.path}`: {problem} ({action.reason})") not in seen
             ):
-                told.add(message)
+                seen.add(message)
                 yield Refusal("secret", message)
 
 
 def unset_variables(plan: Plan, sources: SecretSources) -> Iterator[str]:
-    """The variables that the plan's secrets come from, may come from, and that are not set here; once each.
+    """Variables that the plan's secrets are read from, which are allowed and not set here; each once.
 
-    That is nothing against a plan: it may be made where no secrets are.
+    They are no reason to refuse a plan, which may be made where no secrets are.
     """
     names = {
         str(change.after["secret"].get("from_env") or ""): f"{action.title} `{change.path}`"
@@ -151,7 +152,7 @@ def _problem_of(reference: Mapping[str, object], sources: SecretSources) -> str:
 
 
 def reveal(value: object) -> str:
-    """For the JSON encoder: the text of a secret. Raises TypeError for anything else."""
+    """For the JSON encoder: the text of a secret. Raises TypeError for any other type."""
     if isinstance(value, SecretValue):
         return value.reveal()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -1,4 +1,4 @@
-"""Defers Ctrl-C and SIGTERM during an apply until the secrets in an answer are written down."""
+"""Defers Ctrl-C and SIGTERM during an apply until the secrets in an answer are written to files."""
 
 import signal
 import threading
@@ -11,9 +11,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def deferred_interrupts(holds: Callable[[], bool]) -> Iterator[None]:
-    """Let an interruption wait for the end of the block from the moment *holds* says so.
+    """Defer interruptions to the end of the block from the moment *holds* returns true.
 
-    An answer may show a secret once, and it has to be written down.
+    An answer may have a one-time secret, which must be written to its file first.
 
     Raises:
         KeyboardInterrupt: at once, or at the end of the block.
@@ -26,7 +26,7 @@ def deferred_interrupts(holds: Callable[[], bool]) -> Iterator[None]:
             raise KeyboardInterrupt
         held = True
 
-    # Another thread gets no signals; and who ignores Ctrl-C, as `nohup` and `&` do, goes on ignoring it.
+    # Only the main thread gets signals. Where Ctrl-C is ignored, as under `nohup` and `&`, that stays so.
     takes = [each for each in _SIGNALS if signal.getsignal(each) is signal.default_int_handler]
     if threading.current_thread() is not threading.main_thread():
         takes = []

@@ -12,12 +12,12 @@ _COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|(//[^\n\r]*)')
 
 
 def without_layout(text: str) -> str:
-    """A text in the form in which two that differ in white space and in commas before a bracket are equal."""
+    """A normal form: texts that differ in white space and in commas before a bracket have the same one."""
     return _LAYOUT.sub(lambda match: match[1] or (f"{match[2].rstrip()}\n" if match[2] else ""), text)
 
 
 def is_laid_out(written: str, found: str) -> bool:
-    """Tell whether a text is one that was written, as the server lays it out.
+    """Tell whether a text equals a written one, apart from the server's layout.
 
     The server leaves out comments in lists and moves those before a bracket, and never adds any.
     """
@@ -30,5 +30,5 @@ def is_laid_out(written: str, found: str) -> bool:
 
 
 def _comments(text: str) -> Iterator[str]:
-    """The comments of a text, in its order; asked for one of them, it goes on behind that."""
+    """The comments of a text, in order; each membership test continues behind the comment that it found."""
     return (match[1].rstrip() for match in _COMMENT.finditer(text) if match[1])

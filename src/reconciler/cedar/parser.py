@@ -1,8 +1,8 @@
 """Parses Cedar policies for the entities, actions and attributes they name, each with its offset.
 
-The grammar is the engine's, and laxer where nothing is named: what this refuses the engine refuses, too, and
-what only the engine knows (types, functions, sizes) is left to the server. No expression tree is made: an
-expression is as good as the entity types that its value may have, which is what attributes are looked up by.
+The grammar is the engine's, but more permissive where no entity is named: a text that this parser refuses is
+refused by the engine too, and types, functions and sizes are left to the server. No expression tree is built:
+an expression is represented by the entity types that its value may have, by which attributes are looked up.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ _MEMBERSHIP = frozenset({"contains", "containsAll", "containsAny"})
 
 @dataclass(frozen=True, slots=True, order=True)
 class CedarProblem:
-    """What is wrong between two offsets of the text. `word` and `known` are for a suggestion."""
+    """A problem between two offsets of the text. `word` and `known` are for a suggestion."""
 
     begin: int
     end: int
@@ -43,8 +43,8 @@ class EntityMention:
 
     Attributes:
         effect: `permit` or `forbid`, of the policy that names it.
-        sense: 1 where the policy applies to what belongs to the entity, -1 where it applies to what does
-            not, 0 where that cannot be told.
+        sense: 1 where the policy applies to what belongs to the entity, -1 where it applies to what does not,
+            0 where that is unknown.
     """
 
     name: EntityName
@@ -56,7 +56,7 @@ class EntityMention:
 
 @dataclass(frozen=True)
 class ParsedPolicies:
-    """The result of parsing. When it is not `readable`, the problems say why and the rest is empty."""
+    """The result of parsing. When it is not `readable`, only the problems are filled."""
 
     mentions: tuple[EntityMention, ...]
     problems: tuple[CedarProblem, ...]
@@ -71,13 +71,13 @@ class _Unreadable(Exception):
         self.problem = CedarProblem(token.offset, end, "cedar", message, token.text, frozenset(known))
 
 
-def parse_policies(text: str, words: Vocabulary) -> ParsedPolicies:
+def parse_policies(text: str, vocabulary: Vocabulary) -> ParsedPolicies:
     """The entities that a text names, and what is wrong with it.
 
-    Each policy that cannot be read is told once; names and words are told of texts without such problems,
-    for a misplaced quote makes a name of anything.
+    Each policy with a syntax error is reported once; unknown names are reported of texts without syntax
+    errors only, because a misplaced quote turns anything into a name.
     """
-    reader = _Reader(text, words)
+    reader = _Reader(text, vocabulary)
     reader.run()
     if reader.broken:
         return ParsedPolicies((), tuple(reader.broken), readable=False)
@@ -88,13 +88,13 @@ def parse_policies(text: str, words: Vocabulary) -> ParsedPolicies:
 @dataclass
 class _Reader:
     text: str
-    words: Vocabulary
+    vocabulary: Vocabulary
     mentions: list[EntityMention] = field(default_factory=list)
     problems: list[CedarProblem] = field(default_factory=list)
     broken: list[CedarProblem] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     effect: str = ""
-    sense: int = 1  # of what is being read, as mentions have it
+    sense: int = 1  # of the current expression, as in `EntityMention`
 
     def __post_init__(self) -> None:
         self.tokens = tokens_of(self.text)
@@ -108,25 +108,25 @@ class _Reader:
         return self.tokens[self.at]
 
     def ahead(self, text: str) -> bool:
-        """Tell whether that sign or word comes next."""
+        """Tell whether the next token is that sign or word."""
         return self.token.text == text and self.token.kind in ("sign", "name")
 
     def take(self, text: str) -> bool:
-        """Go past a sign or a word if it comes next."""
+        """Consume a sign or a word if it is the next token."""
         if not self.ahead(text):
             return False
         self.at += 1
         return True
 
     def expect(self, *texts: str) -> PolicyToken:
-        """Go past one of these, which has to come next."""
+        """Consume one of these; it must be the next token."""
         token = self.token
         if not any(self.take(text) for text in texts):
             self.refuse(" or ".join(f"`{text}`" for text in texts))
         return token
 
     def kind(self, kind: str, what: str) -> PolicyToken:
-        """Go past a token of that kind, which has to come next."""
+        """Consume a token of that kind; it must be the next token."""
         token = self.token
         if token.kind != kind:
             self.refuse(what)
@@ -134,7 +134,7 @@ class _Reader:
         return token
 
     def refuse(self, expected: str) -> NoReturn:
-        """Raise for the token that comes next."""
+        """Raise for the next token."""
         token = self.token
         if token.kind == "unclosed":
             line = token._replace(text=token.text.splitlines()[0])
@@ -200,7 +200,7 @@ class _Reader:
     # --- expressions
 
     def inside(self, read: Callable[[], Types]) -> Types:
-        """Read what stands in brackets, within the limit."""
+        """Parse an expression in brackets, within the nesting limit."""
         self.depth += 1
         if self.depth > 2 * MAX_NESTING:
             raise _Unreadable(self.token, f"brackets are nested deeper than {MAX_NESTING} levels")
@@ -225,7 +225,7 @@ class _Reader:
         return frozenset().union(*known) if len(known) == len(branches) else None
 
     def binary(self, weakest: int) -> Types:
-        """An expression of operators that bind at least that strongly."""
+        """An expression of operators with at least this precedence."""
         first = len(self.mentions)
         found = self.unary()
         compared = False
@@ -273,7 +273,7 @@ class _Reader:
 
     @contextmanager
     def sensed(self, factor: int) -> Iterator[None]:
-        """What is read within counts the other way round (-1), or nobody knows how (0)."""
+        """Parse an expression with the sense reversed (-1) or unknown (0)."""
         before, self.sense = self.sense, self.sense * factor
         try:
             yield
@@ -281,7 +281,7 @@ class _Reader:
             self.sense = before
 
     def turn(self, begin: int, end: int, factor: int) -> None:
-        """The same for mentions that have been read."""
+        """The same for mentions that were parsed already."""
         if factor != 1:
             turned = [replace(each, sense=each.sense * factor) for each in self.mentions[begin:end]]
             self.mentions[begin:end] = turned
@@ -369,7 +369,7 @@ class _Reader:
                 self.expect(",")
 
     def named(self) -> Types:
-        """What begins with a name: a variable, an entity, or the call of a function."""
+        """A primary that starts with a name: a variable, an entity, or a function call."""
         first = self.token
         path = self.path()
         if self.take("::"):
@@ -378,15 +378,15 @@ class _Reader:
             with self.sensed(0):
                 self.listed(")")
             return None
-        if path in self.words.variables:
-            return self.words.variables[path]
+        if path in self.vocabulary.variables:
+            return self.vocabulary.variables[path]
         type_, joined, last = path.rpartition("::")
         if joined:
             raise _Unreadable(first, f'`{path}` needs quotes, as in `{type_}::"{last}"`')
-        raise _Unreadable(first, f"there is no variable `{path}`", self.words.variables)
+        raise _Unreadable(first, f"there is no variable `{path}`", self.vocabulary.variables)
 
     def path(self) -> str:
-        """Names joined by `::`, as far as no string follows."""
+        """Names joined by `::`, up to a string."""
         parts = [self.kind("name", "a name").text]
         while self.ahead("::") and self.tokens[self.at + 1].kind == "name":
             self.at += 1
@@ -398,34 +398,35 @@ class _Reader:
         id_ = self.string("the entity's id in quotes")
         name = EntityName(type_, id_)
         if type_ == ACTION:
-            if id_ not in self.words.actions:
-                self.tell(literal, "unknown-action", f"there is no action `{id_}`", id_, self.words.actions)
+            if id_ not in self.vocabulary.actions:
+                known = self.vocabulary.actions
+                self.report(literal, "unknown-action", f"there is no action `{id_}`", id_, known)
         elif self.check_type(type_, first):
             self.mentions.append(EntityMention(name, first.offset, literal.end, self.effect, self.sense))
-        return frozenset((type_,)) if type_ in self.words.types else None
+        return frozenset((type_,)) if type_ in self.vocabulary.types else None
 
     def type_name(self) -> None:
         first = self.token
         self.check_type(self.path(), first)
 
     def check_type(self, type_: str, first: PolicyToken) -> bool:
-        if type_ in self.words.types:
+        if type_ in self.vocabulary.types:
             return True
-        self.tell(first, "unknown-type", f"there is no entity type `{type_}`", type_, self.words.types)
+        self.report(first, "unknown-type", f"there is no entity type `{type_}`", type_, self.vocabulary.types)
         return False
 
     def attribute(self, types: Types, name: str, token: PolicyToken) -> Types:
-        """The types of an attribute, which has to be one that such a value may have."""
+        """The types of an attribute, which such a value must be able to have."""
         if types is None:
             return None
-        known = self.words.attributes(types)
+        known = self.vocabulary.attributes(types)
         if name in known:
-            return self.words.types_of(types, name)
+            return self.vocabulary.types_of(types, name)
         owner = " or ".join(f"`{each}`" for each in sorted(types))
-        self.tell(token, "unknown-attribute", f"{owner} has no attribute `{name}`", name, known)
+        self.report(token, "unknown-attribute", f"{owner} has no attribute `{name}`", name, known)
         return None
 
-    # --- what is told
+    # --- reporting
 
     def name(self, what: str) -> PolicyToken:
         token = self.kind("name", what)
@@ -441,5 +442,5 @@ class _Reader:
             raise _Unreadable(token, "the string has an escape that Cedar does not know")
         return value
 
-    def tell(self, token: PolicyToken, code: str, message: str, word: str, known: Iterable[str]) -> None:
+    def report(self, token: PolicyToken, code: str, message: str, word: str, known: Iterable[str]) -> None:
         self.problems.append(CedarProblem(token.offset, token.end, code, message, word, frozenset(known)))

@@ -15,8 +15,8 @@ class Rule:
     """One `permit` or `forbid`.
 
     Attributes:
-        scope: what is asked of principal, action and resource in its head; empty where nothing is.
-        conditions: each `when` and `unless`; of one that asks for several things, each of these.
+        scope: the constraints on principal, action and resource in its head; empty where there are none.
+        conditions: each `when` and `unless`; a conjunction is split into its parts.
     """
 
     effect: str
@@ -24,9 +24,9 @@ class Rule:
     conditions: frozenset[Piece] = frozenset()
 
     def covers(self, other: "Rule") -> bool:
-        """Tell whether it surely applies wherever *other* does; when in doubt it does not.
+        """Tell whether this rule is certain to apply wherever *other* does; False when in doubt.
 
-        It does if it asks for a part of the same: all that is asked for has to be true, in whichever order.
+        It is when its constraints are a subset of the other's: all must be true, in any order.
         """
         return (
             self.effect == other.effect
@@ -36,20 +36,20 @@ class Rule:
 
 
 def is_covered(rule: Rule, by: Iterable[Rule]) -> bool:
-    """Tell whether one of these rules surely applies wherever that one does."""
+    """Tell whether one of these rules is certain to apply wherever that one does."""
     return any(each.covers(rule) for each in by)
 
 
 def piece_of(tokens: Sequence[PolicyToken]) -> Piece:
-    """Tokens as they are compared: how a text is laid out means nothing."""
+    """Tokens for comparison: layout does not count."""
     followed = zip(tokens, [*(each.text for each in tokens[1:]), ""], strict=False)
     return tuple(each.text for each, after in followed if not (each.text == "," and after in _CLOSING))
 
 
 def conjuncts(condition: Piece) -> Iterator[Piece]:
-    """The conditions that are one together: of `when { a && b }` these are `when { a }` and `when { b }`.
+    """Split a conjunction: `when { a && b }` becomes `when { a }` and `when { b }`.
 
-    What all of them come to is the same, also where one cannot be evaluated: then the rule does not apply.
+    The meaning is the same, also where a part cannot be evaluated: then the rule does not apply.
     """
     sort, _, *body, _ = condition
     joint, other = ("&&", "||") if sort == "when" else ("||", "")
@@ -57,7 +57,7 @@ def conjuncts(condition: Piece) -> Iterator[Piece]:
     depth = 0
     for word in body:
         depth += (word in _OPENING) - (word in _CLOSING)
-        if not depth and word in ("if", other):  # they bind less than what is between them
+        if not depth and word in ("if", other):  # they have a lower precedence than `&&`
             parts = [body]
             break
         if not depth and word == joint:

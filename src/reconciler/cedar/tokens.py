@@ -43,7 +43,7 @@ def tokens_of(text: str) -> list[PolicyToken]:
 
 
 def stretch_at(text: str, line: int, column: int) -> tuple[int, int]:
-    """The offsets of what begins at a place, a whole name or one token. Line and column count from 1."""
+    """The offsets of what starts at a place, a whole name or one token. Line and column count from 1."""
     begin = 0
     for _ in range(line - 1):
         begin = text.find("\n", begin) + 1
@@ -58,7 +58,7 @@ def stretch_at(text: str, line: int, column: int) -> tuple[int, int]:
 
 
 def unescape(literal: str, *, pattern: bool = False) -> str | None:
-    r"""What a string literal stands for; None when an escape in it means nothing.
+    r"""The value of a string literal; None when it has an invalid escape.
 
     Args:
         pattern: it follows `like`, where `\*` is an asterisk.

@@ -28,7 +28,7 @@ class Vocabulary:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> "Vocabulary":
-        """The words of `x-cedar` in a manifest schema."""
+        """Read `x-cedar` of a manifest schema."""
         entities = content["entities"]
         attributes = {name: entity["attributes"] for name, entity in entities.items()}
         return cls(

@@ -1,9 +1,10 @@
-"""The API client's calls: find the organization, fetch a snapshot, dry-run and apply a changeset."""
+"""The API client's calls: find zones, fetch a snapshot, dry-run and apply a changeset, read decisions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -30,31 +31,33 @@ from .transport import TOKEN_PATH, RetriedAnswer, backoff, http_client, wants_re
 
 NDJSON = "application/x-ndjson"
 ATTEMPTS = 5
+_PAGE = 100
+_MOST_NAMED = 20
 _LOOK = "; check the address, including `https` or `http`, and that the server is running"
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
-stamina.instrumentation.set_on_retry_hooks(())  # a command's output is its own
+stamina.instrumentation.set_on_retry_hooks(())  # nothing but a command's own output is printed
 
 
 @dataclass(frozen=True)
 class ChangesetOutcome:
-    """What a changeset did. `replayed`: it had been applied before, and this is the first answer again."""
+    """The result of a changeset. `replayed`: it was applied before, and this is the first answer again."""
 
     body: Mapping[str, Any]
     replayed: bool = False
 
 
 class SendState(Enum):
-    """What is known of a changeset that was to be applied."""
+    """What is known of a changeset after it was sent."""
 
-    NOTHING = auto()  # nothing was sent, or the server has refused it: nothing was changed
-    UNANSWERED = auto()  # it may have arrived, and nobody knows what became of it
+    NOTHING = auto()  # nothing was sent, or the server refused it: nothing was changed
+    UNANSWERED = auto()  # it may have arrived: the outcome is unknown
     ANSWERED = auto()  # it is applied
 
 
-NOWHERE = "there is nothing at this address"  # what the server says of a path that it does not have
+NOWHERE = "there is nothing at this address"  # the server's message for an unknown path
 
 
 class Api:
@@ -83,18 +86,18 @@ class Api:
         cache: SnapshotCache | None = None,
         accepted: Callable[[], None] | None = None,
     ) -> Iterator["Api"]:
-        """The API; with *writes* false, nothing that changes anything can be sent.
+        """The API; with *writes* false, its transport refuses every request that changes something.
 
-        *accepted* is called once, when the server has taken the credential.
+        *accepted* is called once, when the server has accepted the credential.
         """
         with http_client(connection.server, writes=writes, inner=inner) as client:
             yield cls(connection, client, cache, accepted)
 
     def snapshot(self, owner: str, zones: Iterable[str] = ()) -> Snapshot:
-        """What has to do with a configuration, of what the caller may read. Raises ApiError.
+        """The objects that concern a configuration, as far as the caller may read them. Raises ApiError.
 
         Args:
-            zones: zones of other configurations that this one has to do with, as those call them.
+            zones: zones of other configurations that this one refers to, by the names those use.
         """
         organization = self.organization()
         query = urlencode([("owner", owner), *(("zone", zone) for zone in sorted(zones))])
@@ -114,7 +117,7 @@ class Api:
         return found
 
     def organization(self) -> str:
-        """The organization's id or label; asked for when it was not given. Raises ApiError."""
+        """The organization's id or label; from the server when it was not given. Raises ApiError."""
         if self._organization is None:
             answer = self._send("GET", "/organizations")
             self._check(answer)
@@ -126,8 +129,69 @@ class Api:
             self._organization = str(items[0]["id"])
         return self._organization
 
+    def zones(self) -> list[Mapping[str, Any]]:
+        """All zones that the caller may read. Raises ApiError."""
+        return list(self._all("/zones", ()))
+
+    def zone(self, name: str | None) -> Mapping[str, Any]:
+        """The zone of that id or slug; without a name the only one that is not the organization's own.
+
+        Raises: ApiError when there is none, or more than one to choose from.
+        """
+        found = self.zones()
+        if name is not None:
+            chosen = [each for each in found if name in (each["id"], each["slug"])]
+        else:
+            chosen = [each for each in found if each.get("owner_type") != "platform"]
+        if len(chosen) == 1:
+            return chosen[0]
+        slugs = ", ".join(f"`{each['slug']}`" for each in found[:_MOST_NAMED])
+        if name is not None:
+            raise ApiError(f"`--zone {name}`: no zone has this id or slug; this credential can read {slugs}")
+        raise ApiError(f"say which zone with `--zone`; this credential can read {slugs or 'none'}")
+
+    def find_id(self, zone_id: str, collection: str, name: str, *members: str) -> str:
+        """The id of what is called so in a zone: by its id, or by one of these members. Raises ApiError."""
+        for member in ("id", *members):
+            for each in self._all(f"/zones/{zone_id}/{collection}", [(f"filter[{member}]", name)]):
+                return str(each["id"])
+        raise ApiError(
+            f"`{name}`: the {collection} of the zone have none with this {' or '.join(('id', *members))}"
+        )
+
+    def decisions(
+        self, zone_id: str, asked: Iterable[tuple[str, str]], *, limit: int
+    ) -> Iterator[Mapping[str, Any]]:
+        """The newest decision records of a zone that were asked for, at most *limit*. Raises ApiError.
+
+        Args:
+            asked: query parameters.
+        """
+        return islice(self._all(f"/zones/{zone_id}/decisions", asked, at_once=limit), limit)
+
+    def explain(self, zone_id: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Whether an application would get a token for a user now, and why. Raises ApiError."""
+        answer = self._send("POST", f"/zones/{zone_id}/explain", json=asked)
+        self._check(answer)
+        return _json(answer)
+
+    def _all(
+        self, path: str, asked: Iterable[tuple[str, str]], *, at_once: int = _PAGE
+    ) -> Iterator[Mapping[str, Any]]:
+        """All items of a list, page by page."""
+        query = [*asked, ("limit", str(min(at_once, _PAGE)))]
+        after: list[tuple[str, str]] = []
+        while True:
+            answer = self._send("GET", f"{path}?{urlencode([*query, *after])}")
+            self._check(answer)
+            page = _json(answer)
+            yield from page["items"]
+            if not page["page_info"]["has_next_page"]:
+                return
+            after = [("after", page["page_info"]["end_cursor"])]
+
     def dry_run(self, body: Mapping[str, Any], progress: Progress | None = None) -> ChangesetOutcome:
-        """Let the server check a changeset without applying it. Raises ApiError.
+        """Have the server check a changeset without applying it. Raises ApiError.
 
         Args:
             progress: called with operations done and all operations.
@@ -142,19 +206,19 @@ class Api:
         Args:
             key: the same key sent again is answered with the first result.
             progress: called with operations done and all operations.
-            default: turns values that JSON does not know (secrets) into text, at the moment of sending.
+            default: turns values that JSON cannot represent (secrets) into text, at the moment of sending.
         """
         try:
             return self._changeset(body, {"Idempotency-Key": key}, {}, progress, default=default)
         except Rejected as error:
-            if error.status < 500:  # a gateway says 502 and 504 of what it has passed on
+            if error.status < 500:  # a gateway answers 502 or 504 for a request that it has forwarded
                 self.sent = SendState.NOTHING
             raise
 
     def confirm(self, body: Mapping[str, Any], key: str) -> None:
-        """Tell the server, by a changeset after the one that was applied, what has arrived. Raises ApiError.
+        """Confirm delivered secrets to the server, by a second changeset. Raises ApiError.
 
-        What is known of the first one stays as it is.
+        The known outcome of the first one stays as it is.
         """
         sent = self.sent
         try:
@@ -216,7 +280,7 @@ class Api:
 
     @contextmanager
     def _sending(self) -> Iterator[None]:
-        """A changeset leaves in this block; where no connection comes about, no more is sent than before."""
+        """Track a changeset that is sent in this block: without a connection, nothing was sent."""
         before, self.sent = self.sent, SendState.UNANSWERED
         try:
             yield
@@ -224,9 +288,16 @@ class Api:
             self.sent = before
             raise
 
-    def _send(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        json: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
         def once() -> httpx.Response:
-            answer = self._client.request(method, path, headers={**(headers or {}), **self._authorization()})
+            complete = {**(headers or {}), **self._authorization()}
+            answer = self._client.request(method, path, headers=complete, json=json)
             if wants_retry(answer):
                 raise RetriedAnswer(answer)
             return answer
@@ -234,7 +305,7 @@ class Api:
         return self._retrying(once)
 
     def _retrying(self, once: Callable[[], T]) -> T:
-        """Ask until there is an answer. Every request of this client may be repeated."""
+        """Repeat the request until there is an answer. Every request of this client may be repeated."""
         try:
             for attempt in stamina.retry_context(on=backoff, attempts=ATTEMPTS, timeout=120.0):
                 with attempt:
@@ -270,8 +341,8 @@ class Api:
                 "follow redirects: nothing was sent there. Name the server's own address with `--server`"
             )
         body = _body(answer)
-        told = body.get("message") if isinstance(body, dict) else None
-        if answer.status_code == 404 and told in (None, NOWHERE):
+        message = body.get("message") if isinstance(body, dict) else None
+        if answer.status_code == 404 and message in (None, NOWHERE):
             raise NotReached(
                 f"there is no management API at {self._connection.server}; give the server's base URL, "
                 "without the path of a zone or of the API"
@@ -294,11 +365,11 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
 
 
 def _unheard(_done: int, _total: int) -> None:
-    """Progress that nobody watches: lines come even so, and no wait for the answer is long."""
+    """A progress that is not shown: the server streams lines all the same, so that no wait is long."""
 
 
 def _last_line(parts: Iterator[bytes], progress: Progress | None) -> dict[str, Any]:
-    """The line that is not about progress. Raises NotReached for what is no such stream."""
+    """The line that is not about progress. Raises NotReached for anything but such a stream."""
     for text in _lines(parts):
         try:
             line = orjson.loads(text)
@@ -313,8 +384,8 @@ def _last_line(parts: Iterator[bytes], progress: Progress | None) -> dict[str, A
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines that end in a line feed, and not in what else Unicode counts as an end of one."""
-    begun: list[bytes] = []  # of a line that may be long
+    """Lines that end in a line feed; other line ends of Unicode do not count."""
+    begun: list[bytes] = []  # of a line that may be long and arrive in parts
     for part in parts:
         *ended, rest = part.split(b"\n")
         for end in ended:
@@ -327,7 +398,7 @@ def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def read_snapshot(body: bytes) -> Snapshot:
-    """The snapshot in an answer. Raises NotReached when it was cut off or is something else."""
+    """The snapshot in an answer. Raises NotReached when it is incomplete or something else."""
     try:
         lines = [orjson.loads(line) for line in body.splitlines() if line]
         head, end = lines[0], lines[-1]
@@ -390,30 +461,30 @@ def _read_tombstone(line: Mapping[str, Any]) -> Tombstone:
     )
 
 
-def _read_undescribable(told: Mapping[str, Any]) -> Undescribable:
+def _read_undescribable(line: Mapping[str, Any]) -> Undescribable:
     return Undescribable(
-        kind=told["kind"],
-        id=told["id"],
-        zone_id=told["zone_id"],
-        name=told["name"],
-        of=told.get("of"),
-        role=told.get("role"),
-        last_change=_read_last_change(told.get("last_change")),
+        kind=line["kind"],
+        id=line["id"],
+        zone_id=line["zone_id"],
+        name=line["name"],
+        of=line.get("of"),
+        role=line.get("role"),
+        last_change=_read_last_change(line.get("last_change")),
     )
 
 
-def _read_last_change(told: Mapping[str, Any] | None) -> Write | None:
-    return None if told is None else _read_write(told["at"], told)
+def _read_last_change(line: Mapping[str, Any] | None) -> Write | None:
+    return None if line is None else _read_write(line["at"], line)
 
 
-def _read_write(at: str, told: Mapping[str, Any]) -> Write:
-    actor = told.get("actor")
-    return Write(at, f"{actor['type']} {actor['id']}" if actor else None, told.get("changeset_id"))
+def _read_write(at: str, line: Mapping[str, Any]) -> Write:
+    actor = line.get("actor")
+    return Write(at, f"{actor['type']} {actor['id']}" if actor else None, line.get("changeset_id"))
 
 
-def _read_in_force(told: Mapping[str, Any]) -> InForce:
-    parts = tuple(IncludedVersion(**each) for each in told.get("contents") or ())
-    activated = _read_last_change(told.get("activated"))
-    missing = tuple(MissingName(**each) for each in told.get("missing_names") or ())
-    written = told["version"], told["latest_version"], told["spec"]
+def _read_in_force(line: Mapping[str, Any]) -> InForce:
+    parts = tuple(IncludedVersion(**each) for each in line.get("contents") or ())
+    activated = _read_last_change(line.get("activated"))
+    missing = tuple(MissingName(**each) for each in line.get("missing_names") or ())
+    written = line["version"], line["latest_version"], line["spec"]
     return InForce(*written, parts, activated, missing_names=missing)

@@ -1,7 +1,7 @@
 """Resolves the connection: the server's address and the caller's credential.
 
-Both are settled outside the repository. What a repository says about its server may come from a stranger, and
-is only compared with that: it never decides where a credential goes.
+Both come from outside the repository. `server:` in a repository may be proposed by an untrusted contributor,
+and is only compared with the address: it never decides where a credential is sent.
 """
 
 from dataclasses import dataclass, field
@@ -20,11 +20,11 @@ class ConnectionIncomplete(ValueError):
 
 
 class ServerRefused(ValueError):
-    """The credential is not sent to that server until somebody says so on the command line."""
+    """The credential is not sent to that server until the command line names it."""
 
 
 class ConfiguredServer(NamedTuple):
-    """What a repository says its server is. `place` is where it says so, as in `config/zonectl.yaml`."""
+    """The server that a repository names. `place` is where, as in `config/zonectl.yaml`."""
 
     server: str
     place: str
@@ -45,7 +45,7 @@ class Connection:
 
     @property
     def caller(self) -> str:
-        """What tells callers apart in a cache; not a secret by itself, but derived from one."""
+        """Identifies the caller in a cache; not a secret by itself, but derived from one."""
         return self.client_id or self.api_key or ""
 
     @property
@@ -55,7 +55,7 @@ class Connection:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What nobody else may be told."""
+        """The secret values of the connection."""
         return tuple(each for each in (self.api_key, self.client_secret) if each)
 
 
@@ -72,11 +72,11 @@ def find_connection(
     Args:
         server: the option of the command line.
         known: the server that each credential was used with before.
-        claim: what the repository says; it has to agree, unless the option overrules it.
+        claim: the server that the repository names; it must agree, unless the option overrules it.
 
     Raises:
         ConnectionIncomplete: something is missing, or the key's file cannot be read.
-        ServerRefused: who names the server may not, or they disagree.
+        ServerRefused: the address is not from outside the repository, or they disagree.
     """
     credential = _find_credential(api_key_file)
     found = _find_server(server, credential, known, claim)
@@ -90,7 +90,7 @@ def find_connection(
 
 
 def _find_credential(api_key_file: str | None) -> Connection:
-    """The credential, not yet with a server."""
+    """The credential, before the server is known."""
     if api_key_file:
         try:
             key = read_named(api_key_file, at_most=MAX_KEY_BYTES).decode("utf-8").strip()

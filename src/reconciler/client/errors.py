@@ -1,7 +1,7 @@
 """Errors of the API client.
 
 ApiError
-  NotReached      no answer, or none that can be read
+  NotReached      no answer, or an unreadable one
   Rejected        an error answer
     Conflicting   412: the base revision is stale
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 
 class ApiError(Exception):
-    """The server did not do what was asked."""
+    """A request to the management API failed."""
 
 
 class NotReached(ApiError):
@@ -21,7 +21,7 @@ class Rejected(ApiError):
     """The server answered with an error.
 
     Attributes:
-        details: `{code, field?, message}` each; a `field` may begin with `operations[index]`.
+        details: `{code, field?, message}` each; a `field` may start with `operations[index]`.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class Rejected(ApiError):
 
     @property
     def about_body(self) -> bool:
-        """Tell whether it is what was sent that is refused, and not who sent it, or when."""
+        """Tell whether the content of the request is refused, rather than the caller or the moment."""
         return self.status in (400, 404, 409, 412, 422) or bool(self.details)
 
 
 class Conflicting(Rejected):
-    """Something the changeset touches was changed after its base revision; `details` say what and who."""
+    """An object of the changeset was changed after its base revision; `details` name it and the writer."""
 
 
 def rejection(status: int, body: object) -> Rejected:

@@ -14,7 +14,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class RecordUnusable(Exception):
-    """The record is there and cannot be relied on; *str* says why."""
+    """The record exists and is not reliable; the message says why."""
 
 
 def normal_server(url: str) -> str:
@@ -67,14 +67,14 @@ class KnownServers:
             raise RecordUnusable(f"`{file}` is damaged") from error
 
     def remember(self, credential: str, server: str) -> None:
-        """Note the server. Where nothing can be written, the next use is a first one again."""
+        """Record the server. If it cannot be written, the next use counts as a first one."""
         if self._directory is None:
             return
         try:
             if self.find(credential) == server:
                 return
         except RecordUnusable:
-            pass  # the command line has named the server: the record is made anew
+            pass  # the command line has named the server: the record is written anew
         try:
             write_private(self._file(self._directory, credential), orjson.dumps({"server": server}) + b"\n")
         except OSError:

@@ -1,4 +1,4 @@
-"""HTTP transports with retries; the read-only one lets no write through, whatever the code above does."""
+"""HTTP transports with retries; the read-only one refuses every request that changes something."""
 
 import re
 from collections.abc import Iterator
@@ -10,16 +10,17 @@ import httpx
 
 TOKEN_PATH = "/service-account-token"
 _CHANGESETS = re.compile(r"/organizations/[^/]+/changesets")
+_EXPLAIN = re.compile(r"/zones/[^/]+/explain")
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 MAX_RETRY_AFTER_SECONDS = 60.0
 
 
 class WriteRefused(RuntimeError):
-    """A request was about to be sent that this transport does not let through. Always a bug."""
+    """A request was about to be sent that this transport refuses. Always a bug."""
 
 
 class ReadOnlyTransport(httpx.BaseTransport):
-    """Lets through what cannot change anything: GET, dry runs, and the token request."""
+    """Admits only requests that change nothing: GET, dry runs, explanations, and the token request."""
 
     def __init__(self, inner: httpx.BaseTransport, base_path: str = "") -> None:
         self._inner, self._base_path = inner, base_path
@@ -37,7 +38,7 @@ class ReadOnlyTransport(httpx.BaseTransport):
             return True
         if request.method != "POST":
             return False
-        if path == TOKEN_PATH:
+        if path == TOKEN_PATH or _EXPLAIN.fullmatch(path):
             return True
         return bool(_CHANGESETS.fullmatch(path)) and request.url.query == b"dry_run=true"
 
@@ -47,7 +48,7 @@ class ReadOnlyTransport(httpx.BaseTransport):
 
 
 class WritingTransport(ReadOnlyTransport):
-    """Also lets through the one request that changes something: a changeset."""
+    """Also admits the one request that changes something: a changeset."""
 
     def allows(self, request: httpx.Request) -> bool:
         """Tell whether the request may be sent."""
@@ -57,7 +58,7 @@ class WritingTransport(ReadOnlyTransport):
 
 
 class RetriedAnswer(Exception):
-    """An answer that asks to be asked again. `wait_seconds` is None when it does not say when."""
+    """An answer after which the request is repeated. `wait_seconds` is None without `Retry-After`."""
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(f"the server answered {response.status_code}")
@@ -85,7 +86,7 @@ def retry_after(value: str | None) -> float | None:
 
 
 def backoff(error: Exception) -> bool | float:
-    """Whether to ask again, and when. For `stamina`."""
+    """Whether to repeat the request, and when. For `stamina`."""
     if isinstance(error, RetriedAnswer):
         return True if error.wait_seconds is None else error.wait_seconds
     return isinstance(error, httpx.TransportError)

@@ -16,11 +16,11 @@ from .options import Options, check_output_paths, find_refusals, secret_sources
 from .plan import note_lines
 
 
-def apply_command(path: Path, options: Options, *, ask: Callable[[str], bool]) -> None:
+def apply_command(path: Path, options: Options, *, approve: Callable[[str], bool]) -> None:
     """`zonectl apply`. Raises CommandFailed.
 
     Args:
-        ask: asks the user whether to apply to the server with this base URL.
+        approve: asks the user for approval, given the server's base URL; false cancels.
     """
     if path.is_file() and path.suffix not in ENDINGS:
         apply_saved_plan(path, options)
@@ -29,15 +29,15 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[str], bool]) -
         root = context.configuration.source.opener
         check_output_paths(options, root)
         sources = secret_sources(root, options, context.connection)
-        asks = not options["yes"] and not options["expect"]
+        interactive = not options["yes"] and not options["expect"]
         plan = context.plan()
-        dry_run = context.dry_run(plan) if asks or plan.destroying else DryRunResult()
+        dry_run = context.dry_run(plan) if interactive or plan.destroying else DryRunResult()
         refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=True)
         if options["output"] == "text":
             lines = plan_lines(plan, refusals, dry_run.cascades, refused=dry_run.rejection is not None)
             print_lines(*lines, *note_lines(plan, options, sources))
         check_expected_digest(plan, options, plan_json(plan, refusals, dry_run.rejection, dry_run.cascades))
         raise_if_refused(plan, refusals, dry_run)
-        if not plan.empty and asks and not ask(context.server):
+        if not plan.empty and interactive and not approve(context.server):
             raise CommandFailed(FAILED, "nothing was changed")
         send_plan(context.api, plan, options, sources, context.configuration)

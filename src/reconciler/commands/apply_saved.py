@@ -64,7 +64,7 @@ def apply_saved_plan(path: Path, options: Options) -> None:
 
 
 def _verified(plan: Plan, snapshot: Snapshot) -> Plan:
-    """The saved plan with counts from the server, if it shows all that it does. Raises CommandFailed.
+    """The saved plan with counts from the server, verified against it. Raises CommandFailed.
 
     When the server was written to since the plan was made, a discrepancy means that the plan is stale.
     """

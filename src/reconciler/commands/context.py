@@ -41,7 +41,7 @@ from reconciler.report.progress import show_progress
 from reconciler.report.value_diff import counted
 from reconciler.server_problems import ServerRejection
 
-from .options import Options
+from .options import ConnectionOptions, Options
 
 
 @dataclass
@@ -130,7 +130,7 @@ def load(path: Path) -> tuple[Configuration, Kinds, ConfigurationSettings]:
 
 
 def connect(
-    options: Options, root: Root, claim: ConfiguredServer | None, organization: str | None
+    options: ConnectionOptions, root: Root, claim: ConfiguredServer | None, organization: str | None
 ) -> Connection:
     """Find server and credential; `server:` in the repository can only confirm them. Raises CommandFailed."""
     try:
@@ -207,3 +207,12 @@ def _settings_failures() -> Iterator[None]:
         raise CommandFailed(USAGE, str(error)) from error
     except OwnerRefused as error:
         raise CommandFailed(REFUSED, str(error)) from error
+
+
+@contextmanager
+def open_zones(options: ConnectionOptions) -> Iterator[Api]:
+    """The API of a command that needs no configuration: nothing of a repository is read."""
+    here = Root(Path())
+    connection = connect(options, here, None, None)
+    with open_api(connection, here, writes=False) as api:
+        yield api

@@ -14,7 +14,16 @@ from reconciler.plan.guards import CONSENTS
 from reconciler.user_settings import InvalidUserSettings, allowed_names
 
 
-class Options(TypedDict, total=False):
+class ConnectionOptions(TypedDict, total=False):
+    """The options of every command that asks a server."""
+
+    output: Literal["text", "json"]
+    server: str | None
+    organization: str | None
+    api_key_file: str | None
+
+
+class Options(ConnectionOptions, total=False):
     """The options of `plan`, `drift`, `apply` and `watch`, by the name of their parameter.
 
     Attributes:
@@ -23,11 +32,7 @@ class Options(TypedDict, total=False):
         root: base directory of a saved plan's relative paths.
     """
 
-    output: Literal["text", "json"]
-    server: str | None
     owner: str | None
-    organization: str | None
-    api_key_file: str | None
     out: Path | None
     receipt: Path | None
     root: Path | None
@@ -39,6 +44,46 @@ class Options(TypedDict, total=False):
     consent: tuple[str, ...]
     allow_deletes: int | None
     renew_lost: bool
+
+
+class DecisionOptions(ConnectionOptions, total=False):
+    """The options of `decisions`, by the name of their parameter.
+
+    Attributes:
+        zone: id or slug; None for the only one.
+        user, application, resource: an id or an identifier; of a user also the e-mail address.
+    """
+
+    zone: str | None
+    request: tuple[str, ...]
+    user: str | None
+    application: str | None
+    resource: str | None
+    outcome: tuple[str, ...]
+    event: tuple[str, ...]
+    since: str | None
+    until: str | None
+    limit: int
+
+
+class ExplainOptions(ConnectionOptions, total=False):
+    """The options of `explain`, by the name of their parameter.
+
+    Attributes:
+        zone: id or slug; None for the only one.
+        scope: none for all that can be had.
+        via: applications that the token comes through, the first one first.
+        config: manifests in which the deciding policies are looked up.
+    """
+
+    config: Path | None
+
+    zone: str | None
+    application: str
+    resource: str
+    user: str
+    scope: tuple[str, ...]
+    via: tuple[str, ...]
 
 
 def find_refusals(

@@ -1,6 +1,7 @@
 """`zonectl plan`: shows what an apply would change."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -10,6 +11,7 @@ from reconciler.exit_codes import CHANGES, DRIFT, FAILED, REFUSED, STALE, Comman
 from reconciler.files import write_named
 from reconciler.plan import Plan, Refusal
 from reconciler.plan.model import ChangeState
+from reconciler.report.expiries import expiry_lines
 from reconciler.report.plans import plan_json, plan_lines, rejection_lines
 from reconciler.report.value_diff import counted
 from reconciler.server_problems import ServerRejection
@@ -34,7 +36,8 @@ def plan_command(path: Path, options: Options) -> int:
         print_json(plan_json(plan, refusals, dry_run.rejection, dry_run.cascades))
     else:
         lines = plan_lines(plan, refusals, dry_run.cascades, refused=dry_run.rejection is not None)
-        print_lines(*lines, *note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
+        notes = (*note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
+        print_lines(*lines, *notes, *expiry_lines(context.configuration.manifests, datetime.now(UTC)))
         if dry_run.rejection is not None:
             print_error(*rejection_lines(dry_run.rejection))
     return plan_exit_code(plan, refusals, dry_run.rejection)

@@ -1,6 +1,7 @@
 """`zonectl validate`: checks manifests without a server."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from reconciler.configuration_settings import InvalidSettingsFile, read_settings, require_other_owners
@@ -9,6 +10,7 @@ from reconciler.kinds import load_kinds
 from reconciler.manifests import Configuration, find_source_files, load_configuration
 from reconciler.manifests.source_files import SourceError
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
+from reconciler.report.expiries import expiry_lines
 from reconciler.report.value_diff import counted
 from reconciler.terminal import print_json, print_lines
 
@@ -28,6 +30,7 @@ def validate_command(paths: Sequence[Path], *, as_json: bool, use_cache: bool) -
         print_lines(
             f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid",
             *(f"{each} is another configuration: validate it by itself" for each in _nested(configuration)),
+            *expiry_lines(configuration.manifests, datetime.now(UTC)),
         )
     return FAILED if configuration.diagnostics else 0
 
@@ -43,6 +46,6 @@ def _load(paths: Sequence[Path], *, use_cache: bool) -> Configuration:
 
 
 def _nested(configuration: Configuration) -> list[str]:
-    """Directories within PATH that have a configuration of their own."""
+    """Directories within PATH with a configuration of their own."""
     source = configuration.source
     return [source.relative(str(each)) for each in source.nested]

@@ -1,8 +1,8 @@
 """Every file that zonectl opens is opened here.
 
-`repository_files` reads what a repository names: nothing outside it, whatever links say. `user_files` reads
-and writes what this user or the command line names; `atomic` is how both put a file in place. A test
-holds the rest of the package to these.
+`repository_files` reads the files that a repository names: none outside it, also through links. `user_files`
+reads and writes files of this user and of the command line; `atomic` is how both replace a file. A test
+checks that no other module opens files.
 """
 
 from .repository_files import FileRefused, Root

@@ -1,10 +1,11 @@
 """Files that a repository names: its manifests, and what they refer to.
 
-A repository may hold what a stranger proposed, and planning it must be safe on a machine with secrets. So
-what is read lies inside the root, with every link resolved; it is a regular file, visible, and small enough.
+A repository may have untrusted contributions, and planning it must be safe on a machine with secrets. So
+every file that is read lies inside the root, with every link resolved, is a regular file, not hidden, and
+small enough.
 
-A directory that is exchanged for a link while zonectl runs is not defended against: who can do that runs as
-this user already.
+A directory that is replaced by a link while zonectl runs is no threat here: whoever can do that runs as this
+user already.
 """
 
 import os
@@ -18,7 +19,7 @@ from .atomic import write_atomically
 MAX_TOTAL_BYTES = 128 * 1024 * 1024  # of all files together: a few bytes of links can name a large file often
 
 _CHUNK_BYTES = 64 * 1024
-# No link as the last step, no waiting for a FIFO's writer, no terminal that becomes ours.
+# Never follow a link as the last step, wait for a FIFO's writer, or acquire a controlling terminal.
 _FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
@@ -50,12 +51,12 @@ class FileRefused(Exception):
 
 
 class Root:
-    """A directory, and all that may be read when something in it names a file.
+    """A directory, and the files that may be read when something in it names a file.
 
     Args:
         path: the directory; links in its own path are followed.
-        named: directories in it that the command line named: what they hold is not hidden, whatever they are
-            called.
+        named: directories in it that the command line named: files in them count as visible, whatever the
+            directories' names.
         hidden: read hidden files, too.
     """
 
@@ -76,7 +77,7 @@ class Root:
             return False
 
     def place(self, name: str, folder: str = "") -> str:
-        """Where a file is that is named from *folder* (relative to the root), with its links resolved.
+        """The place of a file named from *folder* (relative to the root), with its links resolved.
 
         Raises:
             FileRefused: it is outside, or hidden.
@@ -111,7 +112,7 @@ class Root:
         endings: str | tuple[str, ...] = "",
         again: bool = False,
     ) -> bytes:
-        """The content of a file that is named from *folder* (relative to the root).
+        """The content of a file named from *folder* (relative to the root).
 
         Args:
             at_most: bytes.
@@ -119,7 +120,7 @@ class Root:
             again: it was read before, and counts once towards `MAX_TOTAL_BYTES`.
 
         Raises:
-            FileRefused: it is not there, not to be read from here, not a regular file, or too large.
+            FileRefused: it does not exist, may not be read, is not a regular file, or is too large.
         """
         place = self._quick_place(name, folder)
         if not name.endswith(endings):
@@ -141,12 +142,12 @@ class Root:
         return content
 
     def replace(self, name: str, content: bytes, *, expected: bytes) -> None:
-        """Put other content into a file in the root, in one step and with the mode that it has.
+        """Replace the content of a file in the root, in one step, keeping its mode.
 
-        Through a link the file that it leads to is written, if that is in the root.
+        For a link its target is written, if that is in the root.
 
         Raises:
-            FileRefused: it is not to be read from here, is not a regular file, no longer holds *expected*, or
+            FileRefused: it may not be read, is not a regular file, no longer has the content *expected*, or
                 cannot be written.
         """
         place = self.place(name)
@@ -160,7 +161,7 @@ class Root:
             raise FileRefused(name, "unwritable", f"cannot be written: {why}") from error
 
     def _quick_place(self, name: str, folder: str) -> str:
-        """Where the file is unless it is a link: its folder resolved, and remembered for those beside it."""
+        """The file's place unless it is a link: its folder resolved, and remembered for others in it."""
         above, base = os.path.split(self._joined(name, folder))
         if above not in self._folders:
             self._folders[above] = self._folder(above)
@@ -181,7 +182,7 @@ class Root:
         return os.path.join(self.path, folder, name)  # noqa: PTH118 - ten thousand in a moment
 
     def _admits(self, real: str) -> bool:
-        """Tell whether a path without links is inside, and visible from the root or from what was named."""
+        """Tell whether a path without links is inside, and visible from the root or a named directory."""
         path = _as_prefix(real)
         return any(
             path.startswith(prefix) and (self._hidden or not _is_hidden(path[len(prefix) :]))
@@ -194,7 +195,7 @@ def _as_prefix(path: str) -> str:
 
 
 def _is_hidden(below: str) -> bool:
-    """Tell whether a part begins with one dot. Two are how Kubernetes names what it mounts: `..data`."""
+    """Tell whether a part starts with one dot. Kubernetes mounts use names with two dots: `..data`."""
     return any(part[:1] == "." and part[:2] != ".." for part in below.split(os.sep))  # noqa: PTH206
 
 
@@ -241,7 +242,7 @@ def _require_regular(name: str, mode: int) -> None:
 
 
 def _read_at_most(name: str, handle: int, size: int, at_most: int) -> bytes:
-    """All of an open file. What it says of its size is where reading begins, not what is relied on."""
+    """The whole content of an open file. Its reported size is only a hint for the first read."""
     content = os.read(handle, size + 1) if size <= at_most else b""
     while size <= at_most and len(content) <= at_most:
         more = os.read(handle, _CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""Files of this user: what zonectl keeps for itself, and what the command line names."""
+"""Files of this user: zonectl's own records, and files that the command line names."""
 
 import os
 import stat
@@ -55,10 +55,10 @@ def check_writable(directory: Path) -> None:
 
 
 def check_place(path: Path, root: Root) -> None:
-    """Make sure that no link in the repository decides what a path of the command line means.
+    """Check that no link in the repository redirects a path of the command line.
 
     Raises:
-        FileRefused: the path lies in the root as it is spelled, and is a link or leads out through one.
+        FileRefused: the path as spelled lies in the root, and is a link or leads out through one.
     """
     spelled = Path(os.path.abspath(path))  # noqa: PTH100 - links are kept
     if not spelled.is_relative_to(root.path) and spelled.parent not in root:

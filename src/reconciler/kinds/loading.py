@@ -1,4 +1,4 @@
-"""Reads `schemas/manifests/*.json` into kinds. This is the only place that knows where the schemas are."""
+"""Reads `schemas/manifests/*.json` into kinds. No other module knows where the schemas are."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,7 +9,14 @@ from typing import Any
 
 import orjson
 
-from .member_schemas import Kind, MemberSchema, read_member_schema, special_members, wire_schema
+from .member_schemas import (
+    HandleSharing,
+    Kind,
+    MemberSchema,
+    read_member_schema,
+    special_members,
+    wire_schema,
+)
 
 API_VERSION = "zonewright/v1"
 _FILE = "_file"
@@ -91,6 +98,7 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
         handle=about.get("handle"),
         handle_default=bool(about.get("handle_default")),
         handle_decided=frozenset(about.get("handle_decided", ())),
+        handle_shared=HandleSharing(**about["handle_shared"]) if "handle_shared" in about else None,
         order=int(about["order"]),
         requires=tuple(about.get("requires", ())),
         schema=schema,
@@ -103,5 +111,6 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
         addresses=tuple(path for path, shape in paths if shape.address),
         secrets=tuple(path for path, shape in paths if shape.secret),
         sole=tuple(name for name, shape in spec.members.items() if shape.sole),
+        expiry=next((name for name, shape in spec.members.items() if shape.expiry), None),
         shown_once=about.get("shown_once"),
     )

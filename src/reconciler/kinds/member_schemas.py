@@ -40,11 +40,13 @@ class MemberSchema:
     Attributes:
         fixed: set at creation, constant afterwards.
         unordered: an array compared as a set.
-        caseless: a text, or an array of texts, in which upper and lower case mean the same.
+        caseless: a text, or an array of texts, compared without case.
         sole: true for one object of a zone at most.
-        bound_to: of a secret: dotted paths of the members that say where it is sent.
+        instant: a point in time, of which RFC 3339 has several spellings.
+        expiry: the instant from which the object has no effect.
+        bound_to: of a secret: dotted paths of the members with the address that it is sent to.
         address: a URI that may be given as the address of another zone.
-        default_from: the top-level member whose value this one has while nobody sets it.
+        default_from: the top-level member whose value is this one's default.
     """
 
     members: Mapping[str, "MemberSchema"] = field(default_factory=dict)
@@ -57,6 +59,8 @@ class MemberSchema:
     array: bool = False
     caseless: bool = False
     sole: bool = False
+    instant: bool = False
+    expiry: bool = False
     bound_to: tuple[str, ...] = ()
     default_from: str | None = None
     required: frozenset[str] = frozenset()
@@ -64,7 +68,7 @@ class MemberSchema:
 
     @property
     def resets_to(self) -> Any:
-        """The value of a member that nobody sets."""
+        """The value of a member that is not set."""
         if self.default is not ABSENT:
             return self.default
         return [] if self.array else None
@@ -83,6 +87,21 @@ _PLAIN: Final = MemberSchema()
 
 
 @dataclass(frozen=True, slots=True)
+class HandleSharing:
+    """Objects that may have the same handle: those of one type, as long as they belong together.
+
+    Attributes:
+        type: the value of `type`.
+        within: the spec member in which they must be alike.
+        most: how many may share one handle.
+    """
+
+    type: str
+    within: str
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of manifest, as its schema describes it.
 
@@ -90,14 +109,16 @@ class Kind:
         scope: `zone` or `organization`.
         handle: the spec member that is unique within the parent and that entities are adopted by.
         handle_default: the handle is the manifest's name when the spec leaves it out.
-        handle_decided: values of `type` with which the handle is the server's to decide.
+        handle_decided: values of `type` with which the server assigns the handle.
+        handle_shared: which objects may have the same handle; None where each has its own.
         order: position in creation order, parents first.
         files: spec members that hold a path -> the member that takes the file's text.
-        cedar: spec members that are Cedar text -> the words that it may use, as the schema lists them.
+        cedar: spec members that are Cedar text -> the vocabulary that it may use, as in the schema.
         local: spec members that stay in git: they are checked and not sent.
         references, addresses: paths (spec member names) of all members that refer to others.
         secrets: paths of members that take a secret reference.
         sole: spec members that are true for one object of a zone at most.
+        expiry: the spec member that says when an object has no effect any more.
         shown_once: members of a spec whose creation answers a secret that is never shown again.
         wire: spec as the management API has it: shapes under their wire names.
     """
@@ -121,6 +142,8 @@ class Kind:
     local: frozenset[str] = frozenset()
     shown_once: Mapping[str, Any] | None = None
     handle_decided: frozenset[str] = frozenset()
+    handle_shared: HandleSharing | None = None
+    expiry: str | None = None
     _leaves: dict[str, MemberSchema] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -129,7 +152,7 @@ class Kind:
         return self.scope == "zone"
 
     def leaf(self, path: str) -> MemberSchema:
-        """The shape at a dotted path of wire names; a plain one when the schema does not know the path."""
+        """The shape at a dotted path of wire names; a plain one for a path that the schema lacks."""
         known = self._leaves.get(path)
         if known is None:
             known = self.wire
@@ -139,11 +162,11 @@ class Kind:
         return known
 
     def handle_of(self, spec: Mapping[str, object]) -> str | None:
-        """The member that names what this spec describes; None when the server decides the name."""
+        """The member that has the handle of this spec; None when the server assigns the handle."""
         return None if spec.get("type") in self.handle_decided else self.handle
 
     def shows_once(self, spec: Mapping[str, object]) -> bool:
-        """Tell whether creating this answers a secret that is never shown again."""
+        """Tell whether the answer to its creation has a secret that is never shown again."""
         return self.shown_once is not None and self.shown_once.items() <= spec.items()
 
 
@@ -152,7 +175,7 @@ def read_member_schema(
 ) -> MemberSchema:
     """Read a member schema from a JSON Schema; `$ref` within *root* and alternatives are followed.
 
-    *fixed*: an object around it is fixed at creation, which holds for everything in it.
+    *fixed*: an object around it is fixed at creation, and so are all its members.
     """
     branches = list(schema_branches(schema, root))
     marks: dict[str, Any] = {}
@@ -167,6 +190,8 @@ def read_member_schema(
         "unordered": bool(marks.get("x-set")),
         "caseless": bool(marks.get("x-caseless")),
         "sole": bool(marks.get("x-sole")),
+        "instant": any(branch.get("format") == "date-time" for branch in branches),
+        "expiry": bool(marks.get("x-expiry")),
         "array": "array" in types,
         "default_from": marks.get("x-default-from"),
         "default": marks.get("default", ABSENT),
@@ -201,7 +226,7 @@ def _types(branch: Mapping[str, object]) -> Iterator[str]:
 
 
 def schema_branches(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The schema itself, and what it refers to or offers as alternatives."""
+    """The schema itself, its references and its alternatives."""
     yield schema
     target = schema.get("$ref")
     if isinstance(target, str) and target.startswith("#/"):
@@ -212,7 +237,7 @@ def schema_branches(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Itera
 
 
 def follow(root: Mapping[str, object], pointer: str) -> Mapping[str, Any]:
-    """What a local `$ref` such as `#/$defs/Name` stands for."""
+    """The target of a local `$ref` such as `#/$defs/Name`."""
     found: Any = root
     for step in pointer.removeprefix("#/").split("/"):
         found = found[step.replace("~1", "/").replace("~0", "~")]

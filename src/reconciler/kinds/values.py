@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from reconciler.output_documents import WriteDocument
@@ -37,6 +38,15 @@ class ExternalName(NamedTuple):
     place: str
 
 
+def parse_instant(text: str) -> datetime | None:
+    """The instant that an RFC 3339 time stands for, in UTC; None when the text is none."""
+    try:
+        found = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+
+
 class Key(NamedTuple):
     """The identity of a manifest: unique in a configuration."""
 
@@ -54,9 +64,9 @@ class Manifest:
 
     Attributes:
         spec: as written, with the text of files put in place of their paths, without what stays in git.
-        folder: the manifest's directory, which paths in it are relative to; itself relative to the root.
+        folder: the manifest's directory, relative to the root; paths in the manifest are relative to it.
         files: spec member -> path, relative to the root, of the file that its text came from.
-        outside: what its texts name that is not in git.
+        outside: objects that its texts name and mark as external.
     """
 
     kind: Kind
@@ -72,7 +82,7 @@ class Manifest:
 
     @property
     def handle(self) -> str | None:
-        """What the entity is called in its zone; None when the server decides that, or it has no handle."""
+        """The entity's handle in its zone; None when the server assigns it, or the kind has none."""
         name = self.kind.handle_of(self.spec)
         if name is None:
             return None
@@ -118,13 +128,13 @@ class Write:
     changeset: str | None = None
 
     def as_json(self) -> WriteDocument:
-        """The write as a JSON object; what is not known is left out."""
-        told: WriteDocument = {"at": self.at}
+        """The write as a JSON object; unknown members are left out."""
+        document: WriteDocument = {"at": self.at}
         if self.actor is not None:
-            told["actor"] = self.actor
+            document["actor"] = self.actor
         if self.changeset is not None:
-            told["changeset"] = self.changeset
-        return told
+            document["changeset"] = self.changeset
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +165,11 @@ class InForce:
     """Which version of an entity is in force, where entities have versions.
 
     Attributes:
-        spec: members of `spec` that the version in force has otherwise than what was written last.
-        contents: what that version consists of, where the entities in it do not say it themselves.
-        activated: who let it be in force, where it is not the latest.
-        missing_names: what nothing in the zone is called, though policies that decide name it.
-        before_is_latest: of a change, what makes way is the latest version, which is not in force.
+        spec: members of `spec` whose value in the active version differs from the latest.
+        contents: the parts of the active version, where they are not in force by themselves.
+        activated: the write that activated it, where it is not the latest version.
+        missing_names: names in the active policies that match no object of the zone.
+        before_is_latest: of a change: its `before` is the latest version's value, which is inactive.
     """
 
     version: int
@@ -175,7 +185,7 @@ class InForce:
 class Entity:
     """One entity as the snapshot shows it; references in `spec` are ids.
 
-    `last_change` is there when somebody has written since the owner did, or nobody owns it.
+    `last_change` is there when somebody has written since the owner did, or when it has no owner.
     """
 
     kind: str
@@ -207,7 +217,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Undescribable:
-    """An object on the server that no kind of manifest describes; `of` is the id of what it was made for.
+    """An object on the server that no kind of manifest describes; `of` is the id of its owner object.
 
     `role`: of a member of a zone.
     """
@@ -225,8 +235,9 @@ class Undescribable:
 class Snapshot:
     """Everything the caller may read of one organization, at one revision; parents first.
 
-    `names_writers`: it says who has written and deleted; not to callers who may not read the audit log.
-    `sees_all`: what is not in it is not there, rather than kept from a caller who may not read it.
+    `names_writers`: it names the actors of writes and deletions; not to callers who may not read the audit
+    log.
+    `sees_all`: an object missing from it does not exist, rather than being unreadable to this caller.
     `undescribable_truncated`: the kinds of which there is more than `undescribable` has.
     """
 

@@ -23,7 +23,7 @@ from .yaml_reader import InvalidYaml, read_documents
 class Configuration:
     """The manifests of a configuration, and its diagnostics: `manifests` is complete when there are none.
 
-    `zones`: name of a zone that another configuration describes -> which one, where that is said.
+    `zones`: name of a zone that another configuration manages -> its owner, where one is named.
     """
 
     source: SourceFiles
@@ -42,8 +42,8 @@ def load_configuration(
 ) -> Configuration:
     """Read and check everything; needs no server.
 
-    Every problem that can be told is told at once. References are followed only when all documents are valid
-    by themselves: a misspelt manifest would make every reference to it look wrong too.
+    All problems that can be found are reported together. References are resolved only when all documents are
+    valid by themselves: an invalid manifest would make every reference to it look wrong too.
 
     Raises:
         SourceError: there is not one manifest; what is described elsewhere would be planned for deletion.
@@ -86,7 +86,7 @@ def read_manifest_file(
     cache: ValidationCache | None,
     diagnostics: list[Diagnostic],
 ) -> Entry:
-    """The valid documents of a file; what is wrong with it goes to *diagnostics*."""
+    """The valid documents of a file; its problems are added to *diagnostics*."""
     if not name.isascii() and (shown := _readable(name)) != name:
         diagnostics.append(diagnose(shown, "", None, "encoding", "the file's name is not UTF-8; rename it"))
         return []

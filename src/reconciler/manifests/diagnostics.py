@@ -9,7 +9,7 @@ from reconciler.output_documents import DiagnosticDocument
 from .masking import mask_comment, mask_spans, mask_tokens, mask_unread
 from .spans import Span, split_lines
 
-MOST_EXCERPT = 120  # characters of a line that are shown around what is meant
+MOST_EXCERPT = 120  # characters of a line in an excerpt
 MOST_VALUE = 60  # and of a value within a message
 MOST_MESSAGE = 1000
 
@@ -19,7 +19,8 @@ class Diagnostic:
     """One problem in a file.
 
     `line`, `column` and `end_column` count from 1 (0: the file as a whole). `excerpt` is the line as written,
-    or a part of it, without secrets; `mark` is what is meant in it, first and behind the last character.
+    or a part of it, without secrets; `mark` is the part that the problem is about, from its first character
+    to behind its last.
     """
 
     path: str
@@ -56,9 +57,9 @@ def diagnose(
     """A finding with its excerpt.
 
     Args:
-        hidden: where secrets stand, which are never shown; None: the text is not understood, and all that may
-            be one is hidden.
-        comments: the column from which on the line holds no values.
+        hidden: the spans of secrets, which are never shown; None: the text could not be parsed, and
+            everything that may be a secret is hidden.
+        comments: the column from which on the line has no values.
     """
     message = _cut(mask_tokens(message), MOST_MESSAGE)
     if span is None:
@@ -76,7 +77,7 @@ def diagnose(
 
 
 def _window(line: str, begin: int, end: int) -> tuple[str, tuple[int, int]]:
-    """A part of a line around what is meant, and where that is in it."""
+    """The part of a line around the mark, and where the mark is in it."""
     first = (
         max(min(begin - MOST_EXCERPT // 3, len(line) - MOST_EXCERPT), 0) if len(line) > MOST_EXCERPT else 0
     )
@@ -88,7 +89,7 @@ def _window(line: str, begin: int, end: int) -> tuple[str, tuple[int, int]]:
 
 
 def bounded(text: str) -> str:
-    """A value for a message: cut when it is long, and without what it assigns to a name of a secret."""
+    """A value for a message: cut when it is long, and with secret values masked."""
     return _cut(mask_comment(text, 0), MOST_VALUE)
 
 
@@ -97,13 +98,13 @@ def _cut(text: str, most: int) -> str:
 
 
 def suggest(word: object, known: Iterable[str]) -> str:
-    """`; did you mean ...?` when one of the known words is close, else nothing."""
+    """`; did you mean ...?` when one of the known words is similar, otherwise empty."""
     found = closest(word, known)
     return f"; did you mean `{bounded(found)}`?" if found else ""
 
 
 def closest(word: object, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word that was probably meant."""
+    """The most similar known word."""
     if not isinstance(word, str) or len(word) > 2 * MOST_VALUE:
         return None
     lowered = {name.lower(): name for name in known if name != word}

@@ -21,24 +21,24 @@ _PLAIN = re.compile(r"[\w./ -]{0,255}")  # names, paths and versions
 def document_diagnostics(
     path: str, text: str, document: YamlDocument, findings: Iterable[SchemaFinding], kind: Kind | None
 ) -> list[Diagnostic]:
-    """Findings with the places that the document (read with places) gives them."""
+    """Findings with their source spans, from the document (which was read with places)."""
     shown, found = RedactedDocument(document, kind), list(findings)
-    told = [
+    diagnostics = [
         shown.diagnose(path, text, each.path, each.code, each.message, on_key=each.on_key)
         for each in found[:MOST_FINDINGS]
     ]
     if len(found) > MOST_FINDINGS:
-        told.append(more_problems(path, len(found) - MOST_FINDINGS))
-    return told
+        diagnostics.append(more_problems(path, len(found) - MOST_FINDINGS))
+    return diagnostics
 
 
 def more_problems(path: str, count: int) -> Diagnostic:
-    """That there are more than anybody would read."""
+    """The note that there are more findings than are listed."""
     return diagnose(path, "", None, "more", f"{count:,} more problems are not shown; correct these first")
 
 
 def find_span(places: Mapping[MemberPath, MemberSpans], path: MemberPath, *, on_key: bool) -> Span:
-    """Where a path stands; the nearest parent when it does not stand anywhere itself."""
+    """The source span of a path; the nearest parent's when it has none."""
     while path and path not in places:
         path, on_key = path[:-1], True
     place = places.get(path)
@@ -46,7 +46,7 @@ def find_span(places: Mapping[MemberPath, MemberSpans], path: MemberPath, *, on_
         return Span(0, 0, 0, 1)
     if place.key is not None and (on_key or place.value.end_line != place.value.line):
         return place.key
-    if place.value.end_line != place.value.line:  # point at where it begins, not at all of it
+    if place.value.end_line != place.value.line:  # point at its start, not at all of it
         return Span(place.value.line, place.value.column, place.value.line, place.value.column + 1)
     return place.value
 
@@ -55,8 +55,8 @@ class RedactedDocument:
     """A document whose excerpts are shown without secrets, in values and in comments.
 
     Attributes:
-        hidden: what belongs to a secret, or to a name that speaks of one, and is no source; and what repeats
-            one by an alias.
+        hidden: spans of secrets and of members with a secret's name, except sources of secrets; and of
+            aliases of these.
     """
 
     def __init__(self, document: YamlDocument, kind: Kind | None) -> None:
@@ -90,7 +90,7 @@ class RedactedDocument:
             )
 
     def comments_begin(self) -> Mapping[int, int]:
-        """Number of a line -> the column from which on it holds no values of this document."""
+        """Number of a line -> the column from which on it has no values of this document."""
         return self._ends
 
     def diagnose(
@@ -104,7 +104,7 @@ class RedactedDocument:
         on_key: bool = False,
         inside: Span | None = None,
     ) -> Diagnostic:
-        """A finding at a path of the document, or at a place inside what stands there."""
+        """A finding at a path of the document, or at a place inside its value."""
         span = inside or find_span(self.places, at, on_key=on_key)
         comments = self._ends.get(span.line, 0)
         return diagnose(path, text, span, code, message, self.hidden, comments=comments)
@@ -126,18 +126,18 @@ def _is_source(name: str | int | None) -> bool:
 
 
 def _is_reference(name: str | int | None, value: object) -> bool:
-    """Tell whether something is where a secret comes from, and cannot be the secret by mistake."""
+    """Tell whether something is the source of a secret, and cannot be the secret itself by mistake."""
     plain = _NAME if name == "from_env" else _PLAIN
     return _is_source(name) and isinstance(value, str) and plain.fullmatch(value) is not None
 
 
 def is_literal(value: object) -> bool:
-    """Tell whether a value stands there itself, and not where it comes from."""
+    """Tell whether a secret is written as a value, rather than as a source."""
     return value is not None and not isinstance(value, dict | bool)
 
 
 def value_at(value: object, path: MemberPath) -> Any:
-    """What stands at a path; None where nothing does."""
+    """The value at a path; None where there is none."""
     for step in path:
         if isinstance(value, dict):
             value = value.get(step)

@@ -16,8 +16,8 @@ class InvalidEncoding(Exception):
     """The content is not UTF-8.
 
     Attributes:
-        text: what can be shown of it.
-        span: where the first bad byte stands in that; None for all of it.
+        text: the part of it that can be shown.
+        span: the first bad byte in *text*; None for all of it.
     """
 
     def __init__(self, message: str, text: str = "", span: Span | None = None) -> None:

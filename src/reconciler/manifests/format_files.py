@@ -30,7 +30,7 @@ class FormattedFile:
 
 @dataclass(frozen=True)
 class Formatting:
-    """What formatting came to. Files with a diagnostic are left as they are."""
+    """The result of formatting. Files with a diagnostic are unchanged."""
 
     source: SourceFiles
     changed: tuple[FormattedFile, ...]
@@ -38,9 +38,9 @@ class Formatting:
 
 
 def format_files(source: SourceFiles, kinds: Kinds, *, write: bool) -> Formatting:
-    """Format every manifest file of a source; with *write* in place, else only to tell which would change.
+    """Format every manifest file of a source, in place with *write*; without, only list which would change.
 
-    A file is valid by itself or is left alone; references between files are not followed.
+    A file that is not valid by itself is left unchanged; references between files are not resolved.
 
     Raises:
         SourceError: there is no manifest file.
@@ -72,7 +72,7 @@ def format_files(source: SourceFiles, kinds: Kinds, *, write: bool) -> Formattin
 def _format_file(
     source: SourceFiles, file: str, name: str, kinds: Kinds, *, write: bool
 ) -> FormattedFile | None:
-    """What a valid file is formatted to; None when nothing changes."""
+    """A valid file's canonical form; None when it has that already."""
     content = source.opener.read(file, at_most=MAX_FILE_BYTES, again=True)
     before = decode(content)
     after = format_manifests(before, kinds)

@@ -1,7 +1,7 @@
 """The canonical form of manifests: what `zonectl fmt` writes.
 
-A text is formatted document by document. Nothing is returned that reads otherwise than before, has another
-comment, or would change when it is formatted again.
+A text is formatted document by document. A result is never returned whose values or comments differ from the
+original's, or that would change when it is formatted again.
 """
 
 import re
@@ -26,14 +26,14 @@ MAX_PASSES = 4
 
 
 class FormattingImpossible(Exception):
-    """A text has no canonical form that says the same; it stays as it is."""
+    """A text has no canonical form with the same meaning; it stays as it is."""
 
 
 def format_manifests(text: str, kinds: Kinds) -> str:
     """A file of valid manifests in canonical form.
 
     Raises:
-        FormattingImpossible: it would then say something else, or lack a comment.
+        FormattingImpossible: the result would have another meaning, or lack a comment.
     """
     found = _LINE_END.sub("\n", text)
     for _ in range(MAX_PASSES):

@@ -38,11 +38,11 @@ class MemberLocator:
         message: str,
         within: tuple[int, int] | None = None,
     ) -> Diagnostic | None:
-        """A finding at a member of a manifest; None when no manifest of these describes it, or not any more.
+        """A finding at a member of a manifest; None when no manifest here describes it, or it was changed.
 
-        Args:
+        field: the member's name in the management API: `application_id`, `protocols.oauth2.scopes[1]`.
             field: the member as the management API calls it: `application_id`, `protocols.oauth2.scopes[1]`.
-            within: line and column, both from 1, in the text that the member is, wherever that has its place.
+            within: line and column, both from 1, in the member's text, which may be in a file of its own.
         """
         manifest = self._manifests.get((kind, zone, name))
         if manifest is None:
@@ -71,7 +71,7 @@ class MemberLocator:
 
 
 def _paths(kind: Kind, field: str) -> Iterator[MemberPath]:
-    """The places in a manifest that a member may have, the exact one first, then what is around it."""
+    """The places in a manifest that a member may have: the exact one first, then those around it."""
     if not field:
         return
     steps: list[str | int] = []

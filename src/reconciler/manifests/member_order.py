@@ -1,4 +1,4 @@
-"""Puts the members of a manifest in the order of its kind's schema; a member's comments go along with it."""
+"""Puts the members of a manifest in the order of its kind's schema; comments move with their members."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from .spans import MemberPath, Span
 from .yaml_lines import YamlLines, split_yaml_lines
 from .yaml_reader import InvalidYaml, YamlDocument, read_documents
 
-# What has a name begins with it, as people write it; in a schema `identifier` and `labels` may come before.
+# An object's name is its first member, as people write it; the schema may list `identifier` and `labels`
+# first.
 _FIRST = ("zone", "name", "identifier", "description")
 
 
@@ -38,7 +39,7 @@ def _with_one_moved(text: str, kind: Kind) -> str | None:
 
 
 def _reads_as(text: str, value: object) -> bool:
-    """Tell whether nothing but the order changed: an alias must not come before its anchor."""
+    """Tell whether only the order changed: an alias must not come before its anchor."""
     try:
         return [each.value for each in read_documents(text)] == [value]
     except InvalidYaml:
@@ -103,7 +104,7 @@ def _moved_in_line(
     keys: Mapping[str, Span],
     values: Mapping[str, Span],
 ) -> str | None:
-    """`{b: 1, a: 2}`: what stands between the members stays where it is."""
+    """`{b: 1, a: 2}`: the text between the members stays in place."""
     number = keys[written[0]].line
     line = lines.texts[number]
     if any(values[name].end_line != number for name in written):
@@ -145,13 +146,13 @@ def _moved_in_block(
     moved = [line for name in order for line in texts[blocks[name].begin : blocks[name].end]]
     if lead.strip():
         if not moved[0].startswith(" " * column) or moved[0].lstrip().startswith("#"):
-            return None  # a comment would come to stand behind the dash
+            return None  # a comment would move behind the dash
         moved[0] = lead + moved[0][column:]
     return "\n".join([*texts[:opening], *moved, *texts[last + 1 :]])
 
 
 def _with_comments(lines: YamlLines, number: int, column: int) -> int:
-    """The first line of what belongs to the member of a line: the comments and empty lines above it."""
+    """The first line that belongs to a line's member: the comments and empty lines above it."""
     begin = number
     while begin and begin - 1 not in lines.inside and not lines.is_content(begin - 1):
         if lines.is_comment(begin - 1) and lines.comments[begin - 1] > column:

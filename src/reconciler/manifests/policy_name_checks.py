@@ -1,7 +1,7 @@
 """Checks the entity names in Cedar policies against the manifests of the same zone.
 
-A name that nobody has makes a rule that never matches: a `forbid` with a misspelt group protects nothing. So
-a name is described by a manifest, or said to be `external`, or said to be `absent`.
+A rule about a name that no object has never matches: a `forbid` with a misspelt group protects nothing. So
+every name must be described by a manifest, or listed as `external` or as `absent`.
 """
 
 from collections import defaultdict
@@ -29,30 +29,30 @@ class PolicyNameChecks:
                 self._renamed.setdefault((manifest.zone, manifest.kind.name, name), manifest)
 
     def unknown(
-        self, manifest: Manifest, words: Vocabulary, mentions: Sequence[EntityMention]
+        self, manifest: Manifest, vocabulary: Vocabulary, mentions: Sequence[EntityMention]
     ) -> Iterator[CedarProblem]:
-        """Names in the text of a policy that nobody has, as far as that can be known without a server."""
-        said = {*_said(manifest, EXTERNAL), *_said(manifest, ABSENT)}
+        """Names in a policy that no object has, as far as that can be known without a server."""
+        listed = {*_listed(manifest, EXTERNAL), *_listed(manifest, ABSENT)}
         for mention in mentions:
-            kind = words.kinds[mention.name.type]
-            if kind is None or mention.name in said or self._of(manifest, kind, mention.name):
+            kind = vocabulary.kinds[mention.name.type]
+            if kind is None or mention.name in listed or self._of(manifest, kind, mention.name):
                 continue
             message = f"no manifest in zone `{manifest.zone}` describes {kind} `{mention.name.id}`"
             message += self._hint(manifest, kind, mention.name)
             yield CedarProblem(mention.begin, mention.end, "unknown-name", message)
 
     def misplaced(
-        self, manifest: Manifest, words: Vocabulary, mentions: Sequence[EntityMention]
+        self, manifest: Manifest, vocabulary: Vocabulary, mentions: Sequence[EntityMention]
     ) -> Iterator[tuple[MemberPath, str, str]]:
-        """Names that a policy lists in vain, as path, code and message: they would hide later mistakes."""
+        """Unnecessary entries of a policy's lists, as path, code, message: they would hide later mistakes."""
         named = {mention.name for mention in mentions}
         for member in (EXTERNAL, ABSENT):
             for position, written in enumerate(manifest.spec.get(member) or ()):
-                if told := self._against(manifest, words, member, written, named):
-                    yield ("spec", member, position), *told
+                if problem := self._against(manifest, vocabulary, member, written, named):
+                    yield ("spec", member, position), *problem
 
     def _against(
-        self, manifest: Manifest, words: Vocabulary, member: str, written: str, named: set[EntityName]
+        self, manifest: Manifest, vocabulary: Vocabulary, member: str, written: str, named: set[EntityName]
     ) -> tuple[str, str] | None:
         name = parse_name(written)
         if name is None:
@@ -60,7 +60,7 @@ class PolicyNameChecks:
         if name not in named:
             hint = suggest(written, map(str, named))
             return "unused-name", f"the policy does not name `{written}`{hint or '; take it out'}"
-        kind = words.kinds[name.type]
+        kind = vocabulary.kinds[name.type]
         if kind is None:
             if member == ABSENT:
                 return None
@@ -73,19 +73,19 @@ class PolicyNameChecks:
         return None
 
     def outside(
-        self, manifest: Manifest, words: Vocabulary, mentions: Sequence[EntityMention]
+        self, manifest: Manifest, vocabulary: Vocabulary, mentions: Sequence[EntityMention]
     ) -> Iterator[tuple[str, EntityMention]]:
-        """What a policy says is in the zone and not in git: its kind, and where it is named first."""
+        """Names that a policy lists as external: the kind, and the place in the text of the first mention."""
         first = {mention.name: mention for mention in reversed(mentions)}
-        for name in _said(manifest, EXTERNAL):
-            if (kind := words.kinds.get(name.type)) is not None and name in first:
+        for name in _listed(manifest, EXTERNAL):
+            if (kind := vocabulary.kinds.get(name.type)) is not None and name in first:
                 yield kind, first[name]
 
     def _of(self, manifest: Manifest, kind: str, name: EntityName) -> Manifest | None:
         return self._described[manifest.zone, kind].get(name.id)
 
     def _hint(self, manifest: Manifest, kind: str, name: EntityName) -> str:
-        """What was probably meant, or what to write when nothing else was."""
+        """The similar name that was probably intended, or how to list the name as external or absent."""
         renamed = self._renamed.get((manifest.zone, kind, name.id))
         if renamed is not None and renamed.handle is not None:
             return f"; it is called `{renamed.handle}` now ({renamed.origin})"
@@ -103,7 +103,7 @@ class PolicyNameChecks:
         )
 
 
-def _said(manifest: Manifest, member: str) -> Iterator[EntityName]:
+def _listed(manifest: Manifest, member: str) -> Iterator[EntityName]:
     for written in manifest.spec.get(member) or ():
         if (name := parse_name(written)) is not None:
             yield name

@@ -1,5 +1,6 @@
-"""Checks that need more than one document: duplicates, references, and the files that manifests name."""
+"""Checks across documents: duplicates, references, and the files that manifests name."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -22,16 +23,16 @@ from .yaml_reader import YamlDocument, read_documents
 
 MAX_TEXT_BYTES = 1024 * 1024
 MOST_FINDINGS = 1000  # of a configuration
-MOST_GUESSES = 100  # at what a reference meant
+MOST_GUESSES = 100  # searches for a similar name
 
 
 def check_references(
     source: SourceFiles, manifests: Sequence[Manifest], elsewhere: Collection[str] = ()
 ) -> tuple[list[Manifest], list[Diagnostic]]:
-    """The manifests with the text of their files put in, and what is wrong among them.
+    """The manifests with the texts of their files inserted, and the problems among them.
 
     Args:
-        elsewhere: names of zones that other configurations describe.
+        elsewhere: names of zones that other configurations manage.
     """
     check = _Check(source, manifests, elsewhere)
     check.duplicates()
@@ -41,6 +42,7 @@ def check_references(
         check.references(manifest)
         check.addresses(manifest)
         check.sole(manifest)
+        check.shared_handle(manifest)
     if check.more:
         check.found.append(more_problems(check.found[-1].path, check.more))
     return completed, check.found
@@ -60,22 +62,23 @@ class _Check:
         self.more = 0
         self._shown: dict[Origin, RedactedDocument] = {}
         self._sole: dict[tuple[str | None, str, str], Manifest] = {}
+        self._handles: dict[tuple[str | None, str, str], list[Manifest]] = defaultdict(list)
         self._read: dict[str, tuple[str, dict[int, YamlDocument]]] = {}
-        self._words: dict[str, Vocabulary] = {}
+        self._vocabularies: dict[str, Vocabulary] = {}
 
     def duplicates(self) -> None:
         for manifest in self.manifests:
             first = self.by_key.setdefault(manifest.key, manifest)
             if first is not manifest:
                 message = f"{manifest.key} is already described at {first.origin}"
-                self.tell(manifest, ("metadata", "name"), "duplicate", message)
+                self.report(manifest, ("metadata", "name"), "duplicate", message)
 
     def zone(self, manifest: Manifest) -> None:
         if manifest.kind.zoned and manifest.zone not in self.zones:
             hint = suggest(manifest.zone, self.zones) or (
                 f"; where another configuration describes it, list it in `zones` of {SETTINGS_FILE}"
             )
-            self.tell(
+            self.report(
                 manifest, ("metadata", "zone"), "unknown-zone", f"there is no Zone `{manifest.zone}`{hint}"
             )
 
@@ -98,10 +101,10 @@ class _Check:
             return
         where = f" in zone `{zone}`" if zone else ""
         message = f"there is no {ref.kind} `{name}`{where}{self.meant(zone, ref.kind, name)}"
-        self.tell(manifest, path, "unknown-reference", message)
+        self.report(manifest, path, "unknown-reference", message)
 
     def meant(self, zone: str | None, kind: str, name: str) -> str:
-        """What a reference to nothing probably meant: looked for among all names, for so many at most."""
+        """The similar name that an unknown reference probably means; for a limited number of references."""
         external = (
             "; for one that is not in git write `{external: its identifier}`, for one of another"
             " configuration `{owner: which, name: its name there}`"
@@ -129,10 +132,10 @@ class _Check:
                 if isinstance(each, dict) and each.get("of_zone") not in self.zones:
                     zone = each.get("of_zone")
                     message = f"there is no Zone `{zone}`{suggest(zone, self.zones)}"
-                    self.tell(manifest, ("spec", *at, "of_zone"), "unknown-zone", message)
+                    self.report(manifest, ("spec", *at, "of_zone"), "unknown-zone", message)
 
     def sole(self, manifest: Manifest) -> None:
-        """What one object of a zone has at most: two would take it from each other at every apply."""
+        """Values that one object of a zone can have: two would take it from each other at every apply."""
         for member in manifest.kind.sole:
             if manifest.spec.get(member, manifest.kind.spec.members[member].default) is not True:
                 continue
@@ -142,7 +145,30 @@ class _Check:
                     f"only one {manifest.kind.name} of a zone can have `{member}: true`, "
                     f"and `{first.name}` at {first.origin} has it; write `{member}: false` in one of them"
                 )
-                self.tell(manifest, ("spec", member), "not-sole", message)
+                self.report(manifest, ("spec", member), "not-sole", message)
+
+    def shared_handle(self, manifest: Manifest) -> None:
+        """Two manifests with one handle, where not both may have it: the server would refuse the second."""
+        kind, handle = manifest.kind, manifest.handle
+        if (shared := kind.handle_shared) is None or handle is None or manifest.lifecycle.get("release"):
+            return
+        same = self._handles[manifest.zone, kind.name, handle]
+        same.append(manifest)
+        if (first := same[0]) is manifest:
+            return
+        owners = [each.spec.get(shared.within) for each in (first, manifest)]
+        if {each.spec.get("type") for each in (first, manifest)} != {shared.type}:
+            problem = f"only objects of type `{shared.type}` may share it"
+        elif type(owners[0]) is type(owners[1]) and owners[0] != owners[1]:
+            problem = f"only objects with the same `{shared.within}` may share it"
+        elif len(same) > shared.most:
+            problem = f"at most {shared.most} may share it, and this is one more"
+        else:
+            return
+        message = (
+            f"{kind.name} `{first.name}` at {first.origin} has the {kind.handle} `{handle}` too; {problem}"
+        )
+        self.report(manifest, ("spec", str(kind.handle)), "duplicate-identifier", message)
 
     def with_files(self, manifest: Manifest) -> Manifest:
         """The manifest with each `*_file` member replaced by the text of the file it names."""
@@ -158,7 +184,7 @@ class _Check:
         return replace(manifest, spec=spec, files=files) if spec != manifest.spec else manifest
 
     def text(self, manifest: Manifest, member: str, name: str, ending: str) -> str | None:
-        """The text of a file beside a manifest; it must lie inside the configuration's root."""
+        """The text of a file beside a manifest; the file must lie inside the configuration's root."""
         at: MemberPath = ("spec", member)
         try:
             content = self.source.opener.read(name, manifest.folder, at_most=MAX_TEXT_BYTES, endings=ending)
@@ -167,14 +193,14 @@ class _Check:
             message = str(refused)
             if refused.code == "no-file":
                 message = f"there is no file `{name}`{suggest(*self.siblings(manifest, name))}"
-            self.tell(manifest, at, refused.code, message)
+            self.report(manifest, at, refused.code, message)
         except InvalidEncoding as error:
             where = f" in line {error.span.line + 1}, column {error.span.column + 1}" if error.span else ""
-            self.tell(manifest, at, "encoding", f"`{bounded(name)}`{where}: {error.message}")
+            self.report(manifest, at, "encoding", f"`{bounded(name)}`{where}: {error.message}")
         return None
 
     def without_local(self, manifest: Manifest) -> Manifest:
-        """The manifest as it is compared: its texts are checked, and what stays in git has done its part."""
+        """The manifest as it is planned: with its texts checked, without members that only checks use."""
         outside = [each for member in manifest.kind.cedar for each in self.cedar(manifest, member)]
         local = manifest.kind.local & manifest.spec.keys()
         if not local:
@@ -183,47 +209,48 @@ class _Check:
         return replace(manifest, spec=spec, outside=tuple(outside))
 
     def cedar(self, manifest: Manifest, member: str) -> tuple[ExternalName, ...]:
-        """Check a text in Cedar; what it counts on that is not in git."""
+        """Check a Cedar text; returns the external names that it relies on."""
         text = manifest.spec.get(member)
         if text is None:
             return ()
-        words = self._words.setdefault(manifest.kind.name, Vocabulary.read(manifest.kind.cedar[member]))
-        reading = parse_policies(text, words)
+        cedar = manifest.kind.cedar[member]
+        vocabulary = self._vocabularies.setdefault(manifest.kind.name, Vocabulary.read(cedar))
+        reading = parse_policies(text, vocabulary)
         problems = list(reading.problems)
         if reading.readable:
-            problems += self.names.unknown(manifest, words, reading.mentions)
-            for path, code, message in self.names.misplaced(manifest, words, reading.mentions):
-                self.tell(manifest, path, code, message)
+            problems += self.names.unknown(manifest, vocabulary, reading.mentions)
+            for path, code, message in self.names.misplaced(manifest, vocabulary, reading.mentions):
+                self.report(manifest, path, code, message)
         for problem in problems:
-            self.tell_text(manifest, member, problem)
+            self.report_text(manifest, member, problem)
         return tuple(
             ExternalName(kind, mention.name.id, self.place(manifest, member, mention))
-            for kind, mention in self.names.outside(manifest, words, reading.mentions)
+            for kind, mention in self.names.outside(manifest, vocabulary, reading.mentions)
         )
 
     def place(self, manifest: Manifest, member: str, mention: EntityMention) -> str:
-        """Where a text names something, as messages say it."""
+        """The place in a text where it names something, as shown in messages."""
         found = diagnose_in_text(manifest, member, (mention.begin, mention.end), "", "", self.shown)
         return f"{found.path}:{found.line}:{found.column}"
 
     @cached_property
     def names(self) -> PolicyNameChecks:
-        """What policies can name."""
+        """The names that policies can use."""
         return PolicyNameChecks(self.manifests)
 
     def siblings(self, manifest: Manifest, name: str) -> tuple[str, list[str]]:
-        """The last step of a path, and the names that are there instead."""
+        """The last step of a path, and the existing names beside it."""
         file = Path(self.source.opener.place(name, manifest.folder))
         return file.name, [each.name for each in file.parent.glob("*")] if file.parent.is_dir() else []
 
-    def tell(self, manifest: Manifest, path: MemberPath, code: str, message: str) -> None:
-        """Report at a member of a manifest; its file is read again to learn where that stands."""
+    def report(self, manifest: Manifest, path: MemberPath, code: str, message: str) -> None:
+        """Report at a member of a manifest; its file is read again to find the member's place."""
         if not self.full():
             text, shown = self.shown(manifest)
             place = manifest.origin.path
             self.found.append(shown.diagnose(place, text, path, code, message))
 
-    def tell_text(self, manifest: Manifest, member: str, problem: CedarProblem) -> None:
+    def report_text(self, manifest: Manifest, member: str, problem: CedarProblem) -> None:
         """Report at a place in a text."""
         if not self.full():
             message = f"{problem.message}{suggest(problem.word, problem.known)}"
@@ -231,14 +258,14 @@ class _Check:
             self.found.append(diagnose_in_text(manifest, member, stretch, problem.code, message, self.shown))
 
     def full(self) -> bool:
-        """Tell whether there are more findings than anybody would read, and count this one."""
+        """Count a finding, and tell whether the limit is exceeded."""
         if len(self.found) < MOST_FINDINGS:
             return False
         self.more += 1
         return True
 
     def shown(self, manifest: Manifest) -> tuple[str, RedactedDocument]:
-        """The file of a manifest, and what of its document may be shown."""
+        """The text of a manifest's file, and the spans of its document that may be shown."""
         origin = manifest.origin
         text, documents = self.located(origin.path)
         if origin not in self._shown:

@@ -50,17 +50,17 @@ class Validators:
             if is_literal(value_at(value, path))
         ]
         found = [*literal, *_source_findings(kind, value)]
-        told = {finding.path for finding in found}
+        reported = {finding.path for finding in found}
         for error in self.of(kind.name).iter_errors(value):
             path = tuple(error.instance_path)
             if not any(path[: len(each)] == each for each in secrets):
-                found.extend(each for each in explain(error, kind.schema) if each.path not in told)
+                found.extend(each for each in explain(error, kind.schema) if each.path not in reported)
         return _without_echoes(found) or [
             SchemaFinding((), False, "invalid", f"this is not a valid {kind.name}")
         ]
 
     def _opening(self, value: Mapping[str, object]) -> Iterator[SchemaFinding]:
-        """What is wrong with `apiVersion` and `kind`; while they are, nothing else can be told."""
+        """Problems with `apiVersion` and `kind`; with these, the rest cannot be checked."""
         if "apiVersion" not in value:
             yield _missing(value, "apiVersion", f"apiVersion: {API_VERSION}")
         elif (version := value["apiVersion"]) != API_VERSION:
@@ -68,7 +68,7 @@ class Validators:
             message = f"`apiVersion` must be `{API_VERSION}`{found}"
             yield SchemaFinding(("apiVersion",), False, "api-version", message)
             if isinstance(version, str) and version.partition("/")[0] != API_VERSION.partition("/")[0]:
-                return  # somebody else's file: its kind is none of ours
+                return  # the file belongs to another tool: its `apiVersion` is not ours
         if "kind" not in value:
             yield _missing(value, "kind", "kind", _kinds(sorted(self.kinds.by_name)))
         elif not isinstance(kind := value["kind"], str):
@@ -99,7 +99,7 @@ def _missing(value: Mapping[str, object], name: str, written: str, hint: str = "
 
 
 def _source_findings(kind: Kind, document: Mapping[str, object]) -> Iterator[SchemaFinding]:
-    """What is wrong with the sources of secrets. What stands there is not repeated: it may be the secret."""
+    """Problems with the sources of secrets. Their values are not quoted, because they may be the secret."""
     for path in kind.secrets:
         at, member = ("spec", *path), path[-1]
         value = value_at(document, at)
@@ -125,7 +125,7 @@ def _source_findings(kind: Kind, document: Mapping[str, object]) -> Iterator[Sch
 
 
 def _sources(kind: Kind, path: Sequence[str]) -> tuple[list[str], dict[str, Mapping[str, Any]]]:
-    """The sources that a secret takes, and the schemas of all that may stand beside one."""
+    """The sources that a secret can have, and the schemas of members allowed beside one."""
     schema: Mapping[str, Any] = kind.schema["properties"]["spec"]
     for name in path:
         schema = schema["properties"][name]
@@ -135,7 +135,7 @@ def _sources(kind: Kind, path: Sequence[str]) -> tuple[list[str], dict[str, Mapp
 
 
 def _without_echoes(found: Sequence[SchemaFinding]) -> list[SchemaFinding]:
-    """The findings without what another one tells: `x` is missing, and it is misspelt; a choice's type."""
+    """The findings without duplicates: `x` is missing and misspelt; a type error inside alternatives."""
     written = {
         (each.path[:-1], each.message.rpartition("`")[0].rpartition("`")[2].removesuffix(":"))
         for each in found

@@ -20,17 +20,20 @@ _ARTICLES = {
     "null": "null",
 }
 _EMAIL, _URI, _PLAIN, _ENTITY = "a@b", "a:b", "a b", 'A::"b"'
-# Words that a pattern takes -> what to say of it. The first of each pair stands for the whole.
+# Characters that a pattern accepts -> the message. The first of each pair represents the set.
 _PATTERNS: Mapping[frozenset[str], str] = {
     frozenset({_EMAIL}): "must be an e-mail address",
     frozenset({_URI}): "must be an absolute URI, as in `https://host/path`",
     frozenset({_EMAIL, _URI, _PLAIN, "ab", "AB", "a-b", "a_b"}): (
-        "must not have `<`, `>` or control characters"
+        "must not have HTML tags or control characters"
     ),
     frozenset({"ab", "a-b", "a_b"}): (
         "takes lower-case letters and digits, with single `-` or `_` between them"
     ),
     frozenset({"ab", "AB", "a_b"}): "takes letters, digits and `_`, and does not begin with a digit",
+    frozenset({_EMAIL, _URI, "ab", "AB", "a-b", "a_b"}): (
+        "must be a scope of visible ASCII characters, without spaces, double quotes, backslashes or `<>`"
+    ),
     frozenset({_ENTITY}): 'must be the name of an entity, written as in policies: `Group::"staff"`',
 }
 _MEANT = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
@@ -47,7 +50,7 @@ class SchemaFinding(NamedTuple):
 
 
 def explain(error: Any, schema: Mapping[str, Any]) -> Iterator[SchemaFinding]:
-    """One schema error as findings; alternatives are searched for the one that was meant."""
+    """One schema error as findings; of alternatives, those of the branch that was probably intended."""
     path: MemberPath = tuple(error.instance_path)
     kind, name = error.kind, error.kind.name
     if name == "additionalProperties":
@@ -74,7 +77,7 @@ def explain(error: Any, schema: Mapping[str, Any]) -> Iterator[SchemaFinding]:
 
 
 def _unknown(member: str, path: MemberPath, known: Sequence[str], schema: Mapping[str, Any]) -> str:
-    """What to say of a member that there is not."""
+    """The message about an unknown member."""
     name, colon, _ = member.partition(":")
     if colon and name in known:
         return f"a space is missing after `{name}:`"
@@ -131,7 +134,10 @@ def _simple(error: Any, name: str, path: MemberPath) -> tuple[bool, str, str]:
         )
         return False, "wrong-format", f"{member} must be {wanted}"
     if name == "pattern":
-        return False, "wrong-format", f"{member} {_pattern_told(error.kind.pattern)}"
+        return False, "wrong-format", f"{member} {_pattern_text(error.kind.pattern)}"
+    if name == "uniqueItems":
+        twice = next(item for number, item in enumerate(value) if item in value[:number])
+        return False, "repeated", f"{member} must not have `{bounded(str(twice))}` twice"
     if name in ("minLength", "minItems") and error.kind.limit == 1:
         return False, "empty", f"{member} must not be empty"
     if name == "maxLength":
@@ -143,7 +149,7 @@ def _simple(error: Any, name: str, path: MemberPath) -> tuple[bool, str, str]:
 
 
 def wrong_type(member: str, wanted: str, value: Any) -> str:
-    """A value of another type than the one that is due, and how it would become one."""
+    """The message about a value of the wrong type, and how to correct it."""
     if value is None:
         return f"{member} has no value; it must be {wanted}"
     text = value.strip() if isinstance(value, str) else ""
@@ -164,9 +170,9 @@ def wrong_type(member: str, wanted: str, value: Any) -> str:
     return f"{member} must be {wanted}, not {found}{hint}"
 
 
-def _pattern_told(pattern: str) -> str:
-    """A pattern in words, as far as trying it shows what it is for."""
-    words = (_EMAIL, _URI, _PLAIN, "ab", "AB", "a-b", "a_b", "<")
+def _pattern_text(pattern: str) -> str:
+    """The description of a pattern, found by matching examples against it."""
+    words = (_EMAIL, _URI, _PLAIN, "ab", "AB", "a-b", "a_b", "<b")
     taken = frozenset(each for each in words if re.search(pattern, each))
     if not taken and re.search(pattern, _ENTITY):
         taken = frozenset({_ENTITY})
@@ -174,7 +180,7 @@ def _pattern_told(pattern: str) -> str:
 
 
 def source_problem(name: str, schema: Mapping[str, Any], value: Any) -> str:
-    """What is wrong with a member of a secret's source, without the value; empty when nothing is."""
+    """The problem with a member of a secret's source, without the value; empty when there is none."""
     member = f"`{name}`"
     if "const" in schema:
         return "" if value is schema["const"] else f"{member} must be {_written(schema['const'])}"
@@ -183,12 +189,12 @@ def source_problem(name: str, schema: Mapping[str, Any], value: Any) -> str:
     if len(value) < schema.get("minLength", 0):
         return f"{member} must not be empty"
     pattern = schema.get("pattern", "")
-    return "" if re.search(pattern, value) else f"{member} {_pattern_told(pattern)}"
+    return "" if re.search(pattern, value) else f"{member} {_pattern_text(pattern)}"
 
 
 def _explain_alternatives(error: Any, schema: Mapping[str, Any], path: MemberPath) -> Iterator[SchemaFinding]:
     branches = [list(branch) for branch in error.kind.context]
-    if any(not branch for branch in branches):  # several alternatives hold where one may
+    if any(not branch for branch in branches):  # an empty branch accepts any value
         choices = _required_choices(schema, error.schema_path)
         where = f" in {_member(path)}" if path else ""
         yield SchemaFinding(path, True, "ambiguous", f"only one of {_listed(choices)} may be given{where}")
@@ -236,7 +242,7 @@ def _expected(error: Any) -> str:
 
 
 def type_of(value: Any) -> str:
-    """What a value is, in words."""
+    """The type of a value, for messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -249,7 +255,7 @@ def type_of(value: Any) -> str:
 
 
 def _shown(value: Any, path: MemberPath) -> str:
-    """A value for a message; only what it is where a secret may stand."""
+    """A value for a message; where it may be a secret, only its type."""
     secret = any(isinstance(each, str) and SECRET_NAME.search(each) for each in path)
     return _written(value) if isinstance(value, str | int | float) and not secret else type_of(value)
 

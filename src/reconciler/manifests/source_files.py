@@ -15,7 +15,7 @@ MAX_FILE_BYTES = 8 * 1024 * 1024  # of one file with manifests
 
 
 class SourceError(Exception):
-    """A path that was named is not there, cannot be read, leads out of its repository or is empty."""
+    """A named path does not exist, cannot be read, leads out of its repository, or has no manifests."""
 
 
 @dataclass(frozen=True)
@@ -79,25 +79,25 @@ def _spelled(given: str | Path) -> Path:
 
 
 def _folder(path: Path) -> Path:
-    """The directory that is named, or that holds the file that is."""
+    """The named directory, or the directory of the named file."""
     return path if path.is_dir() else path.parent
 
 
 def _resolved(path: Path) -> Path:
-    """The path with the links to its folder resolved. A file may be a link itself: the opener sees to it."""
+    """The path with the links of its folder resolved. A link as the last step is left to the opener."""
     return path.resolve() if path.is_dir() else path.parent.resolve() / path.name
 
 
 def find_root(named: Sequence[Path]) -> Path:
-    """The repository that holds the paths, else their common directory. Raises SourceError."""
+    """The common repository of the paths, otherwise their common directory. Raises SourceError."""
     return Path(os.path.realpath(_root_of([_spelled(path) for path in named])[0]))
 
 
 def _root_of(spelled: Sequence[Path]) -> tuple[Path, list[Path]]:
     """The root as it is spelled, and the paths in it.
 
-    A link in a repository may be a stranger's: it does not decide which repository is meant. Where there is
-    none, links are this user's own, unless they lie in the current directory.
+    A link in a repository may be an untrusted contribution: it does not decide which repository is used.
+    Outside a repository, links are this user's own, unless they lie in the current directory.
     """
     for path in spelled:
         _refuse_leading_out(path)
@@ -137,7 +137,7 @@ def _refuse_leading_out(path: Path) -> None:
 
 
 def _opener(root: Path, real: Path, spelled: Sequence[Path]) -> Root:
-    """What reads the files; a hidden directory is visible when it was named itself, not through a link."""
+    """The reader of the files; a hidden directory is visible when it was named itself, not through a link."""
     folders = [_folder(path) for path in spelled]
     plain = [each for each in folders if each.resolve() == real / each.relative_to(root)]
     opener = Root(real, plain)
@@ -156,9 +156,9 @@ def seen_from_here(path: str | Path) -> str:
 
 
 def _walk(directory: Path, nested: set[Path] | None) -> Iterator[str]:
-    """The files that may be manifests. Raises SourceError: what is not seen would be deleted.
+    """The files that may be manifests. Raises SourceError: objects of an unread file would be deleted.
 
-    What lies in a directory with settings of its own is not seen, and that directory is put into *nested*.
+    Directories with settings of their own are skipped, and put into *nested*.
     """
     for folder, folders, names in os.walk(directory, onerror=_refuse_unreadable):
         if nested is not None and SETTINGS_FILE in (*names, *folders) and folder != str(directory):
@@ -189,7 +189,7 @@ def _refuse_unreadable(error: OSError) -> None:
 
 
 def describe_commit(source: SourceFiles) -> dict[str, str]:
-    """Repository, ref and commit, as far as git tells; `+changes` marks a commit with uncommitted changes."""
+    """Repository, ref and commit from git; `+changes` marks a commit with uncommitted changes."""
     if not (source.root / ".git").exists():
         return {}
     commit = _git(source.root, "rev-parse", "HEAD")
@@ -205,7 +205,7 @@ def describe_commit(source: SourceFiles) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-# Nothing is written into the repository, and no program runs that its settings name.
+# Writes nothing into the repository, and runs no program that its settings name.
 _GIT_OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 

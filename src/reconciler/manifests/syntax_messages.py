@@ -1,7 +1,7 @@
 """Turns YAML syntax errors into messages: what is wrong, where to correct it, and how.
 
-The parser says where it gave up. That is often not where the mistake is, so the lines around it are looked at
-too. No message quotes a value: any of them may be a secret.
+The parser reports where it stopped, which is often not where the mistake is, so the lines around it are
+examined. No message quotes a value: any of them may be a secret.
 """
 
 import re
@@ -24,12 +24,12 @@ _CLOSING = {"[": "]", "{": "}"}
 
 @dataclass(frozen=True)
 class SyntaxFailure:
-    """What the parser says.
+    """A syntax error as the parser reports it.
 
     Attributes:
         lines: those of the text, without their ends.
-        at: line and column where it gave up, from 0.
-        opened: line and column of what it was reading.
+        at: line and column where it stopped, from 0.
+        opened: line and column of the construct that it was parsing.
         quoted: the last text in quotes before that.
         flow: line and column of the innermost `[` or `{` that is open.
     """
@@ -44,12 +44,12 @@ class SyntaxFailure:
 
     @property
     def line(self) -> str:
-        """The line where the parser gave up; empty at the end of the text."""
+        """The line where the parser stopped; empty at the end of the text."""
         return self.line_at(self.at[0])
 
     @property
     def at_end(self) -> bool:
-        """Tell whether it gave up at the end of the text."""
+        """Tell whether it stopped at the end of the text."""
         return not any(each.strip() for each in self.lines[self.at[0] :])
 
     def line_at(self, number: int) -> str:
@@ -57,12 +57,12 @@ class SyntaxFailure:
         return self.lines[number] if 0 <= number < len(self.lines) else ""
 
     def character(self, place: tuple[int, int]) -> str:
-        """What stands at a place; empty where nothing does."""
+        """The text from a place to the end of its line; empty beyond the end."""
         line, column = place
         return self.line_at(line)[column : column + 1]
 
     def before(self, number: int) -> int | None:
-        """The last line before one that holds more than spaces and comments."""
+        """The last line before one with more than spaces and comments."""
         for each in range(min(number, len(self.lines)) - 1, -1, -1):
             if (found := self.lines[each].strip()) and not found.startswith("#"):
                 return each
@@ -188,7 +188,7 @@ def _first_character(it: SyntaxFailure) -> Found:
 
 
 def _missing_space(it: SyntaxFailure) -> Found:
-    """`kind:Zone`, and `-item`: told where the space is missing, which may be a line above."""
+    """`kind:Zone`, and `-item`: reported where the space is missing, which may be a line above."""
     if not any(word in it.problem for word in ("expected ':'", "mapping values", "expected key", "',' or")):
         return
     lines = (it.opened[0] if it.opened else it.at[0], it.before(it.at[0]), it.at[0])
@@ -401,7 +401,7 @@ def _document_start(it: SyntaxFailure) -> Found:
     yield "another document begins here; separate documents by a line `---`", _point(it.at)
 
 
-# The first that has something to say is believed: what explains most comes first.
+# The first rule with a message is used, so the most specific ones come first.
 _RULES = (
     _merge_conflict,
     _byte_order_mark,

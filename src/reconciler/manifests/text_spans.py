@@ -18,10 +18,10 @@ def diagnose_in_text(
     message: str,
     shown: Callable[[Manifest], tuple[str, RedactedDocument]],
 ) -> Diagnostic:
-    """A finding at a stretch of a text, which has a file of its own or stands in the manifest.
+    """A finding at a stretch of a text, in the text's own file or in the manifest.
 
     Args:
-        shown: gives the file of a manifest, and what of its document may be shown.
+        shown: returns the text of a manifest's file, and the spans of its document that may be shown.
     """
     text = manifest.spec[member]
     if member in manifest.files:
@@ -45,14 +45,14 @@ def _place(text: str, offset: int) -> tuple[int, int]:
 
 
 def span_inside(source: str, value: Span, text: str, begin: int, end: int) -> Span | None:
-    """Where a stretch of a scalar's text stands in the YAML around it; None when that cannot be told.
+    """The source span of a stretch of a scalar's text in its YAML file; None when it is ambiguous.
 
-    The stretch is looked for as it is written; when it stands there as often as in the text, the one that is
-    meant is known. Folding and escapes may have changed it: then its parts are not searched for.
+    The stretch is searched for literally, and identified when it occurs as often in the source as in the
+    text. Folding and escapes may have changed it; its parts are not searched for.
 
     Args:
         source: the YAML file.
-        value: where the scalar stands.
+        value: the scalar's source span.
     """
     starts = (*line_starts(source), len(source))  # a block may end on the line behind the last
     first, last = starts[value.line] + value.column, starts[value.end_line] + value.end_column

@@ -16,7 +16,7 @@ from ruamel.yaml.scalarstring import ScalarString
 from .yaml_lines import YamlLines, split_yaml_lines
 from .yaml_reader import is_plain_string
 
-# What readers of YAML 1.1 take for a boolean, a number or a date, and YAML 1.2 for a text.
+# Texts in YAML 1.2 that readers of YAML 1.1 take for a boolean, a number or a date.
 _AMBIGUOUS = re.compile(
     r"y|n|yes|no|on|off|=|<<|[-+]?0b[01_]+|[-+]?0x[0-9a-f_]+|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])*(?:\.[0-9_]*)?"
     r"|[-+]?\.[0-9_]+|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*",
@@ -31,7 +31,7 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 class CommentLost(ValueError):
-    """A comment stands where this layout has no place for one."""
+    """A comment is in a place that this layout does not have."""
 
 
 class _Text(ScalarString):
@@ -47,7 +47,7 @@ class _Word(_Text):
 
 
 class _Resolver(VersionedResolver):
-    """Takes every scalar for a text: what a plain one means is decided by `yaml_reader` alone."""
+    """Resolves every scalar as a text: only `yaml_reader` interprets plain ones."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
         if kind is ScalarNode:
@@ -120,7 +120,7 @@ def lay_out(text: str) -> str:
 
 
 def _with_comments_in_place(before: YamlLines, after: YamlLines) -> YamlLines:
-    """Comments moved along with what they stand beside. Raises CommentLost."""
+    """Comments moved along with the values beside them. Raises CommentLost."""
     if len(before.own_line_comments()) != len(after.own_line_comments()) or len(
         before.trailing_comments()
     ) != len(after.trailing_comments()):

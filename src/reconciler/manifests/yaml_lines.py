@@ -1,4 +1,4 @@
-"""The lines of a YAML text: which hold values, which are inside a scalar, and where comments begin."""
+"""The lines of a YAML text: those with values, those inside a scalar, and where comments start."""
 
 import re
 from collections.abc import Callable
@@ -27,11 +27,11 @@ class YamlLines:
     comments: dict[int, int]
 
     def is_comment(self, number: int) -> bool:
-        """Tell whether a line holds a comment and nothing else."""
+        """Tell whether a line has nothing but a comment."""
         return number in self.comments and not self.texts[number][: self.comments[number]].strip()
 
     def is_content(self, number: int) -> bool:
-        """Tell whether a value, or a part of one, begins in a line."""
+        """Tell whether a value, or a part of one, starts in a line."""
         return number not in self.inside and bool(self.texts[number].strip()) and not self.is_comment(number)
 
     def own_line_comments(self) -> list[int]:
@@ -59,11 +59,11 @@ class YamlLines:
         return len(self.texts[number]) - len(self.texts[number].lstrip())
 
     def content_before(self, number: int) -> int | None:
-        """The nearest line above that holds a value."""
+        """The nearest line above with a value."""
         return next((each for each in range(number - 1, -1, -1) if self.is_content(each)), None)
 
     def content_after(self, number: int) -> int | None:
-        """The nearest line below that holds a value."""
+        """The nearest line below with a value."""
         return next((each for each in range(number + 1, len(self.texts)) if self.is_content(each)), None)
 
     def open_indents(self, number: int) -> list[int]:

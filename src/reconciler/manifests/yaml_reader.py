@@ -54,14 +54,14 @@ _STRING_TAGS = (None, "!", "tag:yaml.org,2002:str")
 
 
 def is_plain_string(text: str) -> bool:
-    """Tell whether a scalar without quotes is a string, and no number, boolean or null."""
+    """Tell whether a plain scalar is a string, rather than a number, boolean or null."""
     return text not in _PLAIN and not any(
         number.fullmatch(text) for number in (_INTEGER, _OCTAL, _HEXADECIMAL, _FLOAT, _NOT_JSON)
     )
 
 
 class InvalidYaml(Exception):
-    """The text cannot be read. `span` says where."""
+    """The text cannot be parsed; `span` is where."""
 
     def __init__(self, message: str, span: Span) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class InvalidYaml(Exception):
 
 @dataclass(slots=True)
 class YamlDocument:
-    """One YAML document: the line it begins on (from 1), its value, on request where members stand."""
+    """One YAML document: the line it starts on (from 1), its value, on request the spans of members."""
 
     line: int
     value: Any
@@ -102,7 +102,7 @@ def read_documents(text: str, *, places: bool = False) -> list[YamlDocument]:
 
     Args:
         text: the file's content.
-        places: also record where every member stands (slower; for diagnostics).
+        places: also record the source span of every member (slower; for diagnostics).
 
     Raises:
         InvalidYaml: the text is not YAML, or uses what manifests may not.
@@ -166,7 +166,7 @@ class _Builder:
         return str(getattr(error, "reason", "this is not YAML")), Span(0, 0, 0, 1)
 
     def name(self, text: str) -> str:
-        """A name for a message; none for what stands where a secret may."""
+        """A member's name for a message; none where it may be a secret."""
         secret = any(SECRET_NAME.search(each.key or "") for each in self.stack)
         return "" if secret else f" `{bounded(text)}`"
 
@@ -258,7 +258,7 @@ class _Builder:
         self.put(frame.container, frame.size, event, frame.start)
 
     def no_key(self, event: Any) -> str:
-        """What to say of a list, a mapping or an alias in the place of a key."""
+        """The message about a list, a mapping or an alias as a key."""
         line, column = event.start_mark.line, event.start_mark.column
         if split_lines(self.text)[line][:column].endswith("{"):
             return (
@@ -280,7 +280,7 @@ class _Builder:
         self.put(value, size, event)
 
     def put(self, value: Any, size: int, event: Any, start: Any = None) -> None:
-        """Hand a finished value to the container it stands in. *size* counts what aliases expand to."""
+        """Add a finished value to its container. *size* counts what aliases expand to."""
         if not self.stack:
             self.document.value = value
             if self.keep_places:

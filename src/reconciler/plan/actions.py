@@ -17,7 +17,7 @@ class ActionFactory:
 
     Attributes:
         shown: a value for people, ids as names.
-        gone: tombstones by id: references to what was deleted went, too.
+        gone: tombstones by id: references to these entities were removed with them.
     """
 
     kinds: Kinds
@@ -47,11 +47,11 @@ class ActionFactory:
         )
 
     def of_deletion(self, entity: Entity, zone: str | None, *, takes_along: int) -> Action:
-        """The action that deletes what no manifest describes any more.
+        """The action that deletes an entity which no manifest describes any more.
 
         Args:
             zone: the name of its zone for people.
-            takes_along: how many objects that this owner does not manage go with it.
+            takes_along: how many objects that this owner does not manage are deleted with it.
         """
         record = entity.ownership
         assert record is not None  # noqa: S101 - only owned entities are deleted
@@ -78,13 +78,13 @@ class ActionFactory:
         )
 
     def creation_changes(self, match: Match) -> tuple[FieldChange, ...]:
-        """Every value that a new entity is given."""
+        """All values of a new entity."""
         return tuple(
             FieldChange(path, None, self.shown(value)) for path, value in sorted(_all_values(match).items())
         )
 
     def replacement_changes(self, match: Match, found: Entity) -> tuple[FieldChange, ...]:
-        """The values of an entity and of the one that replaces it."""
+        """The values of an entity, and those of its replacement."""
         secrets = stored_secrets(found)
         old = {path: value for path, _, value in leaves(match.manifest.kind.wire, found.spec)} | secrets
         fields = found.ownership.fields if found.ownership is not None else frozenset()
@@ -120,15 +120,15 @@ class ActionFactory:
         changes: Sequence[FieldChange],
         unlinked: Mapping[str, Mapping[str, object]],
     ) -> Iterator[FieldChange]:
-        """What is written besides what git changes: references to what goes, and what would follow others."""
-        told = {each.path for each in changes}
+        """Writes besides git's changes: references to deleted objects, members that would follow others."""
+        changed = {each.path for each in changes}
         kind = match.manifest.kind
         for path, _, value in leaves(kind.wire, unlinked.get(found.id, {})):
-            if path not in told:
+            if path not in changed:
                 yield FieldChange(path, value_at(found.spec, path), value, ChangeState.PENDING)
         moved = {each.path for each in changes if each.state in CHANGING}
         for path, value in match.wanted.items():
-            if path not in told and kind.leaf(path).default_from in moved:
+            if path not in changed and kind.leaf(path).default_from in moved:
                 yield FieldChange(path, value, value, ChangeState.KEEP)
 
 
@@ -138,10 +138,10 @@ def _all_values(match: Match) -> dict[str, Any]:
 
 
 def writer_of(match: Match, changes: Sequence[FieldChange], gone: Mapping[str, Tombstone]) -> Write | None:
-    """Who has made what is there differ from git: by letting a version decide, by writing, by deleting.
+    """The write that made an object differ from git: an activation, an update or a deletion.
 
     Args:
-        gone: what was deleted, by id: references to it went, too.
+        gone: tombstones by id: references to these entities were removed with them.
     """
     if match.deleted is not None:
         return match.deleted.deleted

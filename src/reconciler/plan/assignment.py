@@ -10,13 +10,13 @@ Cost = tuple[int, ...]  # compared from the left; all of one length
 
 
 def assign(offers: Mapping[W, Mapping[O, Cost]]) -> dict[W, O]:
-    """A maximum matching of minimum cost: who wants something -> what it gets, if anything.
+    """A maximum matching of minimum cost: manifest -> entity, for those that get one.
 
-    As many as possible get something, and of all ways to do that it is one of least cost. The same input, in
-    the same order, gives the same answer.
+    As many as possible are assigned, at the least total cost. The same input, in the same order, gives the
+    same result.
 
     Args:
-        offers: who wants something -> what it could get, and what that would cost.
+        offers: manifest -> the entities that it could get, and the cost of each.
     """
     found: dict[W, O] = {}
     for component in _components(offers):
@@ -47,7 +47,7 @@ def _components(offers: Mapping[W, Mapping[O, Cost]]) -> Iterator[list[W]]:
 
 
 def _assigned(offers: Mapping[W, Mapping[O, Cost]]) -> dict[W, O]:
-    """Successive cheapest augmenting paths: after each, what is assigned costs least for so many."""
+    """Successive cheapest augmenting paths: after each, the assignment of that size costs least."""
     given: dict[O, W] = {}
     while (path := _cheapest_path(offers, given)) is not None:
         given.update({one: each for each, one in path})
@@ -55,10 +55,10 @@ def _assigned(offers: Mapping[W, Mapping[O, Cost]]) -> dict[W, O]:
 
 
 def _cheapest_path(offers: Mapping[W, Mapping[O, Cost]], given: Mapping[O, W]) -> list[tuple[W, O]] | None:
-    """Who gets what anew, so that one more has something; None when nobody else can. Bellman-Ford."""
+    """The assignments to change so that one more is assigned; None when there is no way. Bellman-Ford."""
     has = {each: one for one, each in given.items()}
     reached: dict[W, Cost] = {}
-    last: dict[O, W] = {}  # what would go to whom on the way
+    last: dict[O, W] = {}  # the assignment on the path so far
     best: dict[O, Cost] = {}
     for each in offers:
         if each not in has:

@@ -32,7 +32,7 @@ from .zone_moves import with_zone_moves
 
 
 class PlanImpossible(Exception):
-    """Manifests that cannot be brought together with what is on the server; one message a line."""
+    """The manifests cannot be planned against the server's state; one message a line."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -56,12 +56,12 @@ def build_plan(
     """Compute the plan that turns the snapshot into what the manifests describe; deterministic.
 
     Args:
-        renew: tells whether to replace what has a secret that never arrived, as far as the server knows.
-        zones: name of a zone that another configuration manages -> which one, where that is said.
-        hint: what was probably meant by a word, among the known ones; put at the end of a message.
+        renew: whether to replace an object whose one-time secret was never confirmed as delivered.
+        zones: name of a zone that another configuration manages -> its owner, where `zonectl.yaml` names it.
+        hint: the suggestion at the end of a message for an unknown name, given the known ones.
 
     Raises:
-        PlanImpossible: a reference leads nowhere.
+        PlanImpossible: a reference matches no object.
     """
     builder = _Builder(manifests, snapshot, kinds, owner, zones or {}, hint, renew=renew)
     builder.resolve()
@@ -127,7 +127,8 @@ class _Builder:
                 each.key.name,
             ),
         )
-        # What was deleted and is made again -> how the changeset refers to it: we had applied the former id.
+        # Deleted by others and created again -> its pointer in the changeset: the former id was applied
+        # before.
         self._renewed: dict[str, Any] = {
             match.deleted.id: match.pointer.get("id", match.pointer)
             for match in self.matches
@@ -141,7 +142,7 @@ class _Builder:
         self.refused: list[str] = []
 
     def resolve(self) -> None:
-        """Resolve every reference. What is replaced is known first: whoever refers to it gets a new id."""
+        """Resolve every reference. Replacements are determined first: references to them get a new id."""
         problems = []
         for match in self.matches:
             problems += self.matcher.missing(match)
@@ -160,7 +161,7 @@ class _Builder:
             raise PlanImpossible(sorted(problems))
 
     def undelivered(self) -> tuple[Action, ...]:
-        """What has a secret of which nobody has said that it arrived, and is not replaced."""
+        """Objects with a one-time secret that was never confirmed as delivered, and that are not replaced."""
         return tuple(
             self.actions_for.of_match(match, Op.UPDATE, ())
             for match in self.matches
@@ -168,13 +169,13 @@ class _Builder:
         )
 
     def prepare_replacements(self) -> None:
-        """What makes way for something new goes before that is created, and references to it go before it."""
+        """Delete replaced objects before the creation of their replacements, without references to them."""
         replaced = [match.found for match in self.matches if match.replaced and match.found is not None]
         going = sorted([*replaced, *self._displaced()], key=self._children_first)
         if not going:
             return
         self._gone_first = frozenset(entity.id for entity in going)
-        # References were resolved while some replacements were not known yet.
+        # References were resolved before all replacements were known.
         for match in self.matches:
             match.wanted.clear()
             match.secrets.clear()
@@ -191,7 +192,7 @@ class _Builder:
             self.operations.delete(entity, first=True)
 
     def _displaced(self) -> list[Entity]:
-        """What no manifest describes any more and something new is like, where only one can be like that."""
+        """Deleted objects that are similar to a new one, where there is exactly one candidate."""
         taken = {
             place
             for match in self.matches
@@ -210,7 +211,7 @@ class _Builder:
         return (self._zone_pointer(match) or {}).get("id")
 
     def in_order(self) -> list[Match]:
-        """The matches, each after what it refers to of what is created, as far as there is no circle."""
+        """The matches in order of creation: each after those it refers to, unless there is a cycle."""
         created = {match.local_id: n for n, match in enumerate(self.matches) if match.new}
         needs: list[set[int]] = []
         for match in self.matches:
@@ -244,7 +245,7 @@ class _Builder:
             self._change(match, zone)
 
     def _refuse_displacing(self, match: Match, zone: Mapping[str, str] | None) -> None:
-        """Refuse what takes from another owner's object what one object of a zone has alone."""
+        """Refuse to take a value that one object of a zone can have from another owner's object."""
         manifest, within = match.manifest, self.index.in_zone.get((zone or {}).get("id", ""), ())
         for member, record in taken_from_others(manifest.kind, match.wanted, within, self.owner):
             self.refused.append(
@@ -259,7 +260,7 @@ class _Builder:
         return self.matcher.zone_pointer(match.manifest.zone or "")
 
     def _release(self, match: Match) -> None:
-        """Stop managing an entity, which stays as it is; nothing to do where that is so already."""
+        """Release an entity, unless it is unmanaged already."""
         found = match.found
         if found is None or found.ownership is None or found.ownership.owner != self.owner:
             return
@@ -328,7 +329,7 @@ class _Builder:
             self.actions.append(self.actions_for.of_match(match, op, shown))
 
     def pruned(self) -> list[Entity]:
-        """What this owner manages and no manifest describes any more; children first."""
+        """Managed entities that no manifest describes any more; children first."""
         gone = [entity for entity in self.index.owned.values() if entity.id not in self.matcher.taken]
         return sorted(gone, key=self._children_first)
 
@@ -337,7 +338,7 @@ class _Builder:
         return -(kind.order if kind else 0), entity.zone or "", record.name if record else ""
 
     def prune(self) -> None:
-        """Delete what this owner manages and no manifest describes any more."""
+        """Delete managed entities that no manifest describes any more."""
         gone = self.pruned()
         gone_ids = {entity.id for entity in gone}
         for entity in gone:
@@ -348,7 +349,7 @@ class _Builder:
             self.actions.append(self.actions_for.of_deletion(entity, zone, takes_along=cascaded))
 
     def preview(self) -> PolicyPreview:
-        """What is known to work out what follows from the operations."""
+        """The inputs for predicting the policy impact."""
         written = {
             _key(match): (str(text), match.manifest.files.get(TEXT))
             for match in self.matches
@@ -365,7 +366,7 @@ class _Builder:
         )
 
     def _out_of_force(self) -> Iterator[str]:
-        """Policy sets that decided as git says, until somebody deleted them or let others decide."""
+        """Policy sets of git that were active until somebody deleted them or activated others."""
         changed = {
             each.id
             for each in self.actions
@@ -378,9 +379,9 @@ class _Builder:
                 yield _key(match)
 
     def unmanaged(self) -> tuple[Unmanaged, ...]:
-        """What is in the zones of these manifests, whoever has the zones, and in no configuration.
+        """Objects in the zones of these manifests, of any owner, that no configuration manages.
 
-        Of what is in no zone, that is said of the kinds that these manifests have.
+        Of kinds without a zone, only those that these manifests have.
         """
         zones, beside = self.zones_looked_at()
         taken = frozenset(self.matcher.taken)
@@ -389,7 +390,7 @@ class _Builder:
         ).all()
 
     def zones_looked_at(self) -> tuple[dict[str, str], set[str]]:
-        """The zones of these manifests, whoever has them, id -> name; and the kinds that are in no zone."""
+        """The zones of these manifests, of any owner, id -> name; and the kinds without a zone."""
         zones: dict[str, str] = {}
         beside = set()
         for match in self.matches:
@@ -401,11 +402,11 @@ class _Builder:
                 zones.setdefault(self.matcher.zone_id(match.manifest) or "", match.manifest.zone or "")
             else:
                 beside.add(kind.name)
-        zones.pop("", None)  # a zone that is yet to be made
+        zones.pop("", None)  # a zone that does not exist yet
         return zones, beside
 
     def _zone_name(self, entity: Entity) -> str | None:
-        """The name that manifests have for an entity's zone; its slug when none manages it."""
+        """The manifests' name of an entity's zone; its slug when none describes it."""
         return self.names.zone(entity.zone_id) if entity.zone_id in self.index.by_id else entity.zone
 
     def _new_label(self, local_id: str) -> str:
@@ -414,7 +415,7 @@ class _Builder:
 
 
 def _key(match: Match) -> str:
-    """The id of what a manifest describes; of what is yet to be made, the changeset's name."""
+    """The id of a manifest's entity; the local id of one that does not exist yet."""
     return match.found.id if match.found is not None else match.local_id
 
 

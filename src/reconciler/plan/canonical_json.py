@@ -8,7 +8,7 @@ from typing import Any
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 # From here on the order of UTF-16, which the canonical form has, is not that of code points.
 _BEYOND = re.compile("[\ud800-\U0010ffff]")
-# A fraction, or an integer that not every reader of JSON knows exactly.
+# A fraction, or an integer beyond the range that every JSON reader represents exactly.
 _PARTICULAR = re.compile(r"[0-9][.eE]|[0-9]{16}")
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -26,10 +26,10 @@ def canonical(value: Any) -> bytes:
 
 
 def canonical_pieces(members: Mapping[str, object]) -> Iterator[bytes]:
-    """The canonical JSON of an object in pieces: what is long in it is in nobody's memory as a whole.
+    """The canonical JSON of an object in pieces, so that a long one is never in memory as a whole.
 
     Args:
-        members: those that can be gone through, but for texts and objects, are arrays.
+        members: may be iterated over; all but texts and objects are arrays.
     """
     yield b"{"
     for place, name in enumerate(sorted(members, key=_as_utf_16)):

@@ -1,4 +1,4 @@
-"""Builds the changeset: its operations in an order in which nothing is referred to before it exists."""
+"""Builds the changeset: its operations in an order in which every reference is to an existing object."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -20,14 +20,14 @@ from .three_way_diff import PROTECT, leaves, normalized, value_at
 
 
 class ChangesetBuilder:
-    """Collects the operations of a changeset so that nothing is referred to before it exists.
+    """Collects the operations of a changeset, so that every reference is to an existing object.
 
-    A value that refers to something created later is left out where it stands and set by an update at the
+    A value that refers to something created later is left out of the creation and set by an update at the
     end: this is how a zone gets its identity provider, and how two new entities can refer to each other.
     """
 
     def __init__(self) -> None:
-        self.first: list[Operation] = []  # what makes way for replacements
+        self.first: list[Operation] = []  # deletions before their replacements
         self.main: list[Operation] = []
         self.late: list[Operation] = []
         self.last: list[Operation] = []  # deletions
@@ -38,7 +38,7 @@ class ChangesetBuilder:
         return (*self.first, *self.main, *self.late, *self.last)
 
     def create(self, match: Match, zone: Pointer | None) -> None:
-        """Create the entity of a manifest; what cannot be written yet follows in an update."""
+        """Create the entity of a manifest; values that cannot be written yet follow in an update."""
         now, later = self._split(match.wanted)
         secrets = {path: {"secret": each} for path, each in match.secrets.items() if "keep" not in each}
         versions = {path: match.secrets[path]["version"] for path in sorted(secrets)}
@@ -82,7 +82,7 @@ class ChangesetBuilder:
         values = {
             each.path: each.after for each in changes if each.state in CHANGING and each.path != PROTECT
         }
-        # What would follow the member that it has its value from is said again, so that it stays.
+        # A member that defaults to a changing one is written again, so that it keeps its value.
         values |= {
             path: value for path, value in match.wanted.items() if kind.leaf(path).default_from in values
         }
@@ -113,14 +113,14 @@ class ChangesetBuilder:
         return _in_zone(operation, zone)
 
     def rename(self, match: Match) -> None:
-        """Give the record of an entity its manifest's new name."""
+        """Change the manifest name in an entity's ownership record."""
         found = match.found
         assert found is not None  # noqa: S101 - only existing entities are renamed
         renamed = RenameOperation(op="rename", kind=found.kind, id=found.id, name=match.manifest.name)
         self.main.append(_in_zone(renamed, zone_pointer_of(found)))
 
     def release(self, entity: Entity) -> None:
-        """End the management of an entity."""
+        """Release an entity."""
         released = ReleaseOperation(op="release", kind=entity.kind, id=entity.id)
         self.main.append(_in_zone(released, zone_pointer_of(entity)))
 
@@ -130,7 +130,7 @@ class ChangesetBuilder:
         (self.first if first else self.last).append(_in_zone(deleted, zone_pointer_of(entity)))
 
     def _record(self, match: Match) -> tuple[dict[str, str], list[str]]:
-        """The secret versions and the fields of the ownership record afterwards."""
+        """The secret versions and the fields of the ownership record after the operation."""
         record = match.found.ownership if match.found else None
         kept = {
             path
@@ -145,7 +145,7 @@ class ChangesetBuilder:
         return dict(sorted(written.items())), sorted({*match.wanted, *written, *kept})
 
     def _split(self, values: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Values that can be written now, and those that refer to what is not there yet."""
+        """Values that can be written now, and those that refer to entities created later."""
         now: dict[str, Any] = {}
         later: dict[str, Any] = {}
         for path, value in values.items():
@@ -173,7 +173,7 @@ def _managed(match: Match, paths: Iterable[str]) -> list[str]:
 
 
 def local_ids(value: object) -> Iterator[str]:
-    """What a value refers to that the changeset creates."""
+    """The entities that the changeset creates and a value refers to."""
     if isinstance(value, list):
         for each in value:
             yield from local_ids(each)
@@ -207,7 +207,7 @@ def patch(
 
 
 def _map_patch(value: object, found: object) -> Any:
-    """A map of free keys: a merge patch keeps what is not named, so what goes is named with null."""
+    """The patch of a map with free keys: a merge patch keeps missing keys, so removed ones are null."""
     if (
         isinstance(value, dict)
         and isinstance(found, dict)
@@ -226,7 +226,7 @@ def _drop_emptied(
     before: str,
     whole: Mapping[str, Any],
 ) -> None:
-    """Where a manifest no longer has an object and all that is in it goes, the object itself goes."""
+    """Remove the whole object where a manifest no longer has it and all its members are removed."""
     for name, value in nested.items():
         below, there = shape.members.get(name), found.get(name)
         if below is None or not below.nested or not isinstance(value, dict) or not isinstance(there, dict):
@@ -239,7 +239,7 @@ def _drop_emptied(
 
 
 def _has_defaults(shape: MemberSchema) -> bool:
-    """Tell whether an object stands by itself: it has members with values that nobody sets."""
+    """Tell whether the object has members with defaults, and so exists without any that are set."""
     return any(
         normalized(below, None) is not None or _has_defaults(below) for below in shape.members.values()
     )
@@ -269,7 +269,7 @@ def _all_cleared(
 
 
 def unlink(entity: Entity, kind: Kind, gone: frozenset[str]) -> dict[str, Any]:
-    """The patch that takes references to entities that make way out of another entity."""
+    """The patch that removes references to replaced entities from another entity."""
     cleared: dict[str, Any] = {}
     for path, shape, value in leaves(kind.wire, entity.spec):
         if shape.ref is None or shape.fixed:

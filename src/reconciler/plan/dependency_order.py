@@ -9,7 +9,7 @@ def dependency_order(needs: Sequence[Set[int]]) -> list[int]:
     """A stable topological order of positions: each after its dependencies. Cycles are broken at the lowest.
 
     Args:
-        needs: for each position the positions that it needs. Of those that wait for a circle, the lowest goes
+        needs: position -> the positions it depends on. Of those that wait for a cycle, the lowest comes
             first.
     """
     users: dict[int, list[int]] = defaultdict(list)
@@ -20,7 +20,7 @@ def dependency_order(needs: Sequence[Set[int]]) -> list[int]:
     ready = [position for position, count in enumerate(missing) if not count]
     heapify(ready)
     found: dict[int, None] = {}
-    lowest = 0  # all before it are found
+    lowest = 0  # all before it are placed
     while len(found) < len(needs):
         while lowest in found:
             lowest += 1

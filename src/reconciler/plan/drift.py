@@ -50,17 +50,17 @@ class Drift:
 
     @property
     def nothing_applied(self) -> bool:
-        """Tell whether there is nothing to compare: not the same as no drift."""
+        """Tell whether nothing was compared, which does not mean that there is no drift."""
         return not self and not self.managed and (self.pending or bool(self.refused))
 
     @property
     def incomplete(self) -> bool:
-        """Tell whether some of what the manifests describe is not compared."""
+        """Tell whether some manifests were not compared."""
         return self.nothing_applied or bool(self.refused or self.unseen)
 
     def as_json(self, *, unmanaged: bool) -> DriftDocument:
         """The drift as a JSON object."""
-        told: DriftDocument = {
+        document: DriftDocument = {
             "format": DRIFT,
             "managed": self.managed,
             "nothing_applied": self.nothing_applied,
@@ -71,20 +71,20 @@ class Drift:
             "unmanaged_count": len(self.unmanaged),
         }
         if self.deciding:
-            told["deciding"] = [each.as_json() for each in self.deciding]
+            document["deciding"] = [each.as_json() for each in self.deciding]
         if self.missing_names:
-            told["missing_names"] = [each.as_json() for each in self.missing_names]
+            document["missing_names"] = [each.as_json() for each in self.missing_names]
         if unmanaged:
-            told["unmanaged"] = [each.as_json() for each in self.unmanaged]
+            document["unmanaged"] = [each.as_json() for each in self.unmanaged]
         if self.unmanaged_truncated:
-            told["unmanaged_truncated"] = list(self.unmanaged_truncated)
+            document["unmanaged_truncated"] = list(self.unmanaged_truncated)
         if self.similar_owner is not None:
-            told["similar_owner"] = self.similar_owner.as_json()
+            document["similar_owner"] = self.similar_owner.as_json()
         if not self.names_writers:
-            told["names_writers"] = False
+            document["names_writers"] = False
         if self.unseen:
-            told["unseen"] = list(self.unseen)
-        return told
+            document["unseen"] = list(self.unseen)
+        return document
 
 
 def detect_drift(plan: Plan, ignored: Collection[str] = ()) -> Drift:
@@ -132,7 +132,7 @@ def _unseen(actions: Iterable[Action]) -> Iterator[str]:
 
 
 def _action_json(action: Action) -> ActionDocument:
-    told: ActionDocument = {**action.as_json()}
+    document: ActionDocument = {**action.as_json()}
     if action.write is not None:
-        told["write"] = action.write.as_json()
-    return told
+        document["write"] = action.write.as_json()
+    return document

@@ -15,7 +15,7 @@ from .delete_budget import delete_budget
 from .model import Action, ChangeState, Op, Plan
 from .plan_consistency import inconsistencies
 
-ALWAYS_REFUSED: Final = "refused"  # whatever is consented to
+ALWAYS_REFUSED: Final = "refused"  # no consent lifts it
 INCONSISTENT: Final = "untold"
 CONSENTS: Final = ("deletes", "in-use", "conflicts", "unowned")
 
@@ -34,11 +34,11 @@ def check_guards(plan: Plan, consents: Mapping[str, int], cascades: Cascades | N
 
     Args:
         consents: name (one of `CONSENTS`) -> the count consented to.
-        cascades: what the server says goes with deletions; None when it was not asked.
+        cascades: what the server deletes along, from the dry run; None without a dry run.
     """
     if plan.empty:
-        consents = {}  # those of a job that is run again, when all is done
-    # Of a saved plan only that it was refused: the words are those of whoever wrote the file.
+        consents = {}  # they are left over when a finished job runs again
+    # Of a saved plan only the fact: the text was written by whoever edited the file.
     refused = ["the saved plan was refused when it was made; plan again"] if plan.saved else plan.refused
     found = [Refusal(ALWAYS_REFUSED, message) for message in (refused if plan.refused else ())]
     found.extend(_untold(plan))
@@ -54,9 +54,10 @@ def check_guards(plan: Plan, consents: Mapping[str, int], cascades: Cascades | N
 
 
 def _untold(plan: Plan) -> Iterator[Refusal]:
-    """What the operations do and the actions do not say: guards and people look at the actions.
+    """Changes by the operations that no action shows: guards and reviewers read the actions only.
 
-    zonectl makes both together. A saved plan may come from somebody else, whose digest fits as well.
+    zonectl makes both together, but a saved plan may have been edited by somebody else, with its digest
+    recomputed.
     """
     if plan.saved:
         yield from (Refusal(INCONSISTENT, each) for each in inconsistencies(plan))
@@ -125,8 +126,15 @@ def _reused_handles(plan: Plan) -> Iterator[Refusal]:
                 "rename",
                 f"{before.title} would be deleted and {action.title} created with the same identifier "
                 f"`{action.handle}` ({action.reason}); "
-                f"to rename it, write `lifecycle: {{previous_names: [{before.name}]}}`",
+                f"to rename it, write `lifecycle: {{previous_names: [{before.name}]}}`"
+                f"{_rotation_hint(before)}",
             )
+
+
+def _rotation_hint(deleted: Action) -> str:
+    if not deleted.secret_ends:
+        return ""
+    return "; to rotate its secret, apply the new one beside it first, and remove it when nothing uses it"
 
 
 def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
@@ -136,7 +144,7 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
     for kind, count in sorted(destroyed.items()):
         owned = plan.owned.get(kind, 0)
         budget = delete_budget(kind, owned, plan.budgets)
-        if plan.saved:  # somebody else may have written the file: it asks for more consents, not for fewer
+        if plan.saved:  # the file may have been edited: its budgets can require more consents, never fewer
             budget = min(budget, delete_budget(kind, owned, {}))
         if count > budget:
             objects = "object" if owned == 1 else "objects"
@@ -148,7 +156,7 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
 
 
 def _in_use(plan: Plan, consents: Mapping[str, int], cascades: Cascades) -> Iterator[Refusal]:
-    """Refuse to delete clients and credentials that were used lately: whoever uses them is locked out."""
+    """Refuse to delete clients and credentials that were used recently: their users would be locked out."""
     used = [
         action
         for action in plan.destroying

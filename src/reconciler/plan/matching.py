@@ -24,11 +24,11 @@ class Match:
         adopted: the entity has no ownership record yet.
         previous_name: the name in the record, when the manifest was renamed.
         foreign: the owner that manages the entity, when that is another one.
-        released: the manifest gives the entity up: it stays, and nobody manages it.
-        deleted: others have deleted what the manifest described.
-        local_id: how the changeset refers to what it creates.
-        replaced: members that are fixed and differ, or its lost secret; not empty means delete and create.
-        wanted: leaf path -> value on the wire; secrets apart.
+        released: the manifest releases the entity: it stays, unmanaged.
+        deleted: the entity was deleted by others.
+        local_id: the changeset's temporary name of the entity that it creates.
+        replaced: fixed members that differ, or its lost secret; not empty means delete and create.
+        wanted: leaf path -> value on the wire, without secrets.
     """
 
     manifest: Manifest
@@ -55,7 +55,7 @@ class Match:
         return not self.released and (self.found is None or bool(self.replaced))
 
     def ignores(self, path: str) -> bool:
-        """Tell whether the manifest leaves that member alone once the entity exists."""
+        """Tell whether the manifest ignores that member once the entity exists."""
         return any(
             path == each or path.startswith(each + ".") for each in self.manifest.lifecycle.get("ignore", ())
         )
@@ -69,7 +69,7 @@ class Match:
 
 
 _LONGEST_LOCAL_ID = 255
-_LATER = {"later": True}  # what nothing has that is on the server
+_LATER = {"later": True}  # equals no value on the server
 
 
 class SnapshotIndex:
@@ -86,7 +86,7 @@ class SnapshotIndex:
         }
         self.undescribable = snapshot.undescribable
         self.in_zone: dict[str, list[Entity]] = defaultdict(list)
-        self.in_force: dict[str, str] = {}  # what is in force and may be archived: id -> `Kind/name`
+        self.in_force: dict[str, str] = {}  # objects of the active versions: id -> `Kind/name`
         for entity in snapshot.entities:
             self.by_id[entity.id] = entity
             if entity.zone_id is not None:
@@ -129,7 +129,7 @@ class Matcher:
             self._find_all(list(siblings))
 
     def renamed(self) -> dict[str, str]:
-        """Id of what is renamed -> its name from now on."""
+        """Id of a renamed entity -> its new name."""
         return {
             match.found.id: match.key.name
             for match in self.matches.values()
@@ -146,7 +146,7 @@ class Matcher:
         try:
             return self.other_owners.zone(manifest.zone or "").id
         except ReferenceUnresolved:
-            return ""  # told when the manifest is resolved
+            return ""  # reported when the manifest is resolved
 
     def zone_pointer(self, name: str) -> dict[str, str]:
         """The changeset's pointer to a zone, own or another owner's. Raises ReferenceUnresolved."""
@@ -178,15 +178,15 @@ class Matcher:
     def _by_names(self, siblings: Sequence[Match], zone_id: str | None) -> dict[str, Entity]:
         """Manifest name -> the entity that has this name in its record, or one of its previous names.
 
-        Names may have been exchanged, rotated or passed on: as many manifests as possible get an entity, and
-        those that fit best: with what cannot change, then with what they are called, then with the rest of
-        what they say. So what has been renamed keeps its entity, and what is as git says stays as it is.
+        Names may have been exchanged, rotated or passed on: as many manifests as possible get an entity, at
+        the least difference, first in fixed members, then in names, then in all other members. So a renamed
+        entity is kept, and one that equals its manifest stays unchanged.
         """
         kind = siblings[0].manifest.kind.name
         candidates: dict[str, list[str]] = {}
         for match in siblings:
-            said = dict.fromkeys([match.key.name, *match.manifest.lifecycle.get("previous_names", ())])
-            candidates[match.key.name] = [name for name in said if (zone_id, kind, name) in self.index.owned]
+            known = dict.fromkeys([match.key.name, *match.manifest.lifecycle.get("previous_names", ())])
+            candidates[match.key.name] = [name for name in known if (zone_id, kind, name) in self.index.owned]
         wanted = Counter(name for names in candidates.values() for name in names)
         offers: dict[str, dict[str, Cost]] = {}
         chosen: dict[str, str] = {}
@@ -206,9 +206,9 @@ class Matcher:
         return {new: self.index.owned[zone_id, kind, name] for new, name in chosen.items()}
 
     def _misfit(self, match: Match, entity: Entity) -> tuple[int, int]:
-        """How much an entity differs from a manifest: in what makes it what it is, and in the rest.
+        """The difference between an entity and a manifest: in its identity, and in all other members.
 
-        It is what it is by the members that cannot change, and by the handle where the manifest says one.
+        The identity is the fixed members, and the handle where the manifest has one.
         """
         kind, differing = match.manifest.kind, [0, 0]
         handle, texts = kind.handle_of(match.manifest.spec), frozenset(kind.files.values())
@@ -220,7 +220,7 @@ class Matcher:
         return differing[0], differing[1]
 
     def _known(self, match: Match) -> dict[str, Any]:
-        """Leaf path -> value on the wire, while what comes later is not matched; secrets apart."""
+        """Leaf path -> value on the wire, before later references are matched; without secrets."""
         manifest, kind = match.manifest, match.manifest.kind
         known: dict[str, Any] = {}
         handle = kind.handle_of(manifest.spec)
@@ -237,7 +237,7 @@ class Matcher:
         return known
 
     def _by_identity(self, match: Match, zone_id: str | None) -> Entity | None:
-        """Of a kind without handles: the entity that is the same in all that cannot change."""
+        """For a kind without handles: the entity with the same fixed members."""
         kind = match.manifest.kind
         if (zone_id, kind.name) not in self._identities:
             found: dict[bytes, list[Entity]] = defaultdict(list)
@@ -262,9 +262,31 @@ class Matcher:
         return zone.deleted.id if zone is not None and zone.deleted is not None else ""
 
     def _by_handle(self, match: Match, zone_id: str | None) -> Entity | None:
-        """An entity of that handle which nobody manages; another owner's is noted."""
+        """The unmanaged entity of that handle; another owner's is recorded as `foreign`."""
         place = (zone_id, match.manifest.kind.name, match.handle or "")
-        return self._unmanaged(match, self.index.by_handle.get(place, ()))
+        candidates: Sequence[Entity] = self.index.by_handle.get(place, ())
+        if match.manifest.kind.handle_shared is not None:
+            candidates = self._closest(match, candidates)
+        return self._unmanaged(match, candidates)
+
+    def _closest(self, match: Match, candidates: Sequence[Entity]) -> Sequence[Entity]:
+        """Of several that nobody manages the one that fits the manifest best; where two do, neither.
+
+        If one were taken for the other, the wrong one would expire.
+        """
+        free = [each for each in candidates if each.ownership is None and each.id not in self.taken]
+        if len(free) < 2:
+            return candidates
+        costs = [(*self._misfit(match, each), self._omitted(match, each)) for each in free]
+        if costs.count(least := min(costs)) > 1:
+            return [each for each in candidates if each not in free]
+        return [free[costs.index(least)]]
+
+    def _omitted(self, match: Match, entity: Entity) -> int:
+        """How many values an entity has that the manifest omits."""
+        known = self._known(match)
+        found = leaves(match.manifest.kind.wire, entity.spec)
+        return sum(value is not None and path not in known for path, _, value in found)
 
     def _unmanaged(self, match: Match, candidates: Iterable[Entity]) -> Entity | None:
         for entity in candidates:
@@ -280,9 +302,9 @@ class Matcher:
         return None
 
     def missing(self, match: Match) -> list[str]:
-        """What the manifest's texts name as not in git, and the zone does not have, or not after this plan.
+        """Names marked as external in the manifest's texts that the zone lacks now, or after this plan.
 
-        Of a zone that is yet to be created, the server finds it out.
+        For a zone that does not exist yet, the server checks them.
         """
         zone_id = self.zone_id(match.manifest)
         return [
@@ -298,7 +320,7 @@ class Matcher:
         return entity.id in self.taken or record is None or record.owner != self.owner
 
     def resolve(self, match: Match) -> None:
-        """Fill `wanted` and `secrets`: the spec on the wire, in leaves, without what the manifest ignores."""
+        """Fill `wanted` and `secrets`: the spec on the wire, by leaf, without ignored members."""
         manifest, kind = match.manifest, match.manifest.kind
         if kind.zoned:
             self.zone_pointer(manifest.zone or "")
@@ -308,7 +330,7 @@ class Matcher:
         handle = kind.handle_of(spec)
         if kind.handle_default and handle is not None:
             spec.setdefault(handle, manifest.name)
-        for member in kind.sole:  # what takes effect by itself is wanted, said or not
+        for member in kind.sole:  # always compared, also when the manifest leaves it out
             if kind.spec.members[member].default is True:
                 spec.setdefault(member, True)
         wire = self._wire(match, kind.spec, spec)
@@ -345,9 +367,9 @@ class Matcher:
         return self._one(match, ref, value)
 
     def _one(self, match: Match, ref: Reference, value: Any) -> Any:
-        """The id of what is referred to, or `{"local_id": ..}` when the changeset creates it.
+        """The id of the entity that a reference names, or `{"local_id": ..}` when the changeset creates it.
 
-        What comes into being together with a new zone has no id yet and goes by its handle.
+        An entity that the server creates together with a new zone has no id yet, and is named by its handle.
         """
         manifest = match.manifest
         target = self._kinds.get(ref.kind)
@@ -378,7 +400,7 @@ class Matcher:
         )
 
     def _reference_zone(self, match: Match) -> str | None:
-        """The id of the zone that references are looked up in: a Zone's own are to its children."""
+        """The id of the zone that references are looked up in: a Zone's own refer to its children."""
         if match.manifest.kind.name != "Zone":
             return self.zone_id(match.manifest)
         return match.found.id if match.found is not None else ""
@@ -392,7 +414,7 @@ class Matcher:
         return min(fitting, key=lambda each: (each.owner_type == "platform", each.id), default=None)
 
     def _address(self, value: Any) -> Any:
-        """An address of a zone: the address itself when the zone exists, else what the server fills in."""
+        """The address of a zone: the literal one when the zone exists, otherwise the server fills it in."""
         if not isinstance(value, dict):
             return value
         pointer = self.zone_pointer(value["of_zone"])
@@ -404,13 +426,13 @@ class Matcher:
 
 
 def _local_id(key: Key) -> str:
-    """What the changeset calls what it creates: the same whatever else the configuration has."""
-    told = "/".join(quote(part, safe="") for part in (key.kind, key.zone or "", key.name))
-    return told if len(told) <= _LONGEST_LOCAL_ID else f"{key.kind}/{sha256(told.encode()).hexdigest()}"
+    """The local id of a created entity: independent of the rest of the configuration."""
+    name = "/".join(quote(part, safe="") for part in (key.kind, key.zone or "", key.name))
+    return name if len(name) <= _LONGEST_LOCAL_ID else f"{key.kind}/{sha256(name.encode()).hexdigest()}"
 
 
 def _secret_reference(manifest: Manifest, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Where a secret is read from, and the version that tells whether it changed."""
+    """The source of a secret, and the version by which a change of it is detected."""
     if "keep" in value:
         return {"keep": True}
     reference = {**value, "version": str(value.get("version", "1"))}

@@ -1,7 +1,7 @@
-"""Finds names in policies in force that no object of the zone has: a `forbid` about one never applies.
+"""Finds names in active policies that no object of the zone has: a `forbid` about one never applies.
 
-The server holds a policy against its zone when it is written. What it names can be renamed or deleted by hand
-afterwards, and no member of the policy differs from git then.
+The server checks the names in a policy when it is written. The objects can be renamed or deleted by hand
+afterwards, which changes no member of the policy.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ class MissingNameSearch:
     """The search for names that no object has, also after the plan.
 
     Attributes:
-        zones: the zones that the configuration has something in: id -> name for people.
-        hint: what was probably meant by a word, among the known ones; put at the end of a message.
+        zones: the zones in which the configuration has objects: id -> name for people.
+        hint: the suggestion at the end of a message for an unknown name, given the known ones.
     """
 
     matcher: Matcher
@@ -32,16 +32,16 @@ class MissingNameSearch:
     hint: Callable[[str, Iterable[str]], str]
 
     def all(self) -> tuple[MissingPolicyName, ...]:
-        """All of these zones, by zone, policy and name."""
+        """All missing names of these zones, by zone, policy and name."""
         found = [each for zone_id in self.zones for each in self._in_zone(zone_id)]
         return tuple(sorted(found, key=lambda each: (each.zone, each.policy, each.name)))
 
     def _in_zone(self, zone_id: str) -> Iterator[MissingPolicyName]:
         entities = self.matcher.index.in_zone.get(zone_id, ())
-        told = [one for each in entities if each.in_force for one in each.in_force.missing_names]
-        if not told:
+        missing = [one for each in entities if each.in_force for one in each.in_force.missing_names]
+        if not missing:
             return
-        words = Vocabulary.read(self.kinds.by_name[POLICY].cedar[TEXT])
+        vocabulary = Vocabulary.read(self.kinds.by_name[POLICY].cedar[TEXT])
         matches = {
             match.found.id: match
             for match in self.matcher.matches.values()
@@ -52,26 +52,31 @@ class MissingNameSearch:
             for match in self.matcher.matches.values()
             if not match.released and self.matcher.zone_id(match.manifest) == zone_id
         }
-        for one in told:
-            kind = words.kinds.get(one.type)
+        for one in missing:
+            kind = vocabulary.kinds.get(one.type)
             if (kind, one.id) not in described:
                 known = [each.handle for each in entities if each.kind == kind and each.handle is not None]
-                yield from self._told(zone_id, one, words, matches.get(one.policy_id), known)
+                yield from self._missing_name(zone_id, one, vocabulary, matches.get(one.policy_id), known)
 
-    def _told(
-        self, zone_id: str, one: MissingName, words: Vocabulary, match: Match | None, known: Sequence[str]
+    def _missing_name(
+        self,
+        zone_id: str,
+        one: MissingName,
+        vocabulary: Vocabulary,
+        match: Match | None,
+        known: Sequence[str],
     ) -> Iterator[MissingPolicyName]:
-        """The name as git has it now; nothing where git's text has it no more, or says that it is absent."""
+        """The name as git's text has it now; None where the text lacks it, or lists it as absent."""
         name, place = EntityName(one.type, one.id), f"line {one.line} of its text"
         policy = self.matcher.index.by_id.get(one.policy_id)
         managed = self._is_managed(policy)
         if match is None and managed:
-            return  # no manifest describes it any more: it goes
+            return  # no manifest describes the policy any more: it is deleted
         if match is not None:
             if name in map(parse_name, match.wanted.get(_ABSENT) or ()):
                 return
             text = str(match.wanted.get(TEXT) or "")
-            reading = parse_policies(text, words)
+            reading = parse_policies(text, vocabulary)
             at = next((each.begin for each in reading.mentions if each.name == name), None)
             if at is None and reading.readable:
                 return

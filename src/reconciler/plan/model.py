@@ -21,8 +21,8 @@ from .canonical_json import canonical_pieces
 from .operations import Operation
 from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
 
-# Members that the digest leaves out: they do not change what the plan does. A merge gives equal manifests
-# another commit, and others write something else meanwhile.
+# Members that the digest leaves out, because they do not change what the plan does: the commit differs after
+# a merge that leaves the manifests equal, and the others depend on the moment.
 BESIDE = (
     "digest",
     "source",
@@ -48,12 +48,12 @@ NO_MANIFEST = "no manifest describes it any more"  # why something is deleted
 class ChangeState(StrEnum):
     """Why a field changes: the outcome of the three-way diff."""
 
-    PENDING = "pending"  # git is ahead: wanted differs from what we last applied
-    DRIFT = "drift"  # someone changed what we had applied
+    PENDING = "pending"  # git is ahead: the manifest differs from what was applied last
+    DRIFT = "drift"  # somebody changed what was applied
     CONFLICT = "conflict"  # both
-    CLAIM = "claim"  # the value is there already; from now on it is ours
-    RELEASE = "release"  # no longer in git, and at its default already
-    KEEP = "keep"  # written again as it is: what is replaced has it anew, or it would follow another member
+    CLAIM = "claim"  # the server has this value already; from now on the owner manages the member
+    RELEASE = "release"  # removed from git, and at its default already
+    KEEP = "keep"  # written again unchanged: in a replacement, or because it would follow another member
 
 
 class Op(StrEnum):
@@ -77,10 +77,10 @@ class FieldChange:
     """The change of one field, before and after. Secrets appear as `{"secret": reference}`, never as values.
 
     Attributes:
-        applied: what we last wrote, for drift and conflicts.
+        applied: the value applied last, for drift and conflicts.
         state: None in creations and deletions.
-        in_force: where `before` is what an older version says that is in force: which one, and what in it
-            git does not name. With `before_is_latest`, `before` is what the latest one says, which is not.
+        in_force: the active version, where `before` is a value of that older version; and what in it git does
+            not list. With `before_is_latest`, `before` is the latest version's value, which is inactive.
     """
 
     path: str
@@ -115,16 +115,18 @@ class Action:
         zone: the zone's name for people.
         id: None for creations.
         reason: `file:line` of the manifest, or why without one.
-        changes: never empty, except where something else than members changes: its owner, name or secret.
-        handle: what the entity is called in the zone, where it has a handle.
+        changes: empty only where something other than members changes: the owner, the manifest name or the
+            secret.
+        handle: the entity's handle in the zone, if its kind has one.
         protected: it may not be deleted or replaced.
-        takes_along: how many entities that this owner does not manage go with it.
+        takes_along: how many entities that this owner does not manage are deleted with it.
         previous_name: the manifest's name before a rename.
-        moved_from, moved_to: the other zone, of what is deleted in one and created in another: nothing moves.
-        shown_once: creating it answers a secret that is never shown again.
+        moved_from, moved_to: the other zone, of an entity that is deleted in one and created in the other.
+        shown_once: the answer to its creation has a secret that is never shown again.
         secret_ends: the secret that it had stops working.
-        deleted: others have deleted what is created or adopted again.
-        write: who has changed or deleted what is put back. No part of the plan: not everybody may know it.
+        deleted: the entity was deleted by others, and is created or adopted again.
+        write: the last write by others, where it reverts one. Not in the digest: not every caller may read
+            it.
     """
 
     op: Op
@@ -172,24 +174,24 @@ class Action:
 
     @property
     def destroys(self) -> bool:
-        """Tell whether what was there goes away."""
+        """Tell whether it deletes an existing entity, or replaces it."""
         return self.op in (Op.DELETE, Op.REPLACE)
 
     @property
     def has_drift(self) -> bool:
-        """Tell whether it puts back something that others changed."""
+        """Tell whether it reverts a change by others."""
         return self.deleted or any(each.state in BY_OTHERS for each in self.changes)
 
     @property
     def is_drift(self) -> bool:
-        """Tell whether it does nothing but put back what others changed."""
+        """Tell whether it only reverts changes by others."""
         if self.op is Op.UPDATE:
             return all(change.state in (ChangeState.DRIFT, ChangeState.KEEP) for change in self.changes)
         return self.deleted and self.op in (Op.CREATE, Op.ADOPT)
 
     @property
     def title(self) -> str:
-        """The entity, for people."""
+        """The entity as text for people: kind, zone and name."""
         return f"{self.kind} {self.zone}/{self.name}" if self.zone else f"{self.kind} {self.name}"
 
 
@@ -199,14 +201,14 @@ class Unmanaged:
 
     Attributes:
         zone: the zone's name for people.
-        name: its handle; what it refers to, where it has none.
-        attached_to: what this owner manages and it belongs to: an application's credential, a role's grant.
+        name: its handle; for a kind without handles, what it refers to.
+        attached_to: the managed objects that it belongs to: a credential's application, an assignment's role.
         member: its path; None for an object.
-        values: what is in a list, or the one value of another member.
+        values: the items of a list, or the one value of another member.
         listed: the member is a list.
-        in_force: it decides in the zone.
-        describable: a manifest can describe such; what none can is no drift, whatever it belongs to.
-        write: who has written it last.
+        in_force: it is active in the zone.
+        describable: there is a kind of manifest for it; what has none is not reported as drift.
+        write: the last write.
     """
 
     kind: str
@@ -223,33 +225,33 @@ class Unmanaged:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """What it is listed by."""
+        """The key that unmanaged objects are sorted by."""
         return self.zone or "", self.kind, self.name, self.member or ""
 
     @property
     def title(self) -> str:
-        """The object, for people."""
+        """The object as text for people."""
         return f"{self.kind} {self.zone}/{self.name}" if self.zone else f"{self.kind} {self.name}"
 
     def as_json(self) -> UnmanagedDocument:
         """As a JSON object; what does not apply is left out."""
-        told: UnmanagedDocument = {"kind": self.kind, "zone": self.zone, "name": self.name, "id": self.id}
+        document: UnmanagedDocument = {"kind": self.kind, "zone": self.zone, "name": self.name, "id": self.id}
         if self.member is not None:
-            told["member"], told["values"] = self.member, list(self.values)
+            document["member"], document["values"] = self.member, list(self.values)
         if self.attached_to:
-            told["attached_to"] = list(self.attached_to)
+            document["attached_to"] = list(self.attached_to)
         if self.in_force:
-            told["in_force"] = True
+            document["in_force"] = True
         if not self.describable:
-            told["describable"] = False
+            document["describable"] = False
         if self.write is not None:
-            told["write"] = self.write.as_json()
-        return told
+            document["write"] = self.write.as_json()
+        return document
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarOwner:
-    """The owner that was probably meant. `objects`: how many manifests are named as its objects."""
+    """The owner that was probably intended. `objects`: how many manifests name one of its objects."""
 
     owner: str
     objects: int
@@ -264,25 +266,26 @@ class Plan:
     """Everything that an apply does, in order, bound to the revision it was computed from.
 
     Attributes:
-        actions: for people and guards, one for each entity that changes.
-        operations: for the server: the changeset, word for word, except that secrets stand as
-            `{"secret": reference}`.
-        owned: how many entities of each kind this owner manages now; what the delete budget is a part of.
-        wanted: how many manifests there are.
-        refused: what makes the plan impossible to apply, whatever is consented to.
-        budgets: kind -> how many deletions need no consent, as a number or as `N%` of those that are managed.
-        deciding: zones whose deciding policy set changes, or what it may forbid or permit.
-        widened: policies in force that restrict less afterwards, though their texts are unchanged.
-        exempt: resources that become prefixes, with what stays a resource of its own beneath them.
-        unmanaged: what is in the zones that the manifests name and in no configuration. No part of what is
-            done, and so of no saved plan.
-        unmanaged_truncated: kinds of which the server has more than it tells.
-        missing_names: what policies in force name and nothing is called, afterwards either. As `unmanaged`.
+        actions: what reviewers and guards read; one for each entity that changes.
+        operations: the changeset as it is sent, except that each secret is a `{"secret": reference}`.
+        owned: how many entities of each kind this owner manages now; delete budgets are relative to it.
+        wanted: the number of manifests.
+        refused: reasons why the plan cannot be applied, which no consent lifts.
+        budgets: kind -> how many deletions need no consent: a number, or `N%` of the managed objects.
+        deciding: zones where the active policy set, or what it may forbid or permit, changes.
+        widened: active policies that restrict less afterwards, though their texts are unchanged.
+        exempt: resources that become prefixes, with the resources below that they do not cover.
+        unmanaged: objects in the zones of the manifests that no configuration manages. Shown to reviewers
+            only, and so not in a saved plan.
+        unmanaged_truncated: kinds of which the server did not list all objects.
+        missing_names: names in active policies that match no object, also after the plan. Shown as
+            `unmanaged` is.
         saved: it was read from a file, which somebody else may have written.
-        undelivered: what has a secret that was shown once, and of which nobody has said that it arrived.
-        similar_owner: who manages most of what the manifests name, where this owner manages nothing.
-        names_writers: the server says who has written and deleted what; not to everybody.
-        sees_all: what the server did not tell of is not there; else this credential may only not read it.
+        undelivered: objects with a one-time secret that was never confirmed as delivered.
+        similar_owner: the owner of most objects that the manifests name, where this owner manages nothing.
+        names_writers: the server names the actor of each write; not every caller may read that.
+        sees_all: an entity missing from the snapshot does not exist; otherwise the caller may lack
+            permission.
     """
 
     tool_version: str
@@ -317,7 +320,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """`sha256:` and the digest of the canonical JSON: the name of what is done, whenever that is."""
+        """`sha256:` and the digest of the canonical JSON: the same for equal plans, made at any time."""
         if not self._digest:
             self._digest.append(digest_of(self._content()))
         return self._digest[0]
@@ -328,7 +331,7 @@ class Plan:
         return f"{self.digest}@{self.base_revision}"
 
     def _content(self) -> dict[str, Any]:
-        """The members of the plan's JSON; actions come one by one, because as JSON they take much memory."""
+        """The members of the plan's JSON. Actions are yielded one by one: as JSON they take much memory."""
         content: dict[str, Any] = {
             "format": PLAN,
             "tool": {"name": "zonectl", "version": self.tool_version},
@@ -363,37 +366,37 @@ class Plan:
         return content
 
     def summary(self) -> dict[str, int]:
-        """Actions by what they do."""
+        """The number of actions by operation."""
         counts = Counter(str(action.op) for action in self.actions)
         return {str(op): counts[op] for op in Op if counts[op]}
 
     def count(self, state: ChangeState) -> int:
-        """How many members change for that reason."""
+        """How many members change for this reason."""
         return sum(change.state is state for action in self.actions for change in action.changes)
 
     @property
     def empty(self) -> bool:
-        """Tell whether there is nothing to do."""
+        """Tell whether there are no operations."""
         return not self.operations
 
     @property
     def destroying(self) -> list[Action]:
-        """The actions that delete or replace something."""
+        """The actions that delete or replace an entity."""
         return [action for action in self.actions if action.destroys]
 
     @property
     def showing_once(self) -> list[Action]:
-        """The actions that make a secret which the server shows once."""
+        """The actions that create a secret which the server shows once."""
         return [action for action in self.actions if action.shown_once]
 
     @property
     def only_drift(self) -> bool:
-        """Tell whether all there is to do is to put back what others changed."""
+        """Tell whether all operations revert changes by others."""
         return bool(self.actions) and all(action.is_drift for action in self.actions)
 
 
 def digest_of(content: Mapping[str, object]) -> str:
-    """The digest of what a plan's JSON says it does. Spec: RFC 8785 canonical form, SHA-256."""
+    """The digest of a plan's JSON, without the members that change nothing. Spec: RFC 8785, SHA-256."""
     digest = hashlib.sha256()
     for piece in canonical_pieces({name: value for name, value in content.items() if name not in BESIDE}):
         digest.update(piece)

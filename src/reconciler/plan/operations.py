@@ -1,4 +1,4 @@
-"""The operations of a changeset, as they are sent: a union of typed JSON objects, told apart by `op`."""
+"""The operations of a changeset, as they are sent: a union of typed JSON objects, discriminated by `op`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, final
@@ -9,7 +9,7 @@ Pointer: TypeAlias = Mapping[str, str]
 
 @final
 class CreateOperation(TypedDict):
-    """Creates an entity. References to it say `local_id`; secrets in `spec` are `{"secret": reference}`."""
+    """Creates an entity. References to it use `local_id`; secrets in `spec` are `{"secret": reference}`."""
 
     op: Literal["create"]
     kind: str
@@ -24,7 +24,7 @@ class CreateOperation(TypedDict):
 
 @final
 class WriteOperation(TypedDict):
-    """Updates or adopts an entity by a merge patch; what the same changeset creates goes by `local_id`.
+    """Updates or adopts an entity by a merge patch; an entity of the same changeset is named by `local_id`.
 
     `fields` are the paths that git owns afterwards.
     """
@@ -43,7 +43,7 @@ class WriteOperation(TypedDict):
 
 @final
 class RenameOperation(TypedDict):
-    """Gives the ownership record of an entity another name."""
+    """Changes the manifest name in an ownership record."""
 
     op: Literal["rename"]
     kind: str

@@ -12,7 +12,7 @@ class ReferenceUnresolved(Exception):
     """A reference names no object on the server.
 
     Attributes:
-        word, known: what was written, and what could have been, where that may be a mistake of spelling.
+        word, known: the name as written, and the known names, for a suggestion; empty when there is none.
     """
 
     def __init__(self, message: str, word: str = "", known: Iterable[str] = ()) -> None:
@@ -24,7 +24,7 @@ class OtherOwners:
     """Entities of other owners, by owner, zone, kind and manifest name."""
 
     def __init__(self, entities: Iterable[Entity], owner: str, zones: Mapping[str, str | None]) -> None:
-        """*zones*: name of a zone that is another configuration's -> which one's, where that is said."""
+        """*zones*: name of a zone that another configuration manages -> its owner, where one is named."""
         self._owner, self._zones = owner, zones
         self._named: dict[tuple[str | None, str, str], dict[str, Entity]] = defaultdict(dict)
         self._all_zones: list[Entity] = []
@@ -55,7 +55,7 @@ class OtherOwners:
                 f"Zone `{name}` belongs to this configuration, but has no manifest any more;"
                 " keep its manifest with `lifecycle: {release: true}` until the new owner has adopted it"
             )
-        if len(found) > 1:  # whoever makes a zone of that name must not be taken for who has the other
+        if len(found) > 1:  # ambiguous: any owner can create a zone of that name
             owners = sorted(f"`{self._owner_of(zone) or 'no owner'}`" for zone in found.values())
             raise ReferenceUnresolved(
                 f"there are {len(found)} zones `{name}`, of {' and '.join(owners)};"
@@ -77,7 +77,7 @@ class OtherOwners:
         return names | {zone.handle for zone in self._all_zones if zone.handle is not None}
 
     def entity(self, kind: str, zone_id: str | None, owner: str, name: str) -> Entity:
-        """What an owner calls so, in a zone or in the organization. Raises ReferenceUnresolved."""
+        """The entity of that name in an owner's manifests, in a zone or none. Raises ReferenceUnresolved."""
         if owner == self._owner:
             raise ReferenceUnresolved(
                 f"`{owner}` is this configuration: refer to {kind} `{name}` by its name, without `owner`"

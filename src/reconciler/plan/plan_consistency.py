@@ -1,6 +1,7 @@
 """Checks that the actions of a plan describe exactly what its operations do: reviewers see only the actions.
 
-zonectl makes both together. A saved plan may come from somebody else, whose digest fits as well.
+zonectl makes both together, but a saved plan may have been edited by somebody else, with its digest
+recomputed.
 """
 
 import re
@@ -30,7 +31,7 @@ _BY_ID: Mapping[str, tuple[Op, ...]] = {
 def inconsistencies(plan: Plan) -> Iterator[str]:
     """Every disagreement between the operations and the actions; one message each.
 
-    That an id is that of the object named beside it, `misidentified_objects` finds out.
+    Whether an id belongs to the object that is named beside it is checked by `misidentified_objects`.
     """
     known = {str(op) for op in (Op.CREATE, Op.DELETE)} | _BY_ID.keys()
     for each in plan.operations:
@@ -53,11 +54,11 @@ class ActionEffect:
     """What the operations do to one object, and the action that describes it.
 
     Attributes:
-        ops: the operations that are named in it.
+        ops: the operations that name it.
         values: dotted path -> the value that is written last.
-        zones: ids of the zones that they are in.
-        protect: what is said last about protection.
-        fields: what is said last of the members that git has; None where nothing is.
+        zones: ids of the zones of these operations.
+        protect: the protection that is written last.
+        fields: the managed fields that are written last; None where no operation writes them.
     """
 
     action: Action
@@ -76,8 +77,8 @@ class ActionOperations:
         self.plan = plan
         making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
         self.by_id = {(action.kind, action.id): action for action in plan.actions if action.id is not None}
-        self.names: dict[str, set[str]] = defaultdict(set)  # what references to an id are shown as
-        self.zones: dict[str, set[str]] = defaultdict(set)  # what is in them is told by their new names
+        self.names: dict[str, set[str]] = defaultdict(set)  # id -> names that references to it are shown as
+        self.zones: dict[str, set[str]] = defaultdict(set)  # its entities are shown with its new names
         for action in plan.actions:
             if action.id is not None:
                 self.names[action.id].add(_label_of(action))
@@ -87,7 +88,7 @@ class ActionOperations:
 
     @classmethod
     def of(cls, plan: Plan) -> Iterator[tuple[Action, ActionEffect]]:
-        """The actions of a plan with what the operations do for them; those that delete apart."""
+        """The actions of a plan with the effect of their operations; deletions apart."""
         found: dict[int, ActionEffect] = {}
         for _ in cls(plan)._assigned(found):
             pass
@@ -105,7 +106,7 @@ class ActionOperations:
                 yield from self._compared(effect[id(action)])
 
     def _assigned(self, effect: dict[int, ActionEffect]) -> Iterator[str]:
-        """Assign each operation to the action that tells of it; those without one are told."""
+        """Assign each operation to the action that describes it, and report those without one."""
         for each in self.plan.operations:
             if each["op"] == "delete":
                 continue
@@ -126,7 +127,7 @@ class ActionOperations:
                 done.fields = frozenset(each.get("fields") or ())
 
     def _action_of(self, operation: Operation) -> Action | None:
-        """The action that tells of an operation, by what it is about and what it is called."""
+        """The action that describes an operation, by kind, zone and name."""
         if operation["op"] == "create":
             made = self.made[operation["local_id"]]
             return made if self._is_in_zone(operation, made) else None
@@ -142,7 +143,7 @@ class ActionOperations:
         return action if fits else None
 
     def _is_in_zone(self, operation: Operation, action: Action) -> bool:
-        """Tell whether an operation is in the zone that its action names, as far as the plan has that one."""
+        """Tell whether an operation is in the zone of its action, as far as the plan shows that zone."""
         zone = operation.get("zone") or {}
         if "local_id" in zone:
             return f"Zone/{action.zone}" in self._labels(zone, "")
@@ -153,29 +154,31 @@ class ActionOperations:
         for op in (Op.ADOPT, Op.RENAME, Op.RELEASE):
             if action.op is op and str(op) not in effect.ops:
                 yield f"{action.title}: no operation matches the action `{op}`{PLAN_AGAIN}"
-        told = {change.path: change for change in action.changes}
+        by_path = {change.path: change for change in action.changes}
         for path, value in effect.values.items():
             shape = effect.kind.leaf(path)
-            if not self._is_told(path, shape, value, told):
+            if not self._is_shown(path, shape, value, by_path):
                 yield f"{action.title}: the plan does not show the value written to `{path}`{PLAN_AGAIN}"
-        for path, change in told.items():
+        for path, change in by_path.items():
             if path == PROTECT or change.state in (ChangeState.CLAIM, ChangeState.RELEASE):
                 continue
-            # Of what is made, null is what it has by default; and there nothing is written.
+            # In a creation, null is the default, and is not written.
             if (change.after, change.state) != (None, None) and not is_written(path, effect.values):
                 yield f"{action.title}: no operation makes the change of `{path}`{PLAN_AGAIN}"
         stays = action.protected and action.op in (Op.UPDATE, Op.RENAME)
-        protect = told[PROTECT].after if PROTECT in told else stays
+        protect = by_path[PROTECT].after if PROTECT in by_path else stays
         if effect.protect not in (None, protect):
             yield f"{action.title}: the plan does not show the change of `protect`{PLAN_AGAIN}"
 
-    def _is_told(self, path: str, shape: MemberSchema, value: Any, told: Mapping[str, FieldChange]) -> bool:
-        change = told.get(path)
+    def _is_shown(
+        self, path: str, shape: MemberSchema, value: Any, by_path: Mapping[str, FieldChange]
+    ) -> bool:
+        change = by_path.get(path)
         if change is None:
-            # An object goes, or is emptied, with all that is in it.
+            # An object is removed, or emptied, with all its members.
             below = [
                 each
-                for name, each in told.items()
+                for name, each in by_path.items()
                 if name.startswith(f"{path}.") and (each.state is None or each.state in CHANGING)
             ]
             return value in (None, {}) and bool(below) and all(each.after in (None, []) for each in below)
@@ -186,7 +189,7 @@ class ActionOperations:
         return self._same(shape, value, change.after)
 
     def _same(self, shape: MemberSchema, value: Any, shown: Any) -> bool:
-        """Tell whether a value is what is shown of it: references and addresses as names."""
+        """Tell whether a value is the one that is shown: references and addresses as names."""
         if isinstance(value, list):
             return (
                 isinstance(shown, list)
@@ -195,7 +198,7 @@ class ActionOperations:
             )
         if isinstance(value, dict) and isinstance(shown, str):
             return shown.removesuffix(NEW_SUFFIX) in self._labels(value, shown.removesuffix(NEW_SUFFIX))
-        if isinstance(value, dict) and isinstance(shown, dict):  # of a map, what goes is null
+        if isinstance(value, dict) and isinstance(shown, dict):  # in a patch of a map, null removes a key
             return {name: each for name, each in value.items() if each is not None} == shown
         if isinstance(value, str) and isinstance(shown, str) and value != shown:
             if value in self.names and shape.ref is not None:
@@ -204,7 +207,7 @@ class ActionOperations:
         return bool(value == shown)
 
     def _labels(self, value: Mapping[str, Any], shown: str) -> set[str]:
-        """What may be shown of a pointer; *shown* is what is."""
+        """The names that a pointer may be shown as; *shown* is the one in the action."""
         if "local_id" in value:
             action = self.made.get(value["local_id"])
             return {f"{action.kind}/{action.name}"} if action is not None else set()
@@ -220,7 +223,7 @@ class ActionOperations:
 
 
 def is_written(path: str, values: Mapping[str, Any]) -> bool:
-    """Tell whether a member is written, or goes with an object around it."""
+    """Tell whether a member is written, or removed with an object around it."""
     return path in values or any(path.startswith(f"{each}.") for each in values)
 
 
@@ -234,9 +237,9 @@ def zone_ids_of(plan: Plan) -> set[str]:
 
 
 def misidentified_objects(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
-    """Ids in the operations that are of something else than the plan says; one message each.
+    """Ids in the operations that belong to another object than the plan shows; one message each.
 
-    What is not on the server is left to the server: this plan may have been applied before.
+    Objects missing from the server are left to the server: the plan may have been applied before.
     """
     found = {each.id: each for each in snapshot.entities}
     names = {each.id: _labels_of(each, plan.owner) for each in snapshot.entities}
@@ -259,34 +262,34 @@ def misidentified_objects(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
         if zone_id in found and f"Zone/{action.zone}" not in names[zone_id]
     )
     for action, effect in agreed:
-        told = {change.path: change.after for change in action.changes}
+        by_path = {change.path: change.after for change in action.changes}
         for path, value in effect.values.items():
             if effect.kind.leaf(path).ref is None:
                 continue
-            for one, shown in _pairs(value, told.get(path)):
+            for one, shown in _pairs(value, by_path.get(path)):
                 if one in found and shown not in names[one]:
-                    said = f"the plan does not show that `{path}` refers to {min(names[one])}"
-                    yield f"{action.title}: {said}{PLAN_AGAIN}"
+                    message = f"the plan does not show that `{path}` refers to {min(names[one])}"
+                    yield f"{action.title}: {message}{PLAN_AGAIN}"
 
 
 def _label_of(action: Action) -> str:
-    """What is shown for references to what an action is about."""
+    """The names that references to an action's object are shown as."""
     return f"{action.kind}/{display_name(action.name, action.previous_name)}"
 
 
 def _labels_of(entity: Entity, owner: str) -> set[str]:
-    """What a plan of an owner calls an object."""
+    """The key by which an owner's plan identifies an object."""
     record = entity.ownership
     if record is None:
         return {f"{entity.kind}/{entity.handle or entity.id}"}
     whose = "" if record.owner == owner else f" of {record.owner}"
     labels = {f"{entity.kind}/{record.name}{whose}"}
-    # In whose zone something is, its name says, whoever has it.
+    # The name identifies the object's zone, whoever owns it.
     return labels | {f"{entity.kind}/{record.name}"} if entity.kind == "Zone" else labels
 
 
 def _pairs(value: Any, shown: Any) -> Iterator[tuple[str, Any]]:
-    """Each id in a value, with what is shown of it."""
+    """Each id in a value, with the name that is shown for it."""
     if isinstance(value, str):
         yield value, shown
     elif isinstance(value, list) and isinstance(shown, list):

@@ -14,18 +14,18 @@ from reconciler.output_documents import (
 
 @dataclass(frozen=True, slots=True)
 class WidenedAccess:
-    """A policy in force that restricts less than before, because a name in its text means something else.
+    """An active policy that restricts less than before, because a name in its text matches other objects now.
 
     Attributes:
         zone: the zone's name for people.
         name: as the policy writes it: `Group::"contractors"`.
         policy: the policy's name for people.
         place: `file:line:column` of the text where it has a file, else `line N of its text`.
-        effect, sense: how the policy goes by the name; see `reconciler.cedar.EntityMention`.
-        loses, gains: who or what belongs to the name no longer, or from now on; one of them is empty.
-        empty: nobody and nothing belongs to it afterwards.
+        effect, sense: how the policy uses the name; see `reconciler.cedar.EntityMention`.
+        loses, gains: the objects that the name no longer matches, or newly matches; one of them is empty.
+        empty: the name matches nothing afterwards.
         gone: no object has the name afterwards.
-        now: what it is called afterwards, where it was renamed.
+        now: the new name of an object that is renamed.
     """
 
     zone: str
@@ -42,7 +42,7 @@ class WidenedAccess:
 
     def as_json(self) -> WidenedDocument:
         """As a JSON object; what does not apply is left out."""
-        told: WidenedDocument = {
+        document: WidenedDocument = {
             "zone": self.zone,
             "name": self.name,
             "policy": self.policy,
@@ -50,27 +50,27 @@ class WidenedAccess:
             "rule": self.rule,
         }
         if self.loses:
-            told["loses"] = list(self.loses)
+            document["loses"] = list(self.loses)
         if self.gains:
-            told["gains"] = list(self.gains)
+            document["gains"] = list(self.gains)
         if self.empty:
-            told["empty"] = True
+            document["empty"] = True
         if self.gone:
-            told["gone"] = True
+            document["gone"] = True
         if self.now is not None:
-            told["now"] = self.now
-        return told
+            document["now"] = self.now
+        return document
 
     @property
     def rule(self) -> Any:
-        """How the policy goes by the name, in a word or two."""
+        """How the policy uses the name, as one or two words."""
         if self.sense == 0:
             return f"{self.effect} if"
         return self.effect if self.sense > 0 else f"{self.effect} unless"
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> "WidenedAccess":
-        """What `as_json` made."""
+        """Read what `as_json` made."""
         effect, _, how = content["rule"].partition(" ")
         return cls(
             zone=content["zone"],
@@ -89,20 +89,20 @@ class WidenedAccess:
 
 @dataclass(frozen=True, slots=True)
 class PolicySetChange:
-    """A change of the deciding policy set of a zone, or of what the deciding policies may forbid or permit.
+    """A change of the active policy set of a zone, or of what the active policies may forbid or permit.
 
     Attributes:
         zone: the zone's name for people.
-        before: the set that decides so far.
-        after: the one that does afterwards, which may be the same; None when there is none.
-        forbids: policies that forbid something and decide no longer.
-        forbids_less: policies that decide as before, and of whose text a `forbid` may apply to less.
-        permits: policies that permit something and decide only now.
-        permits_more: policies that decide as before, and of whose text a `permit` may apply to more.
-        first: what the policies say that the zone began with, where they decide again.
-        first_ended: the same, where they decide no longer.
-        drift: git's set decided, and somebody has let another one decide on the server, or deleted it.
-        forbids_again: where that is so, policies that forbid something and are not in force for it now.
+        before: the policy set that is active before the apply.
+        after: the one that is active afterwards, which may be the same; None when there is none.
+        forbids: policies with a `forbid` that are no longer active.
+        forbids_less: policies that stay active, and of whose text a `forbid` may apply to less.
+        permits: policies with a `permit` that become active.
+        permits_more: policies that stay active, and of whose text a `permit` may apply to more.
+        first: the description of the default policies, where they become active again.
+        first_ended: the same, where they are no longer active.
+        drift: git's policy set was active until somebody activated another one on the server, or deleted it.
+        forbids_again: with `drift`, policies with a `forbid` that are inactive because of it.
     """
 
     zone: str
@@ -119,28 +119,28 @@ class PolicySetChange:
 
     def as_json(self) -> DecidingDocument:
         """As a JSON object."""
-        told: DecidingDocument = {"zone": self.zone, "before": self.before, "after": self.after}
+        document: DecidingDocument = {"zone": self.zone, "before": self.before, "after": self.after}
         if self.forbids:
-            told["forbids"] = list(self.forbids)
+            document["forbids"] = list(self.forbids)
         if self.forbids_less:
-            told["forbids_less"] = list(self.forbids_less)
+            document["forbids_less"] = list(self.forbids_less)
         if self.permits:
-            told["permits"] = list(self.permits)
+            document["permits"] = list(self.permits)
         if self.permits_more:
-            told["permits_more"] = list(self.permits_more)
+            document["permits_more"] = list(self.permits_more)
         if self.first:
-            told["first"] = list(self.first)
+            document["first"] = list(self.first)
         if self.first_ended:
-            told["first_ended"] = list(self.first_ended)
+            document["first_ended"] = list(self.first_ended)
         if self.drift:
-            told["drift"] = True
+            document["drift"] = True
         if self.forbids_again:
-            told["forbids_again"] = list(self.forbids_again)
-        return told
+            document["forbids_again"] = list(self.forbids_again)
+        return document
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> "PolicySetChange":
-        """What `as_json` made."""
+        """Read what `as_json` made."""
         return cls(
             content["zone"],
             content["before"],
@@ -160,12 +160,12 @@ class PolicySetChange:
 class PrefixExemption:
     """A resource that becomes a prefix, and existing resources below it that its policies do not cover.
 
-    Each of them stays a resource of its own: what policies say of the prefix does not hold for it.
+    Each of them stays a resource of its own: policies that name the prefix do not apply to it.
 
     Attributes:
         zone: the zone's name for people.
         prefix: the identifier of the prefix.
-        resources: what stands beneath, as `Kind/name`.
+        resources: the resources below it, as `Kind/name`.
     """
 
     zone: str
@@ -178,7 +178,7 @@ class PrefixExemption:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> "PrefixExemption":
-        """What `as_json` made."""
+        """Read what `as_json` made."""
         return cls(content["zone"], content["prefix"], tuple(content["resources"]))
 
 
@@ -192,15 +192,15 @@ class PolicyImpact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MissingPolicyName:
-    """A name in a policy in force that no object of the zone has, also after an apply.
+    """A name in an active policy that no object of the zone has, also after an apply.
 
     Attributes:
         zone: the zone's name for people.
         name: as the policy writes it: `User::"bobby"`.
         policy: the policy's name for people.
         place: `file:line:column` of the text where it has a file, else `line N of its text`.
-        managed: the policy is this owner's, so git means it to hold.
-        hint: what was probably meant, to be put at the end of a message; empty when nothing is like it.
+        managed: this owner manages the policy.
+        hint: the suggestion at the end of a message; empty when no similar name is known.
     """
 
     zone: str
@@ -212,12 +212,12 @@ class MissingPolicyName:
 
     def as_json(self) -> MissingNameDocument:
         """As a JSON object; what does not apply is left out."""
-        told: MissingNameDocument = {
+        document: MissingNameDocument = {
             "zone": self.zone,
             "name": self.name,
             "policy": self.policy,
             "place": self.place,
         }
         if self.managed:
-            told["managed"] = True
-        return told
+            document["managed"] = True
+        return document

@@ -1,7 +1,7 @@
-"""Predicts the policy impact of a plan, zone by zone: what policies in force no longer restrict.
+"""Predicts the policy impact of a plan, zone by zone: what active policies no longer restrict.
 
-A policy means whoever belongs to a name when it decides. A plan that empties a group says that of the group
-alone; that a `forbid` goes by this group stands in a text that the plan need not touch.
+A policy applies to whatever a name matches when it is evaluated. A plan that empties a group shows a change
+of that group only; a `forbid` about the group is in the text of a policy that the plan does not change.
 """
 
 from collections import defaultdict
@@ -21,19 +21,20 @@ POLICY, TEXT = "Policy", "cedar"
 POLICY_SET, ACTIVE = "PolicySet", "active"
 
 
-_Rules = Mapping[str, tuple[Rule, ...]]  # of the policies that decide, by id or by the changeset's name
+_Rules = Mapping[str, tuple[Rule, ...]]  # of the active policies, by id or by local id
 
 
 @dataclass(frozen=True)
 class PolicyPreview:
-    """What is known to work it out.
+    """The inputs of the prediction.
 
     Attributes:
-        in_zone: zone id -> what is in it.
+        in_zone: zone id -> its entities.
         names: zone id -> its name for people.
-        same: the changeset's name of what replaces something -> the id of that.
-        displaced: git's policy sets that somebody keeps from deciding on the server; as in `written`.
-        written: policy -> its text in git and the file that it is from; by id, or by the changeset's name.
+        same: local id of a replacement -> the id of the entity it replaces.
+        displaced: git's policy sets that are inactive because of a change on the server; keys as in
+            `written`.
+        written: policy, by id or by local id -> its text in git and the file it is from.
         label: key -> `Kind/name` for people.
     """
 
@@ -44,13 +45,13 @@ class PolicyPreview:
     written: Mapping[str, tuple[str, str | None]]
     displaced: frozenset[str]
     label: Callable[[str], str]
-    words: Vocabulary = field(init=False)
+    vocabulary: Vocabulary = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "words", Vocabulary.read(self.kinds.by_name[POLICY].cedar[TEXT]))
+        object.__setattr__(self, "vocabulary", Vocabulary.read(self.kinds.by_name[POLICY].cedar[TEXT]))
 
     def of(self, operations: Sequence[Operation]) -> PolicyImpact:
-        """What follows from these operations, zone by zone."""
+        """The policy impact of these operations, zone by zone."""
         by_zone: dict[str, list[Operation]] = defaultdict(list)
         gone = {each["id"] for each in operations if each["op"] == "delete"}
         for each in operations:
@@ -68,8 +69,8 @@ class PolicyPreview:
         return PolicyImpact(tuple(deciding), tuple(widened), tuple(apart))
 
     def _zone(self, zone_id: str, operations: Sequence[Operation]) -> "_Zone":
-        told = {*self.words.kinds.values(), ASSIGNMENT, POLICY, POLICY_SET}
-        entities = [each for each in self.in_zone.get(zone_id, ()) if each.kind in told]
+        relevant = {*self.vocabulary.kinds.values(), ASSIGNMENT, POLICY, POLICY_SET}
+        entities = [each for each in self.in_zone.get(zone_id, ()) if each.kind in relevant]
         before, after = zone_before_and_after(entities, operations, self.kinds, self.same)
         return _Zone(self, self.names(zone_id), entities, operations, before, after)
 
@@ -87,20 +88,20 @@ class _Zone:
     def __post_init__(self) -> None:
         self._by_id = {each.id: each for each in self.entities}
 
-    # --- which set decides
+    # --- the active policy set
 
     @cached_property
     def _decides_before(self) -> str | None:
-        """The set that decides now, as far as it is to be seen."""
+        """The policy set that is active now, if the snapshot shows it."""
         sets = [each for each in self.entities if each.kind == POLICY_SET]
         in_force = [each.id for each in sets if each.in_force is not None]
         return next(iter(in_force or [each.id for each in sets if each.spec.get(ACTIVE) is True]), None)
 
     @cached_property
     def _decides_after(self) -> str | None:
-        """The set that the changeset lets decide; else the one that decides now, while it may.
+        """The policy set that the changeset activates; otherwise the active one, unless it is deleted.
 
-        Where none is left, the server goes back to the set that the zone began with.
+        Without any, the server goes back to the zone's default policies.
         """
         former = self._decides_before
         for each in self._written(POLICY_SET):
@@ -123,7 +124,7 @@ class _Zone:
         return key_of(operation, self.all.same)
 
     def deciding(self) -> Iterator[PolicySetChange]:
-        """That another set decides than before, or that the same may forbid less or permit more."""
+        """The change of the active policy set, or of what its policies may forbid or permit."""
         before, after = self._decides_before, self._decides_after
         if before is None:
             return
@@ -139,7 +140,7 @@ class _Zone:
             self.all.label(after) if after is not None else None,
             forbids=self._labels(each for each in lost if each not in self._texts_after),
             forbids_less=self._labels(each for each in lost if each in self._texts_after),
-            permits=self._labels(new) if not first else (),  # what those permit is described
+            permits=self._labels(new) if not first else (),  # their description lists the permits
             permits_more=self._labels(each for each in gained if each in self._texts_before),
             first=first,
             first_ended=tuple(self._described(before)) if before != after else (),
@@ -148,18 +149,18 @@ class _Zone:
         )
 
     def _holding_less(self, effect: str) -> Iterator[str]:
-        """Policies with a rule of that effect which may apply to less afterwards, or decide no longer."""
+        """Policies with a rule of that effect which may apply to less afterwards, or are no longer active."""
         return self._compared(effect, self._rules_before, self._rules_after)
 
     def _gaining(self, effect: str) -> Iterator[str]:
-        """Policies with a rule of that effect which may apply to more than before, or decides newly."""
+        """Policies with a rule of that effect which may apply to more than before, or become active."""
         return self._compared(effect, self._rules_after, self._rules_before)
 
     @staticmethod
     def _compared(effect: str, ours: "_Rules", theirs: "_Rules") -> Iterator[str]:
-        """The policies of ours with a rule that none of theirs in the same policy covers.
+        """The policies of *ours* with a rule that no rule of *theirs* in the same policy covers.
 
-        Of rules that move to another policy this is told, too: what each names may change beside that.
+        Rules that move to another policy count too: each policy's names may change besides.
         """
         for policy, rules in ours.items():
             others = theirs.get(policy, ())
@@ -175,7 +176,7 @@ class _Zone:
         return {policy: self._rules(text) for policy, text in self._texts_after.items()}
 
     def _rules(self, text: str) -> tuple[Rule, ...]:
-        """The rules of a text; of one that only the engine can read, that it may be any."""
+        """The rules of a text; of a text that only the engine can parse, one that stands for any rule."""
         found = self._read(text)
         if found.readable or not text:
             return found.rules
@@ -185,37 +186,37 @@ class _Zone:
         return tuple(self.all.label(each) for each in keys)
 
     def _described(self, policy_set: str | None) -> Iterator[str]:
-        """What the policies say of themselves that the zone began with; nothing for another set."""
+        """The description of the zone's default policies; empty for any other policy set."""
         if policy_set is None or policy_set != self._first_set:
             return
         for each in self._entity(policy_set).spec.get("policies", ()):
             if each in self._by_id and (described := self._entity(each).spec.get("description")):
                 yield described
 
-    # --- what the policies say that decide
+    # --- the texts of the active policies
 
     @cached_property
     def _texts_before(self) -> Mapping[str, str]:
-        """The policies that decide now: id -> text."""
+        """The policies that are active now: id -> text."""
         if self._decides_before is None:
             return {}
         entity = self._entity(self._decides_before)
-        said = entity.in_force.spec if entity.in_force is not None else {}
+        active = entity.in_force.spec if entity.in_force is not None else {}
         parts = entity.in_force.contents if entity.in_force is not None else ()
         texts = {each.id: str(each.spec.get(TEXT, "")) for each in parts}
-        for policy in said.get("policies", entity.spec.get("policies")) or ():
+        for policy in active.get("policies", entity.spec.get("policies")) or ():
             if policy in self._by_id:
                 texts[policy] = self._text_in_force(self._entity(policy))
         return texts
 
     @staticmethod
     def _text_in_force(policy: Entity) -> str:
-        said = policy.in_force.spec if policy.in_force is not None else {}
-        return str(said.get(TEXT, policy.spec.get(TEXT)) or "")
+        active = policy.in_force.spec if policy.in_force is not None else {}
+        return str(active.get(TEXT, policy.spec.get(TEXT)) or "")
 
     @cached_property
     def _texts_after(self) -> Mapping[str, str]:
-        """The policies that decide afterwards: key -> text."""
+        """The policies that are active afterwards: key -> text."""
         after = self._decides_after
         if after is None:
             return {}
@@ -242,17 +243,17 @@ class _Zone:
         return self._by_id[entity_id]
 
     def _read(self, text: str) -> ParsedPolicies:
-        return parse_policies(text, self.all.words)
+        return parse_policies(text, self.all.vocabulary)
 
-    # --- what they do not hold back
+    # --- what they no longer restrict
 
     def exempt(self) -> Iterator[PrefixExemption]:
-        """What stands beneath a new prefix, for which policies that name the prefix do not hold."""
+        """Resources below a new prefix to which policies that name the prefix do not apply."""
         for prefix, keys in exempt_from_prefix(self.before, self.after):
             yield PrefixExemption(self.name, prefix, tuple(sorted(self._labels(keys))))
 
     def widened(self) -> Iterator[WidenedAccess]:
-        """Policies in force, before and after, that hold back less for what they name."""
+        """Policies, active before and after, that restrict less through the names in them."""
         changed = dict(self._changed())
         if not changed:
             return
@@ -264,13 +265,13 @@ class _Zone:
                 for each in self._read(self._texts_before[policy]).mentions
             }
             for mention in self._read(text).mentions:
-                kind = self.all.words.kinds.get(mention.name.type)
+                kind = self.all.vocabulary.kinds.get(mention.name.type)
                 change = changed.get((kind or "", mention.name.id))
                 if change is not None and (mention.name, mention.effect, mention.sense) in former:
                     yield from self._by(policy, text, mention, change)
 
     def _changed(self) -> Iterator[tuple[tuple[str, str], "_Change"]]:
-        kinds = {kind for kind in self.all.words.kinds.values() if kind is not None}
+        kinds = {kind for kind in self.all.vocabulary.kinds.values() if kind is not None}
         names = {name for name in {*self.before.by_name, *self.after.by_name} if name[0] in kinds}
         beneath, none = reached_by_prefix(self.before, self.after), frozenset[Item]()
         for name in names:
@@ -286,9 +287,9 @@ class _Zone:
     def _by(
         self, policy: str, text: str, mention: EntityMention, change: "_Change"
     ) -> Iterator[WidenedAccess]:
-        """What of a change widens access: to whom a `forbid` applies no longer, or a `permit` from now on."""
+        """The part of a change that widens access: a `forbid` covers fewer objects, or a `permit` more."""
         holds_back = mention.effect == "forbid"
-        told = WidenedAccess(
+        widened = WidenedAccess(
             self.name,
             str(mention.name),
             self.all.label(policy).partition("/")[2],
@@ -300,9 +301,9 @@ class _Zone:
             now=change.now,
         )
         if (change.loses or change.gone) and (mention.sense >= 0 if holds_back else mention.sense <= 0):
-            yield replace(told, loses=self._shown(change.loses))
+            yield replace(widened, loses=self._shown(change.loses))
         if change.gains and holds_back and mention.sense <= 0:
-            yield replace(told, gains=self._shown(change.gains), empty=False, gone=False, now=None)
+            yield replace(widened, gains=self._shown(change.gains), empty=False, gone=False, now=None)
 
     def _place(self, policy: str, text: str, mention: EntityMention) -> str:
         before = text[: mention.begin]
@@ -315,13 +316,13 @@ class _Zone:
 
 
 def _may_name(text: str, names: Iterable[tuple[str, str]]) -> bool:
-    """Tell, before a text is read, whether it may name one of these; escapes are not looked through."""
+    """Tell, before a text is parsed, whether it may name one of these; escapes are not decoded."""
     return "\\" in text or any(handle in text for _, handle in names)
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What becomes of a name: who or what leaves it and joins it; see `WidenedAccess`."""
+    """The change of a name: the objects that it no longer matches or newly matches; see `WidenedAccess`."""
 
     loses: frozenset[Item]
     gains: frozenset[Item]

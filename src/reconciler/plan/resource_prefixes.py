@@ -1,7 +1,8 @@
 """Longest-prefix matching of resources: which addresses below a prefix belong to it, before and after a plan.
 
-A request means the resource that it names, else the longest prefix. So one that comes to lie beneath a prefix
-takes requests from it, with what policies say of it. Spec: zone interface, section 6, rule 3.
+A request is for the resource with its exact identifier, otherwise for the one with the longest prefix. So a
+new resource below a prefix takes requests from it, and with them the policies that apply. Spec: zone
+interface, section 6, rule 3.
 """
 
 import re
@@ -17,11 +18,11 @@ _BOUNDARY = re.compile(r"[/?]")
 _BENEATH = "/*"
 
 Resources = Mapping[str, bool]  # identifier -> whether it is a prefix
-Reached = Mapping[str, frozenset[Item]]  # identifier -> addresses that mean it; `/*` is all beneath
+Reached = Mapping[str, frozenset[Item]]  # identifier -> addresses that belong to it; `/*` is all below
 
 
 def reached_by_prefix(before: ZoneState, after: ZoneState) -> tuple[Reached, Reached]:
-    """What mean resources by their prefix, before and after: of the addresses that a plan concerns."""
+    """The addresses that belong to each prefix, before and after: those that a plan concerns."""
     former, now = _resources(before), _resources(after)
     concerned = {identifier for identifier, _ in former.items() ^ now.items()}
     if not concerned or not (any(former.values()) or any(now.values())):
@@ -33,7 +34,7 @@ def reached_by_prefix(before: ZoneState, after: ZoneState) -> tuple[Reached, Rea
 
 
 def exempt_from_prefix(before: ZoneState, after: ZoneState) -> Iterator[tuple[str, list[str]]]:
-    """What becomes a prefix, with the keys of what lies beneath it, was there before and stays its own."""
+    """New prefixes, with the keys of existing resources below each, which it does not cover."""
     former, now = _resources(before), _resources(after)
     new = {each for each, prefix in now.items() if prefix and not former.get(each)}
     if not new:

@@ -38,9 +38,10 @@ class ActionChecker:
     """Checks the actions of a saved plan against a snapshot.
 
     Attributes:
-        moved: something was written since the plan was made, so that it may say more than there is.
-        made: the changeset's name of what it makes -> the action.
-        doing: what the operations do, by `id` of the action that tells of it.
+        moved: the server was written to since the plan was made, so the plan may describe changes made
+            already.
+        made: local id -> the action that creates the entity.
+        doing: the effect of the operations, by `id` of the action that describes them.
     """
 
     def __init__(self, plan: Plan, snapshot: Snapshot) -> None:
@@ -54,14 +55,14 @@ class ActionChecker:
         self.names = DisplayNames(self.index, plan.owner, self.made_label, renamed)
 
     def made_label(self, local_id: str) -> str:
-        """What is shown for something that the changeset makes."""
+        """The name that is shown for an entity that the changeset creates."""
         action = self.made.get(local_id)
         if action is None:
             return local_id
         return f"{action.kind}/{action.name}" + (NEW_SUFFIX if action.op is Op.REPLACE else "")
 
     def problems_of(self, action: Action) -> Iterator[str]:
-        """What an action does not say of its object, or says otherwise than it is; one message each."""
+        """Every difference between an action and its object on the server; one message each."""
         kind, effect = self.kinds.by_name.get(action.kind), self.effect.get(id(action))
         if kind is None:
             return
@@ -90,7 +91,7 @@ class ActionChecker:
             yield "the saved plan has no manifest file and line for this object"
 
     def _of_making(self, action: Action, kind: Kind, effect: ActionEffect | None) -> Iterator[str]:
-        """What is made: its secret, its identifier, and that nothing was there before."""
+        """Check a creation: its secret, its identifier, and that the object did not exist."""
         values = effect.values if effect is not None and action.op in _MAKING else {}
         yield from _differing(action.shown_once, kind.shows_once(values), "its secret is shown once")
         if action.op not in _MAKING:
@@ -103,11 +104,11 @@ class ActionChecker:
         if action.op is Op.CREATE:
             yield from _differing(action.protected, False, "it is protected")
             yield from _differing(action.secret_ends, False, "its secret stops working")
-            if action.id is not None or action.previous_name or any(map(_tells_before, action.changes)):
+            if action.id is not None or action.previous_name or any(map(_has_before, action.changes)):
                 yield "the saved plan has previous values for an object that it creates"
 
     def _of_deletion_by_others(self, action: Action, kind: Kind) -> Iterator[str]:
-        """Drift is what others have deleted, and what is new is none."""
+        """Check drift: others have deleted the object; a new object has no drift."""
         zones = self.zones_of(action) if kind.zoned else {None}
         of_kind = [each for each in self.tombstones if each.kind == action.kind]
         if action.op not in (Op.CREATE, Op.ADOPT):
@@ -120,7 +121,7 @@ class ActionChecker:
             yield from _differing(action.deleted, True, "others have deleted it")
 
     def _is_done(self, action: Action) -> bool:
-        """Tell whether something was written since that is as this action leaves it, by its name."""
+        """Tell whether a later write left an object of this name as the action leaves it."""
         there = self._written_since.get((action.kind, action.name), ())
         return self.moved and bool(there)
 
@@ -133,7 +134,7 @@ class ActionChecker:
         return found
 
     def _of_zone(self, action: Action, entity: Entity | None) -> Iterator[str]:
-        """How much goes with a zone that others have in it."""
+        """How many objects in a zone are deleted with it that this owner does not manage."""
         if action.kind != _ZONE or action.op is not Op.DELETE:
             others = 0
         elif entity is None:
@@ -166,17 +167,17 @@ class ActionChecker:
         if action.previous_name != former:
             yield f"the saved plan has a wrong previous name: expected {f'`{former}`' if former else 'none'}"
 
-    # --- its members
+    # --- the members
 
     def _of_members(
         self, action: Action, kind: Kind, entity: Entity, effect: ActionEffect | None
     ) -> Iterator[str]:
-        told = {each.path: each for each in action.changes}
-        if len(told) < len(action.changes):
+        by_path = {each.path: each for each in action.changes}
+        if len(by_path) < len(action.changes):
             yield "the saved plan lists the same member twice"
         found = {each.path: each for each in self._changes(action, kind, entity, effect)}
-        for path in dict.fromkeys([*found, *told]):
-            if not self._is_so(action, kind, entity, told.get(path), found.get(path)):
+        for path in dict.fromkeys([*found, *by_path]):
+            if not self._is_so(action, kind, entity, by_path.get(path), found.get(path)):
                 yield f"the saved plan has a wrong previous value or drift state for `{path}`"
 
     def _is_so(
@@ -184,34 +185,34 @@ class ActionChecker:
         action: Action,
         kind: Kind,
         entity: Entity,
-        told: FieldChange | None,
+        change: FieldChange | None,
         found: FieldChange | None,
     ) -> bool:
-        """Tell whether a member is told as it was found; what is not compared, as it stands there."""
-        if told is None:
+        """Tell whether a member is shown as on the server; one that is not compared, as it is there."""
+        if change is None:
             return False
-        before = value_at(entity.spec, told.path) if found is None else found.before
-        before = self.names.shown(as_written(kind, entity, told.path, before))
-        if found is not None and told.state not in _STAYS:
+        before = value_at(entity.spec, change.path) if found is None else found.before
+        before = self.names.shown(as_written(kind, entity, change.path, before))
+        if found is not None and change.state not in _STAYS:
             shown = replace(found, before=before, applied=self.names.shown(found.applied))
-            return _form(told) == _form(shown)
-        text = told.path in kind.files.values()
+            return _form(change) == _form(shown)
+        text = change.path in kind.files.values()
         is_there = same_value(
-            shape_in(kind, told.path, entity), told.before, before, text=text
-        ) and not _says_of_others(told)
-        if told.state in _STAYS:
-            fits = found is None or found.state in (told.state, None)
-            return is_there and fits and told.before == told.after
-        return is_there and (action.op is Op.REPLACE or told.state is ChangeState.PENDING)
+            shape_in(kind, change.path, entity), change.before, before, text=text
+        ) and not _has_others(change)
+        if change.state in _STAYS:
+            fits = found is None or found.state in (change.state, None)
+            return is_there and fits and change.before == change.after
+        return is_there and (action.op is Op.REPLACE or change.state is ChangeState.PENDING)
 
     def _changes(
         self, action: Action, kind: Kind, entity: Entity, effect: ActionEffect | None
     ) -> Iterator[FieldChange]:
         owned = entity.ownership.fields if entity.ownership is not None else frozenset[str]()
         if action.destroys:
-            told = {each.path for each in action.changes}
+            shown_paths = {each.path for each in action.changes}
             for path, _, value in leaves(kind.wire, entity.spec):
-                if path in owned or path in told:
+                if path in owned or path in shown_paths:
                     yield FieldChange(path, value, None)
             yield from (FieldChange(path, there, None) for path, there in stored_secrets(entity).items())
         elif effect is not None and effect.fields is not None:
@@ -220,7 +221,7 @@ class ActionChecker:
     def _compared(
         self, kind: Kind, entity: Entity, effect: ActionEffect, fields: frozenset[str]
     ) -> list[FieldChange]:
-        """What changes, as it was found when the plan was made: git's values are those that are written."""
+        """The changes found when the plan was made, taking the written values as git's."""
         if entity.ownership is not None:
             applied = with_new_ids(entity.ownership.applied, self._renewed)
             entity = replace(entity, ownership=replace(entity.ownership, applied=applied))
@@ -236,7 +237,7 @@ class ActionChecker:
 
     @cached_property
     def _renewed(self) -> dict[str, Any]:
-        """What others have deleted and the plan makes again or takes up: former id -> pointer."""
+        """Objects that others deleted and that the plan creates or adopts again: former id -> pointer."""
         found = {}
         pointers = {id(action): {"local_id": local_id} for local_id, action in self.made.items()}
         for action in self.plan.actions:
@@ -249,14 +250,14 @@ class ActionChecker:
         return found
 
     def zones_of(self, action: Action) -> set[str | None]:
-        """The ids of the zones that an action's operations are in; none, of a zone that is yet to be made."""
+        """The ids of the zones of an action's operations; empty for a zone that does not exist yet."""
         effect = self.effect.get(id(action))
         return {*effect.zones} if effect is not None and effect.zones else {None}
 
-    # --- what stands against it, whatever is consented to
+    # --- problems that no consent lifts
 
     def _forbidden(self, kind: Kind, entity: Entity, effect: ActionEffect | None) -> Iterator[str]:
-        """A secret of git goes to addresses of git, and to no other that somebody has set meanwhile."""
+        """Secrets of git are sent to addresses of git only, never to one that somebody else has set."""
         if effect is None or effect.fields is None:
             return
         changes = self._compared(kind, entity, effect, effect.fields)
@@ -276,7 +277,7 @@ class ActionChecker:
 def _wanted(
     kind: Kind, entity: Entity, effect: ActionEffect, fields: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
-    """What git has, by what is written and what is left as it is: leaf path -> value; and its secrets."""
+    """The managed values, written or left unchanged: leaf path -> value; and the secrets."""
     fields = frozenset(fields)
     wanted: dict[str, Any] = {}
     secrets: dict[str, Mapping[str, object]] = {}
@@ -289,29 +290,29 @@ def _wanted(
     return wanted, secrets
 
 
-def _differing(told: bool, there: bool, what: str) -> Iterator[str]:
-    if there and not told:
+def _differing(claimed: bool, there: bool, what: str) -> Iterator[str]:
+    if there and not claimed:
         yield f"the saved plan omits that {what}"
-    elif told and not there:
+    elif claimed and not there:
         yield f"the saved plan states that {what}, which is not the case"
 
 
-def _tells_before(change: FieldChange) -> bool:
+def _has_before(change: FieldChange) -> bool:
     return change.before is not None or change.state is not None or change.in_force is not None
 
 
-def _says_of_others(change: FieldChange) -> bool:
+def _has_others(change: FieldChange) -> bool:
     return change.state in BY_OTHERS or change.in_force is not None
 
 
 def _form(change: FieldChange) -> bytes:
-    """What is told of a member besides what is written to it, which is compared with the operations."""
-    told = {name: value for name, value in change.as_json().items() if name != "after"}
-    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+    """The part of a shown change besides the written value, which is compared with the operations."""
+    compared = {name: value for name, value in change.as_json().items() if name != "after"}
+    return orjson.dumps(compared, option=orjson.OPT_SORT_KEYS)
 
 
 def _whole(value: object) -> Any:
-    """A value as it is wanted; in a patch of a map, what goes is null."""
+    """A value after the operation; in a patch of a map, null removes a key."""
     if isinstance(value, dict):
         return {name: each for name, each in value.items() if each is not None}
     return value

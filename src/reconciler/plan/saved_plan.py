@@ -36,7 +36,8 @@ def read_plan(text: bytes) -> Plan:
         again: Mapping[str, Any] = plan.as_json()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanUnreadable("the file is not a plan that zonectl made; plan again") from error
-    # What follows from the rest stands there as well, for readers; and nothing that zonectl does not know.
+    # The file has derived members as well, for its readers; any member that zonectl does not write is
+    # refused.
     for name in sorted((content.keys() | again.keys()) - {*BESIDE} | {"shown_once"}):
         if content.get(name) != again.get(name):
             raise PlanUnreadable(f"`{name}` of the plan is not as zonectl writes it; plan again")

@@ -1,28 +1,29 @@
-"""Verifies a saved plan against the server: whatever it says beside its operations is computed again.
+"""Verifies a saved plan against the server: every member besides its operations is computed again.
 
-How many objects there are, what goes with a zone, what is there before, what widens: zonectl works it out
-from a snapshot and writes it down. Somebody else may have written something less harmful, or more soothing,
-with a digest that fits. So nothing of a plan from a file is believed that can be found out:
+zonectl computes object counts, cascades of a zone, values before and widened access from a snapshot, and
+writes them into the plan. Whoever edits the file can understate them and recompute the digest. So every
+member of a saved plan that can be verified is verified:
 
-- `operations` say what is done. They are sent as they are, and the server judges them as anybody's.
-- `summary`, the digest and the tool's name follow from the rest, and `moved_from` and `moved_to` from the
-  actions: a file in which they do not is none that zonectl made (`read_plan`, `with_zone_moves`).
-- `actions`: `inconsistencies` finds whether they tell what the operations do, whether ids fit the names
-  `misidentified_objects`; and all else that they say of an object `ActionChecker`: its members before,
-  drift and conflicts, protection, secrets, handles and names, and what others have deleted.
-- `deciding`, `widened` and `exempt`, what goes with a zone, and what stands against a plan whatever is
-  consented to are worked out here. What `refused` says is not shown: that there is something is enough.
-- `owner`, `organization_id`, `server` and `base_revision` are compared with whoever applies, and `owned` is
-  counted again. `delete_budgets` only ever ask for more consents.
+- `operations` are what is applied. They are sent unchanged, and the server authorizes them as any others.
+- `summary`, the digest and the tool's name are derived from other members, and `moved_from` and `moved_to`
+  from the actions: a file in which they differ was not made by zonectl (`read_plan`, `with_zone_moves`).
+- `actions`: `inconsistencies` checks them against the operations, `misidentified_objects` checks ids against
+  names, and `ActionChecker` checks the rest against the object: its members before, drift and conflicts,
+  protection, secrets, handles and names, and deletions by others.
+- `deciding`, `widened` and `exempt`, the cascade of a zone, and problems that no consent lifts are computed
+  here. Of `refused` only whether it is empty is used; its texts are not shown.
+- `owner`, `organization_id`, `server` and `base_revision` are compared with those of the apply, and `owned`
+  is counted again. `delete_budgets` can only require more consents.
 
-What cannot be found out without the manifests is no part of what happens, and is told as the file's word or
-not at all: `reason` has the form of a place in a file, and the text says whose word that is; `place` is shown
-as the line of the policy's text; `wanted`, the number of manifests, is not shown; `source` goes to receipts,
-where it is the caller's word from any plan. What stands beside a plan, such as `guards`, is not read.
+Members that cannot be verified without the manifests do not affect what is applied. They are shown as claims
+of the file, or not at all: `reason` has the form of a place in a file, and the text says that the file claims
+it; `place` is shown as the line of the policy's text; `wanted`, the number of manifests, is not shown;
+`source` is copied into receipts, as a claim of the caller. Members that are not part of a plan, such as
+`guards`, are ignored.
 
-As long as nothing was written since, a plan says exactly what there is. Afterwards it may say more: what it
-is about may be done already, by this very plan. That asks for more consents, and the server refuses what
-has changed.
+While the server is unchanged, a plan matches it exactly. After later writes it may describe changes that are
+made already, possibly by this very plan. That only requires more consents, and the server rejects operations
+on objects that have changed.
 """
 
 from collections import Counter
@@ -41,25 +42,25 @@ from .zone_moves import with_zone_moves
 
 
 def with_server_facts(plan: Plan, snapshot: Snapshot) -> Plan:
-    """The same plan, as the server tells of it: how many objects its owner has, and where policies widen.
+    """The same plan with counts from the server: how many objects its owner has, and which policies widen.
 
-    What it deletes and is gone counts: this plan may have been applied before.
+    Objects that it deletes and that are gone already are counted: the plan may have been applied before.
     """
-    _ = plan.digest  # it keeps it
+    _ = plan.digest  # caches the digest of the file's content
     there = {each.id for each in snapshot.entities}
     owned = Counter(each.kind for each in plan.destroying if each.id not in there)
     owned.update(
         each.kind for each in snapshot.entities if each.ownership and each.ownership.owner == plan.owner
     )
     places = {_unplaced(each): each.place for each in _Recount(plan, snapshot).foreseen.widened}
-    told = tuple(replace(each, place=places.get(_unplaced(each), "")) for each in plan.widened)
-    return replace(plan, owned=dict(sorted(owned.items())), widened=tuple(dict.fromkeys(told)))
+    placed = tuple(replace(each, place=places.get(_unplaced(each), "")) for each in plan.widened)
+    return replace(plan, owned=dict(sorted(owned.items())), widened=tuple(dict.fromkeys(placed)))
 
 
 def saved_plan_discrepancies(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
-    """What a saved plan does not say of the server as it is, or says otherwise; one message each.
+    """Every difference between a saved plan and the server's state; one message each.
 
-    Objects that have changed since the plan was made are left to the server, which refuses it for them.
+    Objects that changed since the plan was made are left to the server, which rejects operations on them.
     """
     return _Recount(plan, snapshot).problems()
 
@@ -69,14 +70,14 @@ def _unplaced(found: WidenedAccess) -> WidenedAccess:
 
 
 class _Recount(ActionChecker):
-    """The same of the whole plan."""
+    """The checks that concern the plan as a whole."""
 
     def __init__(self, plan: Plan, snapshot: Snapshot) -> None:
         super().__init__(plan, snapshot)
         self.snapshot = snapshot
 
     def problems(self) -> Iterator[str]:
-        """What the plan hides; one message each."""
+        """Every change that the plan does not show; one message each."""
         yield from self._of_server()
         yield from self._everything_goes()
         if self.plan.actions != tuple(with_zone_moves(self.plan.actions)):
@@ -94,7 +95,7 @@ class _Recount(ActionChecker):
             yield f"the base revision of the plan is newer than the server, which is at {now}{PLAN_AGAIN}"
 
     def _everything_goes(self) -> Iterator[str]:
-        """Without a manifest a plan is refused; one manifest leaves something, makes it or lets it go."""
+        """A plan without manifests is refused; with one manifest something is kept, created or released."""
         ops = Counter(action.op for action in self.plan.actions)
         missing = sum(
             action.op is Op.DELETE and action.id not in self.index.by_id for action in self.plan.actions
@@ -110,11 +111,13 @@ class _Recount(ActionChecker):
         here = {each.zone for each in deciding}
         more = {each for each in self.plan.deciding if not self.moved or each.zone in here}
         if not set(deciding) <= {*self.plan.deciding} or not more <= {*deciding}:
-            said = "the change of the active policies"
+            subject = "the change of the active policies"
             zones = sorted({each.zone for each in {*self.plan.deciding} ^ {*deciding}})
-            yield from (f"the saved plan does not match {said} in zone {each}{PLAN_AGAIN}" for each in zones)
-        told, there = ({_unplaced(each) for each in found} for found in (self.plan.widened, widened))
-        differing = there - told if self.moved else there ^ told
+            yield from (
+                f"the saved plan does not match {subject} in zone {each}{PLAN_AGAIN}" for each in zones
+            )
+        planned, there = ({_unplaced(each) for each in found} for found in (self.plan.widened, widened))
+        differing = there - planned if self.moved else there ^ planned
         for zone in sorted({each.zone for each in differing}):
             yield f"the saved plan lists the wrong widened access in zone {zone}{PLAN_AGAIN}"
 
@@ -124,7 +127,7 @@ class _Recount(ActionChecker):
 
     @cached_property
     def foreseen(self) -> PolicyImpact:
-        """What follows from the operations."""
+        """The policy impact of the operations."""
         return PolicyPreview(
             self.kinds,
             self.index.in_zone,
@@ -136,7 +139,7 @@ class _Recount(ActionChecker):
         ).of(self.plan.operations)
 
     def _same(self) -> Iterator[tuple[str, str]]:
-        """What is made in place of something that is there; or is there, made by this very plan."""
+        """What replaces an existing object, or exists already because this very plan was applied."""
         for local_id, action in self.made.items():
             if action.id in self.index.by_id:
                 yield local_id, str(action.id)
@@ -147,7 +150,7 @@ class _Recount(ActionChecker):
                     yield local_id, there.id
 
     def _out_of_force(self) -> Iterator[str]:
-        """Policy sets that decided as git says, until somebody deleted them or let others decide."""
+        """Policy sets of git that were active until somebody deleted them or activated others."""
         local_ids = {id(action): local_id for local_id, action in self.made.items()}
         for action in self.plan.actions:
             if action.kind == POLICY_SET and (action.deleted or any(map(_is_displaced, action.changes))):

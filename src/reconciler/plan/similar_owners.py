@@ -1,4 +1,4 @@
-"""Suggests the owner that was meant: a misspelt one manages nothing, and everything would be created."""
+"""Suggests the owner that was intended: a misspelt one manages nothing, and everything would be created."""
 
 from collections import Counter
 from collections.abc import Sequence

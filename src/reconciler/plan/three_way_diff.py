@@ -9,6 +9,7 @@ import orjson
 
 from reconciler.cedar import is_laid_out, without_layout
 from reconciler.kinds import ABSENT, Entity, InForce, Kind, MemberSchema
+from reconciler.kinds.values import parse_instant
 
 from .model import CHANGING, ChangeState, FieldChange
 
@@ -20,7 +21,7 @@ def leaves(
 ) -> Iterator[tuple[str, MemberSchema, Any]]:
     """The members of a spec (wire names) that are compared one by one: dotted path, shape, value.
 
-    An object that is written without members is itself a leaf with the value `{}`: the object is to be there.
+    An object that is written without members is itself a leaf with the value `{}`: it is to exist.
     """
     for name, value in spec.items():
         below = shape.members.get(name)
@@ -44,15 +45,17 @@ def value_at(spec: Mapping[str, object], path: str) -> Any:
 
 
 def normalized(shape: MemberSchema, value: object, *, text: bool = False) -> Any:
-    """A value in the form in which two that mean the same are equal.
+    """A normal form: two values that mean the same have equal ones.
 
-    Null means the default, an empty list no list; the order of a set, the layout of a policy and the case of
-    an address mean nothing.
+    Null equals the default, an empty list equals no list; the order of a set, the layout of a policy, the
+    case of an address and the spelling of an instant do not count.
     """
     if value is None:
         value = None if shape.default is ABSENT else shape.default
     if shape.caseless:
         value = _folded(value)
+    if shape.instant and isinstance(value, str):
+        return parse_instant(value) or value
     if isinstance(value, list):
         if not value:
             return None
@@ -77,7 +80,7 @@ def same_value(shape: MemberSchema, one: object, other: object, *, text: bool = 
 
 
 def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
-    """A member's value; of a text that the server lays out in its own way, the text as we wrote it."""
+    """A member's value; of a text that the server stores in its own layout, the text as it was applied."""
     if kind is None or found.ownership is None or path not in kind.files.values():
         return value
     written = value_at(found.ownership.applied, path)
@@ -86,7 +89,7 @@ def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
 
 
 def identity(kind: Kind, values: Mapping[str, object]) -> bytes:
-    """What makes an entity of a kind without handles what it is: its members that cannot change.
+    """The identity of an entity whose kind has no handle: its members that are fixed at creation.
 
     Args:
         values: leaf path -> value on the wire.
@@ -113,8 +116,8 @@ def three_way_diff(
     Args:
         wanted: leaf path -> value, references resolved.
         secrets: leaf path -> `{"from_env": .., "version": ..}` or `{"keep": True}`.
-        protect: what the manifest says about protection.
-        ignores: tells whether a member is left alone, whatever it is.
+        protect: the manifest's protection.
+        ignores: whether a member is ignored, by its path.
     """
     record = found.ownership
     owned = record.fields if record else frozenset()
@@ -147,7 +150,7 @@ def three_way_diff(
 
 
 def shape_in(kind: Kind, path: str, found: Entity) -> MemberSchema:
-    """The shape at a path, with the default that it has in an entity, where another member is the default."""
+    """The shape at a path, with the entity's own default where that is the value of another member."""
     shape = kind.leaf(path)
     if shape.default_from is None:
         return shape
@@ -155,7 +158,7 @@ def shape_in(kind: Kind, path: str, found: Entity) -> MemberSchema:
 
 
 def _stays(path: str, shape: MemberSchema, found: Any, wanted: Mapping[str, Any]) -> bool:
-    """Tell whether an object that was only said to be there stays, for its members or for others'."""
+    """Tell whether an object that was managed as empty stays, because it has members of git or of others."""
     if not shape.nested:
         return False
     still = any(each.startswith(path + ".") for each in wanted)
@@ -165,7 +168,7 @@ def _stays(path: str, shape: MemberSchema, found: Any, wanted: Mapping[str, Any]
 
 
 def _compare_found(kind: Kind, path: str, wanted: object, found: Entity, *, text: bool) -> FieldChange | None:
-    """One member, as it was written last and as it is in force: git decides both."""
+    """One member with versions: git manages both the latest and the active one."""
     shape = shape_in(kind, path, found)
     record = found.ownership
     owned = record is not None and path in record.fields
@@ -190,7 +193,7 @@ def _compare_found(kind: Kind, path: str, wanted: object, found: Entity, *, text
 
 
 def _decides_nothing(written: FieldChange, decides: FieldChange | None) -> bool:
-    """Tell whether it is the text written last that is not git's: what decides is what git says, or said."""
+    """Tell whether only the latest text differs from git: the active one is git's, or was."""
     if decides is None:
         return True
     return written.state is ChangeState.CONFLICT and decides.state is ChangeState.PENDING
@@ -220,7 +223,7 @@ def _compare_member(
 def _compare_removed(
     path: str, shape: MemberSchema, found: object, applied: Mapping[str, object]
 ) -> FieldChange:
-    """A member that left the manifest goes back to its default; we set it, so nobody else relies on it."""
+    """A member that left the manifest is set to its default, so that others' changes of it are not kept."""
     default = shape.resets_to
     if shape.fixed or same_value(shape, default, found):
         return FieldChange(path, found, found, ChangeState.RELEASE)
@@ -233,9 +236,9 @@ def _compare_removed(
 def _compare_secrets(
     kind: Kind, secrets: Mapping[str, Mapping[str, object]], found: Entity, moved: AbstractSet[str]
 ) -> Iterator[FieldChange]:
-    """Secrets are compared by the version of their source: nobody reads a value back.
+    """Secrets are compared by the version of their source: values are never read back.
 
-    One that is sent to an address is given again when that changes: the server keeps none for another.
+    A secret bound to an address is sent again when that changes, because the server then drops it.
 
     Args:
         moved: paths of the members that change.
@@ -265,7 +268,7 @@ def _compare_secrets(
 
 
 def stored_secrets(found: Entity) -> dict[str, dict[str, Any]]:
-    """The secrets that go with an entity: path -> what is told of each, its version where git has set it."""
+    """The secrets of an entity: path -> how each is shown, with its version where git has set it."""
     versions = found.ownership.secret_versions if found.ownership else {}
     return {
         path: {
@@ -288,14 +291,14 @@ def foreign_secret_addresses(
     changes: Iterable[FieldChange],
     ignores: Callable[[str], bool],
 ) -> Iterator[tuple[str, str]]:
-    """Secrets that would be sent where somebody else has said: each with the member that says so.
+    """Secrets that would be sent to an address which somebody else has set: each with the member that has it.
 
-    A secret of git goes to addresses of git. Whoever may change the entity on the server could otherwise name
-    an address that the manifest leaves out, and wait for the secret to come.
+    Secrets of git are sent to addresses of git only. Otherwise anybody who may change the entity on the
+    server could set an address that the manifest leaves out, and receive the secret.
 
     Args:
         changes: what `three_way_diff` found.
-        ignores: members that the manifest expressly leaves to others.
+        ignores: members that the manifest ignores expressly.
     """
     moved = {change.path for change in changes if change.state in CHANGING}
     for path in sorted(moved):
@@ -306,21 +309,21 @@ def foreign_secret_addresses(
 
 
 def _is_set(shape: MemberSchema, value: object, found: Entity, wanted: Mapping[str, object]) -> bool:
-    """Tell whether somebody has set a member: one that has the value of a member of git has it by default."""
+    """Tell whether somebody has set a member; one equal to the managed member it defaults to is not set."""
     origin = shape.default_from
     by_default = origin is not None and origin in wanted and value == found.spec.get(origin)
     return value is not None and not by_default
 
 
 def fixed_changes(kind: Kind, wanted: Mapping[str, object], found: Entity) -> list[str]:
-    """The members fixed at creation that would have to change; if there are any, it must be replaced."""
+    """The fixed members that would have to change; if there are any, the entity is replaced."""
     paths = [
         path
         for path, value in wanted.items()
         if kind.leaf(path).fixed and not same_value(kind.leaf(path), value, value_at(found.spec, path))
     ]
     owned = found.ownership.fields if found.ownership else frozenset()
-    # One that left means its default. Inside a fixed object members stand for alternatives: it has made way.
+    # A removed member gets its default. Members of a fixed object are alternatives: another one replaces it.
     gone = [
         path
         for path in owned - wanted.keys()
@@ -331,7 +334,7 @@ def fixed_changes(kind: Kind, wanted: Mapping[str, object], found: Entity) -> li
 
 
 def with_new_ids(value: object, renewed: Mapping[str, object]) -> Any:
-    """A value with the ids of what was deleted replaced by pointers to what is created in its place."""
+    """A value with the ids of deleted entities replaced by pointers to their replacements."""
     if isinstance(value, dict):
         return {name: with_new_ids(each, renewed) for name, each in value.items()}
     if isinstance(value, list):

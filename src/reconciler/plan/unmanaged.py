@@ -1,4 +1,4 @@
-"""Finds unmanaged objects and fields in the zones of a configuration: what git does not know of."""
+"""Finds unmanaged objects and fields in the zones of a configuration: those that no manifest describes."""
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
@@ -16,9 +16,9 @@ class UnmanagedSearch:
     """The search for unmanaged objects and fields.
 
     Attributes:
-        zones: the zones that the configuration has something in: id -> name for people.
-        beside: the kinds that are in no zone and that the configuration has something of.
-        taken: what manifests describe, adopted or not yet.
+        zones: the zones in which the configuration has objects: id -> name for people.
+        beside: the kinds without a zone of which the configuration has objects.
+        taken: entities that manifests describe, adopted or not yet.
         owner: of the configuration.
         shown: a value for people, ids as names.
     """
@@ -61,7 +61,7 @@ class UnmanagedSearch:
                 yield self._object(kind, entity, None)
 
     def _undescribable_ones(self) -> Iterator[Unmanaged]:
-        """What no kind of manifest describes: in these zones, or made for what this owner manages."""
+        """Objects that no kind of manifest describes: in these zones, or belonging to managed objects."""
         for each in self.index.undescribable:
             target = self.index.by_id.get(each.of or "")
             managed = self._manages(target)
@@ -98,7 +98,7 @@ class UnmanagedSearch:
         return " -> ".join(str(each) for each in values) or entity.id
 
     def _attached_to(self, kind: Kind, entity: Entity) -> Iterator[str]:
-        """What it was made for and cannot leave, if this owner manages that."""
+        """The managed object that it was created for and belongs to, if any."""
         for _, shape, value in leaves(kind.wire, entity.spec):
             if shape.ref is None or not shape.fixed or not isinstance(value, str):
                 continue
@@ -106,9 +106,9 @@ class UnmanagedSearch:
                 yield self.shown(value)
 
     def _members(self, kind: Kind, entity: Entity, zone: str | None) -> Iterator[Unmanaged]:
-        """Members of a managed object that its manifest leaves to others, and that are not at their default.
+        """Members of a managed object that its manifest does not set, and that are not at their default.
 
-        Not what follows another member, never changes, or refers to what the service has made.
+        Without those that follow another member, never change, or refer to entities that the server created.
         """
         record = entity.ownership
         if record is None or record.owner != self.owner or entity.id not in self.taken:
@@ -129,10 +129,10 @@ class UnmanagedSearch:
                 continue
             else:
                 values = (self.shown(value),)
-            told = Unmanaged(
+            member_of = Unmanaged(
                 entity.kind, zone, record.name, entity.id, (), path, values, write=entity.last_change
             )
-            yield replace(told, listed=isinstance(value, list))
+            yield replace(member_of, listed=isinstance(value, list))
 
     @staticmethod
     def _follows(entity: Entity, shape: MemberSchema, value: object) -> bool:
@@ -144,7 +144,7 @@ class UnmanagedSearch:
 
 
 def _is_settable(shape: MemberSchema, path: str) -> bool:
-    """Tell whether a manifest can have the member: what the server works out is in no shape."""
+    """Tell whether a manifest can have the member: members that the server computes are in no schema."""
     for name in path.split("."):
         if name not in shape.members:
             return False

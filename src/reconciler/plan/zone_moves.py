@@ -9,15 +9,15 @@ from .model import Action, Op
 
 def with_zone_moves(actions: Sequence[Action]) -> list[Action]:
     """The same actions with `moved_from` and `moved_to` set for each such pair, and for no other."""
-    told = [replace(each, moved_from=None, moved_to=None) for each in actions]
+    marked = [replace(each, moved_from=None, moved_to=None) for each in actions]
     gone: dict[tuple[str, str], list[int]] = defaultdict(list)
     made: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, action in enumerate(told):
+    for index, action in enumerate(marked):
         if action.zone is not None and action.op in (Op.DELETE, Op.CREATE):
             (gone if action.op is Op.DELETE else made)[action.kind, action.name].append(index)
     for place in gone.keys() & made.keys():
         if len(gone[place]) == len(made[place]) == 1:
             old, new = gone[place][0], made[place][0]
-            told[old] = replace(told[old], moved_to=told[new].zone)
-            told[new] = replace(told[new], moved_from=told[old].zone)
-    return told
+            marked[old] = replace(marked[old], moved_to=marked[new].zone)
+            marked[new] = replace(marked[new], moved_from=marked[old].zone)
+    return marked

@@ -27,7 +27,7 @@ class ZoneObject:
 
 @dataclass(frozen=True)
 class ZoneState:
-    """What is in a zone: key -> object. Keys are ids, and of what is new the changeset's own names."""
+    """The objects of a zone: key -> object. Keys are ids, and local ids of new objects."""
 
     things: Mapping[str, ZoneObject] = field(default_factory=dict)
 
@@ -39,7 +39,7 @@ class ZoneState:
         }
 
     def belonging(self, kind: str, handle: str) -> frozenset[Item]:
-        """Who or what policies mean by a name: a group's members, who has a role, or the object itself."""
+        """The objects that a name in a policy matches: a group's members, a role's holders, or one object."""
         key = self.by_name.get((kind, handle))
         if key is None:
             return frozenset()
@@ -54,7 +54,7 @@ class ZoneState:
 
     @cached_property
     def _holders(self) -> Mapping[str, frozenset[Item]]:
-        """Role -> who has it; a group has it for its members."""
+        """Role -> its holders; a group has it for its members."""
         found: dict[str, frozenset[Item]] = defaultdict(frozenset)
         for thing in self.things.values():
             if thing.kind != ASSIGNMENT:
@@ -79,7 +79,7 @@ def zone_before_and_after(
 
     Args:
         operations: those in the zone, in their order.
-        same: the changeset's name of what replaces something -> the key of that.
+        same: local id of a replacement -> the key of the object it replaces.
     """
     things = {each.id: ZoneObject(each.kind, each.handle, each.spec) for each in entities}
     before = ZoneState(dict(things))
@@ -101,7 +101,7 @@ def zone_before_and_after(
 
 
 def key_of(operation: Operation, same: Mapping[str, str]) -> str:
-    """The key of what an operation is about."""
+    """The key of an operation's object."""
     if "id" in operation:
         return operation["id"]
     local_id = operation.get("local_id", "")
@@ -120,7 +120,7 @@ def _known(value: object, same: Mapping[str, str]) -> Any:
 
 
 def merged(target: object, patch: object) -> Any:
-    """What a merge patch makes of a value. Spec: RFC 7396."""
+    """The result of a merge patch. Spec: RFC 7396."""
     if not isinstance(patch, Mapping):
         return patch
     found = dict(target) if isinstance(target, Mapping) else {}

@@ -21,17 +21,17 @@ _STATES = {
 
 
 def change_notes(change: FieldChange) -> Sequence[Styled]:
-    """Why a member changes; nothing where git is ahead, which is the rule."""
-    told = [_STATES[change.state]] if change.state in _STATES else []
+    """Why a member changes; empty where git is ahead, which is the rule."""
+    notes = [_STATES[change.state]] if change.state in _STATES else []
     if change.in_force is not None:
         version = f"version {change.in_force.version} of {change.in_force.latest_version}"
         latest = change.in_force.before_is_latest
-        told.insert(0, f"not in force: {version} is" if latest else f"{version} is in force")
-    return [Styled(f"  [{'; '.join(told)}]", "magenta")] if told else []
+        notes.insert(0, f"not in force: {version} is" if latest else f"{version} is in force")
+    return [Styled(f"  [{'; '.join(notes)}]", "magenta")] if notes else []
 
 
 def in_force_lines(change: FieldChange) -> Iterator[Line]:
-    """What is in force and in no list of git, with its text."""
+    """Active objects that git does not list, with their texts."""
     for part in change.in_force.contents if change.in_force is not None else ():
         yield Styled(f"      in force: {part.kind} {part.name}, version {part.version}", "magenta")
         for text in part.spec.values():
@@ -45,14 +45,14 @@ AUDIT_UNREADABLE = (
 
 
 def write_line(write: Write, done: str) -> str:
-    """Who has done that, and when."""
+    """The last write: its actor and its time."""
     by = f" by {write.actor}" if write.actor else ""
     through = f" in changeset {write.changeset}" if write.changeset else ""
     return f"{done}{by} at {write.at}{through}"
 
 
 def unmanaged_line(found: Sequence[Unmanaged], cut: Sequence[str] = ()) -> str:
-    """One line that says how much is in no configuration, and of what the server has more than it tells."""
+    """One line with the number of unmanaged objects, and of kinds that the server did not list completely."""
     objects = sum(each.member is None for each in found)
     lists = sum(each.member is not None and each.listed for each in found)
     counts = ((objects, "object"), (lists, "list"), (len(found) - objects - lists, "member"))

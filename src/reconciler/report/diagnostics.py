@@ -10,7 +10,7 @@ from reconciler.terminal import Line, Styled, printable
 
 
 def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
-    """For each finding `file:line:column: message`, the line, and a caret below what is meant.
+    """For each finding `file:line:column: message`, the line, and a caret below the problem.
 
     Files are named as seen from the current directory, so that a terminal or an editor can open them.
     """
@@ -28,7 +28,7 @@ def diagnostic_block(diagnostic: Diagnostic, place: str | None = None) -> Iterat
     if not diagnostic.excerpt:
         return
     number, (begin, end) = str(diagnostic.line), diagnostic.mark
-    # Tabs stay as wide in the line of carets as in the line above it, and so does what is written out.
+    # Tabs are as wide in the line of carets as in the line above it, and so are escaped characters.
     before = "".join(
         "\t" if each == "\t" else " " * _width(each) for each in printable(diagnostic.excerpt[:begin])
     )

@@ -12,7 +12,7 @@ from .value_diff import counted, whole_lines
 
 
 def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
-    """Drift as text; with *unmanaged*, all that is in no configuration."""
+    """Drift as text; with *unmanaged*, all unmanaged objects too."""
     for each in drift.deciding:
         yield from policy_set_drift_lines(each)
     yield from missing_name_lines(drift.missing_names)
@@ -33,11 +33,11 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
         )
     if drift.unseen:
         more = f" and {len(drift.unseen) - 1:,} more" if len(drift.unseen) > 1 else ""
-        said = (
+        message = (
             f": {drift.unseen[0]}{more} may exist, but this credential cannot read it;"
             " one that is not bound to zones, with a role for all of the organization, compares everything"
         )
-        yield Styled("not compared", "yellow"), said
+        yield Styled("not compared", "yellow"), message
     for refused in drift.refused:
         yield Styled("not compared", "yellow"), f": {refused}"
     if not drift.names_writers and (drift or (unmanaged and drift.unmanaged)):
@@ -52,12 +52,12 @@ def _summary(drift: Drift) -> str:
         )
     members = sum(len(action.changes) for action in drift.changed)
     counts = ((members, "member", "changed"), (len(drift.deleted), "object", "deleted"))
-    told = [f"{counted(number, word)} {done} by others" for number, word, done in counts if number]
+    parts = [f"{counted(number, word)} {done} by others" for number, word, done in counts if number]
     if drift.attached:
-        told.append(f"{counted(len(drift.attached), 'object')} attached by others")
+        parts.append(f"{counted(len(drift.attached), 'object')} attached by others")
     if drift.missing_names:
-        told.append(f"{counted(len(drift.missing_names), 'name')} in active policies that match no object")
-    return ", ".join(told) or "no drift"
+        parts.append(f"{counted(len(drift.missing_names), 'name')} in active policies that match no object")
+    return ", ".join(parts) or "no drift"
 
 
 def _attached_lines(found: Unmanaged) -> Iterator[Line]:
@@ -69,7 +69,7 @@ def _attached_lines(found: Unmanaged) -> Iterator[Line]:
 
 
 def unmanaged_lines(found: Unmanaged) -> Iterator[Line]:
-    """One thing that is in no configuration."""
+    """One unmanaged object."""
     notes = "  in no configuration, and in force" if found.in_force else "  in no configuration"
     if not found.describable:
         of = f", attached to {', '.join(found.attached_to)}" if found.attached_to else ""

@@ -25,7 +25,7 @@ class SettingsUnreadable(ValueError):
 
 
 def combined_schema(kinds: Kinds) -> dict[str, Any]:
-    """One JSON Schema for a manifest of any kind: `kind` decides which part applies."""
+    """One JSON Schema for a manifest of any kind: `kind` selects the part that applies."""
     names = [kind.name for kind in kinds.ordered]
     choices = [
         {
@@ -50,7 +50,7 @@ def combined_schema(kinds: Kinds) -> dict[str, Any]:
 
 
 def _embedded(value: object, name: str) -> Any:
-    """A schema as a part of another: without an identity, its local references leading into the part."""
+    """A schema as a part of another: without an identity, its local references redirected to the part."""
     if isinstance(value, Mapping):
         return {
             word: f"#/$defs/{name}/{each[2:]}"
@@ -65,7 +65,7 @@ def _embedded(value: object, name: str) -> Any:
 
 
 def find_globs(directory: Path) -> list[str]:
-    """Patterns for the folders below *directory* that hold manifests; other YAML has other schemas.
+    """Patterns for the folders below *directory* with manifests; other YAML has other schemas.
 
     Raises:
         SourceError: a directory cannot be read.
@@ -126,6 +126,6 @@ def _read(settings: Path, root: Root) -> dict[str, Any]:
 
 
 def modeline(directory: Path, manifest_folder: Path) -> str:
-    """The comment that tells any editor with a YAML language server which schema a file follows."""
+    """The comment from which editors with a YAML language server know the schema of a file."""
     relative = os.path.relpath(directory / SCHEMA_FILE, manifest_folder).replace(os.sep, "/")
     return f"# yaml-language-server: $schema={relative}"

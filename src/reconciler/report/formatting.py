@@ -15,7 +15,7 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def formatting_lines(formatting: Formatting, *, written: bool, diff: Kinds | None) -> Iterator[Line]:
-    """Each file that changes, and with *diff* how; what kept files from it; and the sum of it."""
+    """Each file that changes, with *diff* its changes; then problems, and the totals."""
     root = formatting.source.root
     for file in formatting.changed:
         yield f"{'formatted' if written else 'not formatted'}: {seen_from_here(root / file.path)}"

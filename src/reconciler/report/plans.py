@@ -33,10 +33,10 @@ _STAYS = (ChangeState.CLAIM, ChangeState.RELEASE, ChangeState.KEEP)
 def plan_lines(
     plan: Plan, refusals: Sequence[Refusal] = (), cascades: Cascades | None = None, *, refused: bool = False
 ) -> Iterator[Line]:
-    """The whole plan, what follows from it, what goes with deletions, and what stands against it.
+    """The whole plan, its policy impact, its cascades, and the reasons why it is refused.
 
     Args:
-        refused: it is, for what is told elsewhere: by the server, or below.
+        refused: the plan is refused for a reason that is printed elsewhere.
     """
     yield from impact_lines(plan)
     yield from missing_name_lines(plan.missing_names)
@@ -66,25 +66,25 @@ def plan_lines(
 
 
 def similar_owner_lines(plan: Plan) -> Iterator[Line]:
-    """The warning that a plan may be meant for another owner."""
+    """The warning that the plan may have been intended for another owner."""
     if (found := plan.similar_owner) is not None:
         named = "is named as an object" if found.objects == 1 else "are named as objects"
-        told = (
+        message = (
             f": `{plan.owner}` manages nothing yet, and {found.objects} of {counted(plan.wanted, 'manifest')}"
             f" {named} that `{found.owner}` manages; check the owner: `--owner`, ZONECTL_OWNER or `owner` in"
             " `zonectl.yaml`"
         )
-        yield Styled("warning", "yellow"), told
+        yield Styled("warning", "yellow"), message
 
 
 def refusal_lines(refusals: Iterable[Refusal]) -> Iterator[Line]:
-    """What stands against a plan, all of it."""
+    """All reasons why a plan is refused."""
     for each in refusals:
         yield Styled("refused", "red"), f": {each.message}"
 
 
 def rejection_lines(found: ServerRejection) -> Sequence[Line]:
-    """What the server has against a plan: each problem with the line of its manifest."""
+    """The server's problems with a plan, each with the line of its manifest."""
     lines: list[Line] = [found.message]
     for each in found.listed:
         if each.diagnostic is None:
@@ -100,7 +100,7 @@ def plan_json(
     found: ServerRejection | None = None,
     cascades: Cascades | None = None,
 ) -> PlanDocument:
-    """The plan, what stands against it, what the server has against it, and what goes with deletions."""
+    """The plan, the reasons why it is refused, the server's problems, and the cascades of deletions."""
     document: PlanDocument = {**plan.as_json()}
     document["guards"] = [
         {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
@@ -121,25 +121,25 @@ def plan_json(
 
 
 def summary_line(plan: Plan, *, refused: bool = False) -> str:
-    """One line that says how much there is to do, and whether that is refused."""
+    """One line with the number of changes, and whether the plan is refused."""
     refused = refused or bool(plan.refused)
     if plan.empty:
-        told = "refused" if refused else "nothing to do"
+        message = "refused" if refused else "nothing to do"
     else:
         counts = plan.summary()
         parts = [f"{counts[op]} to {op}" for op in _COUNTED if op in counts]
-        told = f"{', '.join(parts)}{impact_summary(plan)}{'; refused' if refused else ''}"
-    # How many manifests there were, the file alone says.
-    return f"{'saved plan' if plan.saved else counted(plan.wanted, 'manifest')}: {told}"
+        message = f"{', '.join(parts)}{impact_summary(plan)}{'; refused' if refused else ''}"
+    # A saved plan's number of manifests is a claim of its file.
+    return f"{'saved plan' if plan.saved else counted(plan.wanted, 'manifest')}: {message}"
 
 
 def applied_summary(summary: Mapping[str, int]) -> str:
-    """What was done, counted as the summary of the plan counts it: by object."""
+    """The changes that were applied, counted by object as in the summary of the plan."""
     return ", ".join(f"{summary[op]} {op.removesuffix('e')}ed" for op in _COUNTED if op in summary)
 
 
 def action_lines(action: Action, cascades: Cascades | None = None) -> Iterator[Line]:
-    """One action: what, which, where from, what goes with it, and each member."""
+    """One action: operation, object, reason, cascade, and each member."""
     sign, color = _SIGNS[action.op]
     notes = list(_notes(action))
     note = f" ({'; '.join(notes)})" if notes else ""
@@ -155,7 +155,7 @@ def action_lines(action: Action, cascades: Cascades | None = None) -> Iterator[L
 
 
 def _is_of_others(action: Action) -> bool:
-    """Tell whether it is about what others have written or deleted."""
+    """Tell whether it depends on writes or deletions by others."""
     return action.has_drift or action.op is Op.ADOPT
 
 
@@ -195,7 +195,7 @@ def _notes(action: Action) -> Iterator[str]:
 
 
 def change_lines(change: FieldChange, op: Op, shape: MemberSchema) -> Iterator[Line]:
-    """One member, before and after."""
+    """The change of one member."""
     first, *rest = _member_lines(change, op, shape)
     yield from indented([[*_parts(first), *change_notes(change)], *rest], 4)
     if change.state is ChangeState.CONFLICT and not shape.secret:
@@ -207,7 +207,7 @@ def change_lines(change: FieldChange, op: Op, shape: MemberSchema) -> Iterator[L
 
 def _member_lines(change: FieldChange, op: Op, shape: MemberSchema) -> Iterator[Line]:
     if shape.secret:
-        yield f"{change.path}: {_secret_told(change, op)}"
+        yield f"{change.path}: {_secret_change(change, op)}"
     elif op is Op.CREATE:
         yield from whole_lines(change.path, change.after, "+")
     elif op is Op.DELETE:
@@ -222,8 +222,8 @@ def _is_ordered(shape: MemberSchema) -> bool:
     return not shape.unordered
 
 
-def _secret_told(change: FieldChange, op: Op) -> str:
-    """What happens to a secret: never what it is, but which version makes way for which."""
+def _secret_change(change: FieldChange, op: Op) -> str:
+    """The change of a secret: never its value, but the versions before and after."""
     before = change.before if isinstance(change.before, dict) else None
     old = before.get("version") if before else None
     reference = change.after.get("secret") if isinstance(change.after, dict) else None
@@ -254,7 +254,7 @@ def _source(reference: dict[str, Any]) -> str:
 
 
 def indented(lines: Iterable[Line], width: int) -> Iterator[Line]:
-    """Lines moved to the right."""
+    """Lines indented further."""
     for line in lines:
         yield [" " * width, *_parts(line)]
 

@@ -20,7 +20,7 @@ _RULES = {
 
 
 def impact_lines(plan: Plan) -> Iterator[Line]:
-    """Which other policies decide, and which that stay hold back less than before."""
+    """Changes of active policy sets, and policies that stay active and restrict less than before."""
     for each in plan.deciding:
         yield from _deciding_lines(each)
     for _, found in groupby(plan.widened, key=lambda each: (each.zone, each.name, each.loses, each.gains)):
@@ -29,30 +29,32 @@ def impact_lines(plan: Plan) -> Iterator[Line]:
         head = Styled(
             f"! policies on a prefix do not cover all resources below it in zone {apart.zone}: ", "red"
         )
-        told = "becomes a prefix; policies that name it do not apply to these existing resources:"
-        yield head, f"{as_text(apart.prefix)} {told}"
+        message = "becomes a prefix; policies that name it do not apply to these existing resources:"
+        yield head, f"{as_text(apart.prefix)} {message}"
         yield f"    {', '.join(apart.resources)}"
 
 
 def impact_summary(plan: Plan) -> str:
-    """The end of a summary line; empty when nothing follows."""
-    told = []
+    """The end of a summary line; empty when nothing is to be added."""
+    notes = []
     if any(each.before != each.after for each in plan.deciding):
-        told.append("the active policy set changes")
-    told.extend(dict.fromkeys(words for each in plan.deciding for words in _allowed(each)))
+        notes.append("the active policy set changes")
+    notes.extend(dict.fromkeys(words for each in plan.deciding for words in _allowed(each)))
     if plan.widened:
         count = len({(each.zone, each.policy) for each in plan.widened})
-        told.append(
+        notes.append(
             f"{count} {'unchanged policy restricts' if count == 1 else 'unchanged policies restrict'} less"
         )
     if plan.exempt:
         count = len(plan.exempt)
-        told.append(f"{count} {'prefix does' if count == 1 else 'prefixes do'} not cover all resources below")
-    return "".join(f"; {each}" for each in told)
+        notes.append(
+            f"{count} {'prefix does' if count == 1 else 'prefixes do'} not cover all resources below"
+        )
+    return "".join(f"; {each}" for each in notes)
 
 
 def _allowed(found: PolicySetChange) -> Iterator[str]:
-    """What becomes of what is allowed, as far as a plan knows that without the requests."""
+    """The effect on what is allowed, as far as it can be predicted without requests."""
     if found.forbids:
         yield "less is forbidden"
     elif found.forbids_less:
@@ -64,8 +66,8 @@ def _allowed(found: PolicySetChange) -> Iterator[str]:
 def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
     head = Styled(f"! the active policy set changes in zone {found.zone}: ", "red")
     if found.after == found.before:
-        told = " and ".join(_allowed(found))
-        yield Styled(f"! {told} in zone {found.zone}: ", "red"), f"{found.after} stays active"
+        change = " and ".join(_allowed(found))
+        yield Styled(f"! {change} in zone {found.zone}: ", "red"), f"{found.after} stays active"
     elif found.after is None:
         yield head, f"{found.before} is deactivated, and no other set is active: everything is refused"
     elif found.first:
@@ -78,7 +80,7 @@ def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
         yield head, f"{found.after} in place of {found.before}"
     if found.drift:
         yield Styled(f"    [{DRIFTED}]", "magenta")
-    for told, policies in (
+    for label, policies in (
         ("in force again, with a `forbid`", found.forbids_again),
         ("no longer in force, with a `forbid`", found.forbids),
         ("in force, and may forbid less than before", found.forbids_less),
@@ -86,11 +88,11 @@ def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
         ("in force, and may permit more than before", found.permits_more),
     ):
         if policies:
-            yield f"    {told}: {', '.join(policies)}"
+            yield f"    {label}: {', '.join(policies)}"
 
 
 def policy_set_drift_lines(found: PolicySetChange) -> Iterator[Line]:
-    """What decides now in place of git's, and what an apply puts back; of a plan's drift."""
+    """The policy set that is active in place of git's, and the effect of an apply; of a plan's drift."""
     head = Styled(f"! the active policy set differs from git in zone {found.zone}: ", "magenta")
     if found.first_ended:
         yield head, f"the zone's default policies, in place of {found.after}:"
@@ -103,7 +105,7 @@ def policy_set_drift_lines(found: PolicySetChange) -> Iterator[Line]:
 
 
 def missing_name_lines(found: Iterable[MissingPolicyName]) -> Iterator[Line]:
-    """Names in policies in force that no object has, and what to do about each."""
+    """Names in active policies that match no object, and what to do about each."""
     for each in found:
         yield (
             Styled(f"! a policy in force names a missing object in zone {each.zone}: ", "red"),
@@ -117,13 +119,13 @@ def missing_name_lines(found: Iterable[MissingPolicyName]) -> Iterator[Line]:
 
 def _widened_lines(found: Sequence[WidenedAccess]) -> Iterator[Line]:
     one = found[0]
-    yield Styled(f"! access is widened in zone {one.zone}: ", "red"), f"{one.name} {_change_told(one)}"
+    yield Styled(f"! access is widened in zone {one.zone}: ", "red"), f"{one.name} {_change_text(one)}"
     for each in found:
         place = f" ({each.place})" if each.place else ""
         yield f"    Policy {each.zone}/{each.policy} {_RULES[each.rule]}{place}"
 
 
-def _change_told(one: WidenedAccess) -> str:
+def _change_text(one: WidenedAccess) -> str:
     if one.gains:
         return f"gains {_listed(one.gains)}"
     if one.now is not None:
@@ -134,7 +136,7 @@ def _change_told(one: WidenedAccess) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in a row. Of many, the changes below show all."""
-    told = ", ".join(as_text(each) for each in names[:MOST_NAMED])
+    """A list of names. A long one is cut: the changes below have all."""
+    shown = ", ".join(as_text(each) for each in names[:MOST_NAMED])
     more = len(names) - MOST_NAMED
-    return f"{told} and {more:,} more (all are in the changes below)" if more > 0 else told
+    return f"{shown} and {more:,} more (all are in the changes below)" if more > 0 else shown

@@ -33,7 +33,7 @@ def difference_lines(label: str, before: object, after: object, *, ordered: bool
     """What turns one value into the other: the label, and after it what differs.
 
     Args:
-        ordered: the places of a list's elements mean something.
+        ordered: the order of a list's elements counts.
     """
     if isinstance(before, list) and isinstance(after, list):
         yield from _lists(label, before, after, ordered=ordered)
@@ -51,7 +51,7 @@ def difference_lines(label: str, before: object, after: object, *, ordered: bool
 
 
 def whole_lines(label: str, value: object, sign: str) -> Iterator[Line]:
-    """All of a value that comes (`+`) or goes (`-`)."""
+    """All of a value that is added (`+`) or removed (`-`)."""
     if _is_short(value):
         yield f"{label}: {as_text(value)}"
     else:
@@ -90,7 +90,7 @@ def _lists(label: str, before: list[Any], after: list[Any], *, ordered: bool) ->
 
 
 def _sequences(old: list[str], new: list[str]) -> Iterator[Line]:
-    """What goes, what comes and what moves, with places from 1."""
+    """Elements that are removed, added and moved, with positions from 1."""
     common = Counter(old) & Counter(new)
     left = common.copy()
     places: dict[str, deque[int]] = defaultdict(deque)
@@ -115,7 +115,7 @@ def _sequences(old: list[str], new: list[str]) -> Iterator[Line]:
 
 
 def _longest_rising(numbers: Sequence[int]) -> set[int]:
-    """Indexes of a longest subsequence that rises: the elements that others can be said to move around."""
+    """Indexes of a longest increasing subsequence: the elements that stay while others are moved."""
     ends: list[int] = []
     index_of: list[int] = []
     previous: list[int | None] = []
@@ -169,7 +169,7 @@ def _texts(label: str, before: str, after: str) -> Iterator[Line]:
 
 
 def _folded_text(sign: str, text: str, begin: int, end: int) -> Line:
-    """A long text on one line; so many characters at its beginning and end are as in the other one."""
+    """A long text on one line, cut where its start and end are equal to the other text's."""
     parts = [as_text(text[begin : len(text) - end])]
     if begin:
         parts.insert(0, f"({counted(begin, 'character')} as before)")
@@ -179,7 +179,7 @@ def _folded_text(sign: str, text: str, begin: int, end: int) -> Line:
 
 
 def _common(before: Sequence[object], after: Sequence[object], context: int) -> tuple[int, int]:
-    """How much both have in common at the beginning and at the end, beyond the context of what differs."""
+    """The length of the common prefix and the common suffix, beyond the context of the difference."""
     shorter = min(len(before), len(after))
     begin = 0
     while begin < shorter and before[begin] == after[begin]:
@@ -197,7 +197,7 @@ def _split(text: str) -> list[str | None]:
 
 
 def _hunks(before: list[str | None], after: list[str | None]) -> Iterator[Line]:
-    """Lines that go and come, with some around them."""
+    """Removed and added lines, with some around them."""
     begin, end = _common(before, after, CONTEXT_LINES)
     yield from _unchanged(begin, "line")
     old, new = before[begin : len(before) - end], after[begin : len(after) - end]
@@ -234,7 +234,7 @@ def _context(lines: list[str | None], *, is_first: bool, is_last: bool) -> Itera
 
 
 def _exchanged(old: list[str | None], new: list[str | None]) -> Iterator[Line]:
-    """Lines that make way for others; those that differ in white space alone are quoted to show it."""
+    """Replaced lines; those that differ in white space alone are quoted to show it."""
     alike = {_without_space(line) for line in old} & {_without_space(line) for line in new}
     yield from (_text_line("-", line, quoted=_without_space(line) in alike) for line in old)
     yield from (_text_line("+", line, quoted=_without_space(line) in alike) for line in new)

@@ -123,7 +123,10 @@ def zone() -> None:
 @click.argument("value")
 @click.pass_obj
 def set_zone(settings: Settings, zone: str, setting: str, value: str) -> None:
-    """Set a zone setting: strict-assertion-audience, require-dpop-nonce or grant-missing-error."""
+    """Set a zone setting.
+
+    Settings: strict-assertion-audience, require-dpop-nonce, require-active-accountable, grant-missing-error.
+    """
 
     async def change(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)

@@ -7,11 +7,9 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from runtime.domain.identifiers import example_digest, example_id
 from runtime.domain.kinds.marks import Example
-from runtime.domain.kinds.values import Id, OwnerName, Part, Timestamp, together
+from runtime.domain.kinds.values import PLAIN_PATTERN, Id, OwnerName, Part, Timestamp, together
 
-ManifestName = Annotated[
-    str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f<>]*$")
-]
+ManifestName = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PLAIN_PATTERN)]
 FieldPath = Annotated[str, StringConstraints(max_length=1024)]
 LocalId = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 Op = Literal["create", "update", "adopt", "release", "rename", "delivered", "delete"]

@@ -26,6 +26,15 @@ AUDITED = (
     Query("filter[action]", many=True, limit=100, about="operations, such as `applications.update`"),
     Query("filter[changeset_id]", many=True, limit=100, about="ids of the changesets"),
 )
+# What decision records can be selected by.
+DECIDED = (
+    Query("filter[request_id]", many=True, limit=100, about="request ids, as in the header `X-Request-ID`"),
+    Query("filter[user_id]", many=True, limit=100, about="ids of users"),
+    Query("filter[application_id]", many=True, limit=100, about="ids of applications"),
+    Query("filter[resource_id]", many=True, limit=100, about="ids of resources"),
+    Query("filter[event]", many=True, limit=100, about="endpoints and grant types, such as `token_exchange`"),
+    Query("filter[outcome]", many=True, limit=100, about="outcomes, such as `refused`"),
+)
 OF_SECRETS = (
     Query("entity_id", about="id of the entity that owns them"),
     Query("type", values=values_of(SecretType), about="required with `owner_type`"),
@@ -73,7 +82,9 @@ def list_query(kind: Kind) -> tuple[Query, ...]:
         )
     if listing.search:
         found.append(_search(listing.ordered))
-        found.extend(Query(f"query[{name}]", many=True) for name in listing.search)
+        found.extend(
+            Query(f"query[{name}]", many=True, min_chars=1, max_chars=255) for name in listing.search
+        )
     if listing.sorts != ("created_at",) or listing.ordered:
         found.append(Query("sort", values=listing.sorts, about="a leading `-` means descending"))
     if listing.ordered:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import GrantStatus
 
 
@@ -45,3 +46,17 @@ TRANSITIONS: Mapping[Cause, Transition] = MappingProxyType(
         ),
     }
 )
+
+
+def issuing_addresses(provider: Provider) -> tuple[str | None, ...]:
+    """Who issues a provider's tokens, where they are refreshed and revoked, and to which client.
+
+    Its grants end when one of these changes: a refresh token goes to no other address than it came from.
+    """
+    oauth2 = provider.protocols.oauth2 if provider.protocols else None
+    return (
+        (oauth2.issuer if oauth2 else None) or provider.identifier,
+        oauth2.token_endpoint if oauth2 else None,
+        oauth2.revocation_endpoint if oauth2 else None,
+        provider.client_id,
+    )

@@ -49,12 +49,16 @@
         InvalidSoftwareStatement 400   invalid_software_statement     (registration)
         RegistrationClosed     403     access_denied                  (registration)
         TemporarilyUnavailable 503     temporarily_unavailable
+          UpstreamUnavailable  503     temporarily_unavailable        (with its own Retry-After)
         TooManyRequests        429     temporarily_unavailable
         ServerError            500     server_error
       PageError                        an HTML error page; never a redirect
         BadLink                400     bad_link
+        WrongUser              403     wrong_user
         ForgedForm             403     forged_form
         SignInRefused          403     sign_in_refused
+        AccountRefused         403     account_refused
+        ProviderUnavailable    503     provider_unavailable
         TooManyTries           429     too_many_tries
         SignInUnavailable      503     sign_in_unavailable
 
@@ -448,6 +452,18 @@ class TemporarilyUnavailable(OAuthError):
     code, status = "temporarily_unavailable", 503
 
 
+class UpstreamUnavailable(TemporarilyUnavailable):
+    """An outside provider of tokens does not answer now; it is worth asking again.
+
+    Attributes:
+        retry_after_seconds: for the Retry-After header.
+    """
+
+    def __init__(self, detail: str, *, retry_after_seconds: int, internal: str = "") -> None:
+        super().__init__(detail, internal=internal)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class TooManyRequests(OAuthError):
     """A rate limit was exceeded.
 
@@ -478,6 +494,12 @@ class BadLink(PageError):
     code, status = "bad_link", 400
 
 
+class WrongUser(PageError):
+    """The link was made for another user than the one who is signed in."""
+
+    code, status = "wrong_user", 403
+
+
 class ForgedForm(PageError):
     """The form's token is missing, belongs to another page, or was used already."""
 
@@ -488,6 +510,18 @@ class SignInRefused(PageError):
     """The user may not sign in: disabled, not invited, or not allowed to register."""
 
     code, status = "sign_in_refused", 403
+
+
+class AccountRefused(PageError):
+    """An account at a provider cannot be connected: it is another user's, or the answer is another's."""
+
+    code, status = "account_refused", 403
+
+
+class ProviderUnavailable(PageError):
+    """The provider that a user wants to connect is unreachable, or not configured for it."""
+
+    code, status = "provider_unavailable", 503
 
 
 class TooManyTries(PageError):

@@ -6,9 +6,10 @@ the caller is known, and every change leaves a record in the audit trail.
 
 from dataclasses import dataclass
 
-_NOTHING = "nothing"
+_REFUSAL = "a row for a refused request"
 _MEMORY = "nothing; answered from memory"
 _SECRETS = ("guess", "refusals")
+_RECORDS = ("recorded-refusals-address", "recorded-refusals")
 _SIGN_INS = ("authorize", "authorize-client", "authorize-zone")
 _PUSHES = ("push", "push-client", "push-zone")
 
@@ -40,71 +41,122 @@ ENDPOINTS: tuple[PublicEndpoint, ...] = (
     PublicEndpoint(
         ("GET", "POST"),
         "{issuer}/oauth/authorize",
-        "a pending sign-in or pushed request; the metadata document of a new client is fetched and stored",
-        (*_SIGN_INS, *_PUSHES, "codes", "documents", "new-clients"),
+        "a pending sign-in or pushed request; a row for what was decided; the metadata document of a new"
+        " client is fetched and stored",
+        (*_SIGN_INS, *_PUSHES, *_RECORDS, "codes", "documents", "new-clients"),
     ),
     _post(
         "{issuer}/oauth/token",
         "a row for a refused request; the `jti` of an assertion or proof; a client's keys are fetched",
         *_SECRETS,
-        "recorded-refusals",
+        *_RECORDS,
         "proofs",
         "assertions",
         "documents",
     ),
     _post(
         "{issuer}/oauth/revoke",
-        "a row for a refused request; the `jti` of an assertion",
+        "a row for a refused request, or for a token that is unknown; the `jti` of an assertion",
         *_SECRETS,
-        "recorded-refusals",
+        *_RECORDS,
         "assertions",
     ),
-    _post("{issuer}/oauth/introspect", "the `jti` of a used assertion", *_SECRETS, "assertions"),
+    _post(
+        "{issuer}/oauth/introspect",
+        "a row for a token that is not active; the `jti` of a used assertion",
+        *_SECRETS,
+        *_RECORDS,
+        "assertions",
+    ),
     _post(
         "{issuer}/oauth/par",
-        "a pushed request; the `jti` of an assertion or proof",
+        "a pushed request; a row for a refused one; the `jti` of an assertion or proof",
         *_SECRETS,
+        *_RECORDS,
         *_PUSHES,
         "push-back-end",
         "proofs",
         "assertions",
     ),
     _post("{issuer}/oauth/register", "a client", "register", "register-zone", "new-clients"),
-    _get("{issuer}/oauth/callback", "the result of a sign-in that the browser started", *_SIGN_INS),
-    _get("{issuer}/oauth/sign-in", _NOTHING),
+    _get(
+        "{issuer}/oauth/callback",
+        "the result of a sign-in or a connection that the browser started; a row for it",
+        *_SIGN_INS,
+        "forms-sent",
+        *_RECORDS,
+    ),
+    _get("{issuer}/oauth/sign-in", _REFUSAL, *_RECORDS),
     _post(
         "{issuer}/oauth/sign-in",
-        "the used form token; a counted attempt; a password is hashed; a session",
+        "the used form token; a counted attempt; a password is hashed; a session; a row for it",
+        *_RECORDS,
         "forms-sent",
         "passwords",
         "passwords-zone",
         "tries",
     ),
-    _get("{issuer}/oauth/sign-up", _NOTHING),
+    _get("{issuer}/oauth/sign-up", _REFUSAL, *_RECORDS),
     _post(
         "{issuer}/oauth/sign-up",
-        "the used form token; a password is hashed; a user and a session",
+        "the used form token; a password is hashed; a user and a session; a row for them",
+        *_RECORDS,
         "forms-sent",
         "passwords",
         "passwords-zone",
         "tries",
         "sign-ups",
     ),
-    _get("{issuer}/oauth/consent", _NOTHING),
-    _post("{issuer}/oauth/consent", "the used form token; a consent and a code", "forms-sent", "codes"),
-    _get("{issuer}/oauth/connect", _NOTHING),
-    _get("{issuer}/account", "a pending sign-in, without a session", *_SIGN_INS),
+    _get("{issuer}/oauth/consent", _REFUSAL, *_RECORDS),
     _post(
-        "{issuer}/account",
-        "the used form token; a pending sign-in, without a session",
+        "{issuer}/oauth/consent",
+        "the used form token; a consent and a code; a row for them",
+        *_RECORDS,
+        "forms-sent",
+        "codes",
+    ),
+    _get(
+        "{issuer}/oauth/connect",
+        "a pending sign-in, without a session; a row for a refused request",
+        *_SIGN_INS,
+        *_RECORDS,
+    ),
+    _post(
+        "{issuer}/oauth/connect",
+        "the used form token and link; a consent, a stored key, or a connection under way; a row for a"
+        " refused request",
+        *_RECORDS,
         "forms-sent",
         *_SIGN_INS,
     ),
-    PublicEndpoint(("GET", "POST"), "{issuer}/openid/logout", "nothing; an existing session ends"),
-    _get("{issuer}/openid/logout/callback", _NOTHING),
-    _get("{issuer}/oauth/sign-out", "nothing; an existing session ends"),
-    _post("{issuer}/oauth/sign-out", "the used form token; the session ends", "forms-sent"),
-    _get("{issuer}/oauth/signed-out", _NOTHING),
+    _get(
+        "{issuer}/account",
+        "a pending sign-in, without a session; a row for a refused request",
+        *_SIGN_INS,
+        *_RECORDS,
+    ),
+    _post(
+        "{issuer}/account",
+        "the used form token; a pending sign-in, without a session; a row for a refused request",
+        *_RECORDS,
+        "forms-sent",
+        *_SIGN_INS,
+    ),
+    PublicEndpoint(
+        ("GET", "POST"),
+        "{issuer}/openid/logout",
+        "an existing session ends; a row for a refused request",
+        _RECORDS,
+    ),
+    _get("{issuer}/openid/logout/callback", _REFUSAL, *_RECORDS),
+    _get("{issuer}/oauth/sign-out", "an existing session ends; a row for a refused request", *_RECORDS),
+    _post(
+        "{issuer}/oauth/sign-out",
+        "the used form token; the session ends; a row for a refused request",
+        *_RECORDS,
+        "forms-sent",
+    ),
+    _get("{issuer}/oauth/signed-out", _REFUSAL, *_RECORDS),
     _get("{issuer}/oauth/style.css", _MEMORY),
     PublicEndpoint(
         ("GET", "POST"), "{issuer}/openid/userinfo", "the `jti` of a used DPoP proof", ("proofs",)

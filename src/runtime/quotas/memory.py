@@ -6,7 +6,7 @@ from runtime import logs
 from runtime.adapters import shared_fetch
 from runtime.adapters.upstream_oauth import circuit_breaker
 from runtime.services import cache_sizes as sizes
-from runtime.services import epochs, token_event_log
+from runtime.services import epochs, token_event_log, upstream_refreshes
 from runtime.services.management.authentication import callers
 
 _REQUESTS = "as many as are worked on"
@@ -40,6 +40,16 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "runtime.services.clients.authentication_throttling.FailedAuthenticationThrottle._blocked",
         "clients delayed after wrong secrets",
         sizes.BLOCKED_CLIENTS,
+    ),
+    BoundedMemory(
+        "runtime.services.clients.last_used.LastUsedRecorder._recorded",
+        "credentials of applications whose use was recorded",
+        sizes.CREDENTIALS_IN_USE,
+    ),
+    BoundedMemory(
+        "runtime.services.clients.last_used.LastUsedRecorder._writes",
+        "writes of their last use",
+        _REQUESTS,
     ),
     BoundedMemory("runtime.logs.ThrottledWarnings._logged", "recently logged warnings", logs.MOST_TROUBLES),
     BoundedMemory(
@@ -87,7 +97,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
     ),
     BoundedMemory(
         "runtime.services.management.changesets.concurrency_limits._taken",
-        "changesets and snapshots under way, by organization and caller",
+        "changesets, snapshots and explanations under way, by organization and caller",
         _REQUESTS,
     ),
     BoundedMemory("runtime.services.management.time_slices._turns", "the turn among long operations", 1),
@@ -115,6 +125,21 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "runtime.adapters.upstream_oauth.concurrency_limit.ConcurrencyLimit._slots",
         "requests to OAuth providers waiting for a slot, by provider and by zone",
         _REQUESTS,
+    ),
+    BoundedMemory(
+        "runtime.services.upstream_refreshes.UpstreamRefreshes._tasks",
+        "refreshes of upstream tokens under way, one for a grant",
+        _REQUESTS,
+    ),
+    BoundedMemory(
+        "runtime.services.upstream_refreshes.UpstreamRefreshes._noted",
+        "upstream tokens whose use was noted within ten minutes",
+        upstream_refreshes.MOST_NOTED,
+    ),
+    BoundedMemory(
+        "runtime.services.upstream_refreshes.UpstreamRefreshes._unwritten",
+        "uses of upstream tokens to be written",
+        upstream_refreshes.MOST_UNWRITTEN,
     ),
     BoundedMemory("runtime.adapters.shared_fetch.SharedFetch._running", "fetches under way", _REQUESTS),
     BoundedMemory("runtime.adapters.outbound.Outbound._turns", "fetches waiting for a slot", _REQUESTS),

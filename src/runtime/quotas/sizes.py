@@ -85,6 +85,13 @@ SIZES: tuple[tuple[str, str], ...] = (
         ),
     ),
     (
+        "explanations under way in a process",
+        (
+            f"{concurrent.EXPLANATIONS}; {concurrent.EXPLANATIONS_OF_ORGANIZATION} of an organization, "
+            f"{concurrent.EXPLANATIONS_OF_CALLER} of one caller; then 429"
+        ),
+    ),
+    (
         "objects in a snapshot that no manifest can describe",
         f"{undescribable.AT_MOST} of each kind; it names the kinds with more",
     ),

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 from runtime.domain.oauth import assertions as assertion_rules
 from runtime.services import epochs, rate_limits
+from runtime.services.authority import connect_links
 from runtime.services.authorization import authorization_codes, interactions, pushed_authorization_requests
 from runtime.services.clients import authentication_throttling, dpop_verification
+from runtime.services.connect import upstream as connections
 from runtime.services.login import throttling as login_limits
 from runtime.services.login import upstream
 from runtime.services.logout import requests as logout_requests
+from runtime.services.vault import credential_cache
 
 ANYBODY, USERS = "anybody", "users"
 CLIENTS, PROVIDER, SERVICE = "applications", "the zone's provider", "this service"
@@ -74,6 +77,16 @@ STATE: tuple[StateKind, ...] = (
         ("forms-sent",),
         interactions.INTERACTION_SECONDS + 1,
     ),
+    StateKind(
+        "connect-link", "a used connect link", USERS, ("forms-sent",), connect_links.CONNECT_LINK_SECONDS
+    ),
+    StateKind(
+        "connection",
+        "an account being connected at a provider",
+        USERS,
+        ("forms-sent",),
+        connections.CONNECTION_SECONDS,
+    ),
     StateKind("code", "an authorization code", USERS, ("codes",), authorization_codes.CODE_SECONDS),
     StateKind(
         "code-used", "the tokens issued for a code", USERS, ("codes",), authorization_codes.MARK_SECONDS
@@ -122,6 +135,14 @@ STATE: tuple[StateKind, ...] = (
         CLIENTS,
         ("one for each token that an application may request",),
         _LONGEST_TOKEN_SECONDS,
+        most=100_000,
+    ),
+    StateKind(
+        "vault",
+        "a credential of a user from the vault, for reuse",
+        USERS,
+        ("one for each delegated grant",),
+        credential_cache.LONGEST_SECONDS,
         most=100_000,
     ),
     StateKind(

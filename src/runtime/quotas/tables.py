@@ -39,11 +39,12 @@ def _days(setting: str) -> str:
 RECORDS: tuple[GrowingTable, ...] = (
     GrowingTable(
         "token_events",
-        "the log of token requests and ended sessions",
+        "the log of sign-ins, token requests and ended sessions",
         ANYBODY,
         (
+            "recorded-refusals-address",
             "recorded-refusals",
-            "issued tokens and refusals of known applications: one each",
+            "sign-ins, codes and tokens issued, and refusals of known applications: one each",
             "one a day for a credential that proves an application, in each process",
         ),
         f"{_days('token_events_days')}; job `retention`",
@@ -96,7 +97,8 @@ RECORDS: tuple[GrowingTable, ...] = (
         "credentials of users for outside services, sealed",
         USERS,
         ("forms-sent", "one for a delegated grant"),
-        "with its delegated grant, or when that is revoked",
+        "with its delegated grant, or when that is revoked; "
+        f"{_days('ended_credentials_days')} after its provider has ended it; job `retention`",
     ),
     GrowingTable(
         "revocations",

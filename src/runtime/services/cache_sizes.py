@@ -6,6 +6,7 @@ POLICY_SETS = 1_000
 REVOCATION_LISTS = 1_000
 RATE_LIMIT_COUNTS = 20_000  # of one limit
 BLOCKED_CLIENTS = 20_000
+CREDENTIALS_IN_USE = 20_000
 
 # Of each zone. What there is one of for each application, policy or provider:
 CLIENTS = 2_000

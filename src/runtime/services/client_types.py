@@ -12,6 +12,7 @@ from runtime.domain.errors import UnauthorizedClient
 from runtime.domain.kinds.application import Application, ApplicationOAuth2
 from runtime.domain.kinds.user_agent import Registration, UserAgent
 from runtime.domain.kinds.values import Consent, CredentialType
+from runtime.domain.oauth.entity_profiles import EntityProfile, profile_of
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.zone_data import Credential
 
@@ -23,10 +24,14 @@ class ApplicationClient:
     """An application as it authenticates: with one of its credentials.
 
     A zone caches clients until its epoch moves, so what is derived here is derived once.
+
+    Attributes:
+        other_secret: the same client with its other password credential, where two share the client id.
     """
 
     credential: Credential
     application: Application
+    other_secret: "ApplicationClient | None" = None
 
     @cached_property
     def client_id(self) -> str:
@@ -48,6 +53,11 @@ class ApplicationClient:
     def identifier(self) -> str:
         """What policies and chains call it."""
         return self.application.identifier
+
+    @cached_property
+    def profile(self) -> EntityProfile | None:
+        """Whether it is a service or an AI agent, as `act` says."""
+        return profile_of(self.application.traits)
 
     @property
     def name(self) -> str:
@@ -124,6 +134,11 @@ class UserAgentClient:
     def identifier(self) -> str:
         """What policies call it."""
         return self.user_agent.identifier
+
+    @property
+    def profile(self) -> EntityProfile | None:
+        """Nothing: nobody here knows what has registered itself. Spec: an unclassified actor."""
+        return None
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ from runtime.services.outbox import Outbox
 from runtime.services.rate_limiter import RateLimiter
 from runtime.services.revocation_list import Revocations
 from runtime.services.token_event_log import DecisionLog
+from runtime.services.upstream_refreshes import UpstreamRefreshes
 from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
@@ -36,6 +37,7 @@ class Services:
         upstream_outbound: the connections to providers of delegated access: theirs alone, so that one that is
             slow holds up no other fetch.
         upstream_oauth: those providers, with the health of each remembered.
+        upstream_refreshes: refreshes of upstream tokens that are under way in this process.
         clock: the present, aware and UTC, the same for all nodes; tests bring their own.
         epochs: which cached knowledge is out of date, as every process tells the others.
         zones: what the zone endpoints know about zones, cached by epoch.
@@ -58,6 +60,7 @@ class Services:
     openid: OpenIDProviders
     upstream_outbound: Outbound
     upstream_oauth: UpstreamOAuthClient
+    upstream_refreshes: UpstreamRefreshes
     client_documents: ClientDocuments
     passwords: Passwords
     clock: Callable[[], datetime]

@@ -5,14 +5,20 @@ from datetime import datetime
 
 from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
+from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
 from runtime.services.logout.backchannel_delivery import BackchannelLogoutDelivery
-from runtime.services.outbox import MessageHandler, logout_notices, mail
+from runtime.services.outbox import MessageHandler, logout_notices, mail, upstream_revocations
+from runtime.services.vault import revocation_delivery
+from runtime.services.vault.revocation_delivery import UpstreamRevocationDelivery
 from runtime.services.zones import ZoneRegistry
+from runtime.storage.sql.database import Database
 
 
 def message_handlers(
     zones: ZoneRegistry,
     outbound: Outbound,
+    upstream_oauth: UpstreamOAuthClient,
+    database: Database,
     transport: Transport,
     clock: Callable[[], datetime],
     *,
@@ -23,4 +29,9 @@ def message_handlers(
     return {
         mail.TOPIC: MessageHandler(mail.MailDelivery(transport, mail_from, clock).deliver),
         logout_notices.TOPIC: MessageHandler(backchannel.deliver, attempts=6),
+        upstream_revocations.TOPIC: MessageHandler(
+            UpstreamRevocationDelivery(zones, database, upstream_oauth).deliver,
+            attempts=revocation_delivery.ATTEMPTS,
+            first_delay_seconds=revocation_delivery.FIRST_DELAY_SECONDS,
+        ),
     }

@@ -76,13 +76,13 @@ REFUSED_REQUESTS = RateLimit(
     "refusals_a_minute",
     beyond="429 instead of the error; valid requests are answered",
 )
+_REFUSAL_ROWS = "rows for refused requests of public clients and browsers, and for inactive tokens"
+_COUNTED = "only counted; one row a minute has the sum for each code"
+RECORDED_REFUSALS_OF_ADDRESS = RateLimit(
+    "recorded-refusals-address", _REFUSAL_ROWS, _ADDRESS, 60, per_process=True, beyond=_COUNTED
+)
 RECORDED_REFUSALS = RateLimit(
-    "recorded-refusals",
-    "rows for refused requests of public clients",
-    _ZONE,
-    60,
-    per_process=True,
-    beyond="only counted; one row a minute has the sum for each code",
+    "recorded-refusals", _REFUSAL_ROWS, _ZONE, 240, per_process=True, beyond=_COUNTED
 )
 
 # Client authentication (RFC 6749 section 2.3), assertions (RFC 7523) and DPoP proofs (RFC 9449).

@@ -1,4 +1,4 @@
-"""The retention job: deletes token events, ended sessions and tombstones past their time, in batches."""
+"""The retention job: deletes token events, ended sessions and more past their time, in batches."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Protocol
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services.container import Services
-from runtime.storage.sql import sessions, token_events, tombstones
+from runtime.storage.sql import sessions, token_events, tombstones, vault_tokens
 
 JOB = "retention"
 TOMBSTONE_DAYS = 365
@@ -23,12 +23,13 @@ class _Forget(Protocol):
 
 
 async def run(services: Services) -> int:
-    """Forget token events, ended sessions and tombstones beyond their time; how many that were."""
+    """Forget token events, sessions, upstream credentials and tombstones past their time; how many."""
     settings, now = services.settings, services.clock()
     gone = 0
     for days, forget in (
         (settings.token_events_days, token_events.forget),
         (settings.ended_sessions_days, sessions.forget_ended),
+        (settings.ended_credentials_days, vault_tokens.forget),
         (TOMBSTONE_DAYS, tombstones.forget),
     ):
         if days:

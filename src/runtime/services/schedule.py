@@ -8,6 +8,7 @@ from runtime.services.jobs.runner import Job
 from runtime.services.management.organizations import api_keys
 from runtime.services.management.zones import key_rotation
 from runtime.services.outbox import JOB as OUTBOX
+from runtime.services.vault import refresh_ahead
 
 JOBS: tuple[Job, ...] = (
     Job("unused_clients", timedelta(hours=1), timedelta(minutes=10), unused_clients.run),
@@ -22,4 +23,5 @@ JOBS: tuple[Job, ...] = (
         timedelta(minutes=5),
         lambda services: services.revocations.prune(),
     ),
+    Job(refresh_ahead.JOB, timedelta(seconds=30), timedelta(minutes=5), refresh_ahead.run),
 )

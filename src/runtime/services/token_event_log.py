@@ -1,11 +1,11 @@
-"""The decision log: every token decision, queued in memory and written to the database in batches.
+"""The decision log: every decision on a sign-in or a token, queued in memory and written in batches.
 
 A full queue means that the database does not keep up: then requests are answered 503, because a token
 that nobody can account for is not issued.
 
 Anybody can be refused as often as they like. So refusals of clients that prove nothing, or that registered
-themselves, have a row each only up to so many a minute in a zone; what is beyond is counted, and one row a
-minute tells how many of a sort there were.
+themselves, and of whoever is at a browser, have a row each only up to so many a minute from an address and in
+a zone; what is beyond is counted, and one row a minute tells how many of a sort there were.
 
 What the database does not take before the process ends stands in the log, each with all that its row would
 have.
@@ -13,21 +13,22 @@ have.
 
 import asyncio
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from cachetools import TTLCache
 from sqlalchemy.exc import DBAPIError
 
-from runtime.domain.errors import InvalidClient, OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.domain.errors import InvalidClient, OAuthError, ServiceError, TemporarilyUnavailable, Unavailable
 from runtime.logs import log
 from runtime.metrics import TOKENS
 from runtime.services.client_types import ApplicationClient, Client, is_known
 from runtime.services.rate_limiter import RateLimiter, place_of
-from runtime.services.rate_limits import RECORDED_REFUSALS
+from runtime.services.rate_limits import RECORDED_REFUSALS, RECORDED_REFUSALS_OF_ADDRESS
 from runtime.services.refused_requests import count_refusal
 from runtime.storage.sql import token_events as storage
 from runtime.storage.sql.database import Database
@@ -41,16 +42,21 @@ _TALLY_SECONDS = 60
 MOST_SEEN = 10_000
 _SEEN_EVERY = timedelta(days=1)
 LAST_SECONDS = 5.0  # for a database that is away when the process ends
+PENDING, REFUSED = "pending", "refused"
+INACTIVE = "inactive"  # the outcome of an introspection
+IGNORED = "ignored"  # the outcome of a revocation that ended nothing
+_COUNTED_OUTCOMES = (INACTIVE, IGNORED)  # besides refusals, which are counted by their code
 _FAILURES = (DBAPIError, OSError, Unavailable)
 
 
 @dataclass(slots=True)
 class Decision:
-    """The outcome of one token request. Filled in as the request is worked on, then recorded.
+    """What a request comes to. Filled in as the request is worked on, then recorded.
 
     Attributes:
-        event: the grant type, in short.
-        outcome: `issued` or `refused`.
+        event: the endpoint, or the grant type in short.
+        outcome: such as `issued`, `signed_in` or `refused`; `PENDING` for what comes to nothing yet, such as
+            a page that is shown.
         reason: the error code of a refusal, with what the log may know besides.
         step: the numbered step of an exchange that refused.
         determining: names of the policy rules that decided.
@@ -63,7 +69,7 @@ class Decision:
     at: datetime
     request_id: str
     event: str = "token"
-    outcome: str = "refused"
+    outcome: str = REFUSED
     reason: str | None = None
     step: int | None = None
     user_id: str | None = None
@@ -80,25 +86,63 @@ class Decision:
         """Tell whether the request came as far as being some client's."""
         return self.application_id is not None or self.user_agent_id is not None
 
-    def identify(self, client: Client) -> None:
-        """The request comes from that client, as far as it has proved."""
+    @property
+    def is_made(self) -> bool:
+        """Tell whether there is anything to record."""
+        return self.outcome != PENDING
+
+    def name_client(self, client: Client) -> None:
+        """The request is about that client; nobody has proved to be it."""
         self.application_id, self.user_agent_id = (
             client.client_ref.application_id,
             client.client_ref.user_agent_id,
         )
+
+    def identify(self, client: Client) -> None:
+        """The request comes from that client, as far as it has proved."""
+        self.name_client(client)
         self.is_known = is_known(client)
         if isinstance(client, ApplicationClient):
             self.credential_id = client.credential.id
 
     def issue(self) -> None:
         """The request got what it asked for."""
-        self.outcome, self.reason, self.step = "issued", None, None
+        self.succeed("issued")
 
-    def refuse(self, refusal: OAuthError) -> None:
+    def succeed(self, outcome: str) -> None:
+        """The request came to that, and to no refusal."""
+        self.outcome, self.reason, self.step = outcome, None, None
+
+    def refuse(self, refusal: ServiceError) -> None:
         """The request was refused for that reason."""
-        reason = refusal.members.get("reason")
+        # What a page says to a person is in no code.
+        reason = (
+            refusal.members.get("reason")
+            if isinstance(refusal, OAuthError)
+            else refusal.internal or refusal.detail
+        )
         known = reason or refusal.internal
-        self.outcome, self.reason = "refused", f"{refusal.code}: {known}" if known else refusal.code
+        self.outcome, self.reason = REFUSED, f"{refusal.code}: {known}" if known else refusal.code
+
+
+# The decision of the browser's request that is being worked on; its steps are in many rooms.
+_current: ContextVar[Decision | None] = ContextVar("current_decision", default=None)
+
+
+@contextmanager
+def recorded_request(decision: Decision) -> Iterator[None]:
+    """Let `current_decision` be this one in the block."""
+    before = _current.set(decision)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def current_decision() -> Decision:
+    """The decision of the browser's request that is being worked on; elsewhere one that nobody records."""
+    found = _current.get()
+    return found if found is not None else Decision("", "", datetime.now(UTC), "")
 
 
 @dataclass(slots=True)
@@ -197,18 +241,39 @@ class DecisionLog:
             whose = decision.user_id or place_of(address)
             refusal = await count_refusal(self._rate_limiter, decision.zone_id, refusal, whose=whose)
         decision.refuse(refusal)
-        if decision.is_known or not self._rate_limiter.hit_local(RECORDED_REFUSALS, decision.zone_id):
-            self.record(decision)
-            if isinstance(refusal, InvalidClient):
-                log.info(
-                    "client refused",
-                    zone_id=decision.zone_id,
-                    request_id=decision.request_id,
-                    reason=decision.reason,
-                )
-        else:
-            self._tally(decision, refusal.code)
+        if self._record_refusal(decision, address) and isinstance(refusal, InvalidClient):
+            log.info(
+                "client refused",
+                zone_id=decision.zone_id,
+                request_id=decision.request_id,
+                reason=decision.reason,
+            )
         return refusal
+
+    def record_sampled(self, decision: Decision, *, address: str) -> None:
+        """Record what anybody can bring about as often as they like: beyond the limits it is only counted.
+
+        Args:
+            address: whom the request comes from.
+        Raises: TemporarilyUnavailable when the queue is full.
+        """
+        decision.is_known = False
+        self._record_refusal(decision, address)
+
+    def _record_refusal(self, decision: Decision, address: str) -> bool:
+        """Queue the row of a refusal, or count it; whether it has a row."""
+        if not decision.is_known and self._is_beyond_limits(decision.zone_id, place_of(address)):
+            self._tally(decision, (decision.reason or decision.outcome).partition(":")[0])
+            return False
+        self.record(decision)
+        return True
+
+    def _is_beyond_limits(self, zone_id: str, place: str) -> bool:
+        """Tell whether an address, or a zone, has had its rows of this minute."""
+        return bool(
+            self._rate_limiter.hit_local(RECORDED_REFUSALS_OF_ADDRESS, zone_id, place)
+            or self._rate_limiter.hit_local(RECORDED_REFUSALS, zone_id)
+        )
 
     def _tally(self, decision: Decision, code: str) -> None:
         TOKENS.labels(decision.event, decision.outcome).inc()
@@ -220,7 +285,8 @@ class DecisionLog:
         """Have a row written for each sort of refusals that were only counted."""
         tallies, self._tallies = self._tallies, {}
         for (organization_id, zone_id, event, code), tally in tallies.items():
-            summed = Decision(organization_id, zone_id, tally.at, "", event=event, reason=code)
+            outcome = code if code in _COUNTED_OUTCOMES else REFUSED
+            summed = Decision(organization_id, zone_id, tally.at, "", event, outcome, code)
             self._queued.append(_row(summed, requests=tally.requests))
 
     async def flush(self) -> None:

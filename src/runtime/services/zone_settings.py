@@ -9,6 +9,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE
 from runtime.domain.oauth.zone_settings import ZoneSettings
 from runtime.services.container import Services
+from runtime.services.management import token_revocation
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import zone_data as storage
@@ -46,6 +47,8 @@ async def set_zone_setting(
             await storage.set_zone_settings(unit.conn, zone_id, after)
             old, new = ({member: each.model_dump(mode="json")[member]} for each in (before, after))
             await unit.record("zones.set_switch", ZONE.name, zone_id, zone_id, before=old, after=new)
+            if after.require_active_accountable and not before.require_active_accountable:
+                await token_revocation.revoke_ended(unit, zone_id)
     return after
 
 

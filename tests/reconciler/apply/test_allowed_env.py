@@ -1,4 +1,4 @@
-"""Environment variables that manifests may read: those that somebody outside the repository has listed."""
+"""Environment variables that manifests may read: only those allowed outside the repository."""
 
 import pytest
 

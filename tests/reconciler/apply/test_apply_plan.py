@@ -1,4 +1,4 @@
-"""apply as it is called: what was reviewed, all of it or nothing."""
+"""`zonectl apply`: exactly the reviewed plan is applied, completely or not at all."""
 
 import json
 from pathlib import Path

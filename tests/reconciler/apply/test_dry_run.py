@@ -1,4 +1,4 @@
-"""Dry runs: what is sent, and how the server's answer is read."""
+"""Dry runs: the request, and the reading of the server's answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, and an answer that never comes: what is said of it is true."""
+"""Ctrl-C, SIGTERM and lost answers during an apply: the reported outcome is the true one."""
 
 import json
 import os

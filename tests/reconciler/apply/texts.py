@@ -1,4 +1,4 @@
-"""Manifests as they stand in files, and the command that reads them."""
+"""Manifest files, and the command that reads them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The client against a real HTTP server: retries, caches, and what it cannot send."""
+"""The API client against a real HTTP server: retries, caches, and requests that it refuses to send."""
 
 import json
 import re
@@ -69,20 +69,19 @@ class TestTransports:
             ("HEAD", "/zones/z", False, False),
         ],
     )
-    def test_let_through_what_they_may(self, method: str, url: str, reading: bool, writing: bool) -> None:
-        """A plan's transport has no way to send a write, whatever the code above it does."""
-        network = httpx.MockTransport(lambda _: httpx.Response(200))
+    @pytest.mark.parametrize("made", [ReadOnlyTransport, WritingTransport])
+    def test_a_transport_sends_the_requests_that_it_admits(
+        self, made: type[ReadOnlyTransport], method: str, url: str, reading: bool, writing: bool
+    ) -> None:
+        """A plan's transport cannot send a write, whatever the code above it does."""
+        transport = made(httpx.MockTransport(lambda _: httpx.Response(200)))
         request = httpx.Request(method, f"https://id.example{url}")
 
-        for transport, allowed in (
-            (ReadOnlyTransport(network), reading),
-            (WritingTransport(network), writing),
-        ):
-            if allowed:
-                assert transport.handle_request(request).status_code == 200
-            else:
-                with pytest.raises(WriteRefused):
-                    transport.handle_request(request)
+        if writing if made is WritingTransport else reading:
+            assert transport.handle_request(request).status_code == 200
+        else:
+            with pytest.raises(WriteRefused):
+                transport.handle_request(request)
 
     def test_a_plan_cannot_apply(self, connection: Connection, server: FakeServer, world: World) -> None:
         """Even when it is asked to."""
@@ -413,16 +412,18 @@ class TestKnownServers:
         with pytest.raises(ConnectionIncomplete, match="no server"):
             find_connection(server=None, known=inside)
 
-    def test_only_a_server_that_took_the_credential_is_remembered(
-        self, server: FakeServer, known: KnownServers
+    @pytest.mark.parametrize(
+        ("key", "accepted"), [("zwk_wrong", False), (API_KEY, True)], ids=["wrong key", "right key"]
+    )
+    def test_only_a_server_that_accepted_the_credential_is_remembered(
+        self, server: FakeServer, known: KnownServers, key: str, accepted: bool
     ) -> None:
-        """A typing mistake is not."""
-        for key, expected in (("zwk_wrong", None), (API_KEY, server.url)):
-            connection = Connection(server.url, api_key=key)
+        """A mistyped key leaves no record."""
 
-            def remember(key: str = key) -> None:
-                known.remember(key, server.url)
+        def remember() -> None:
+            known.remember(key, server.url)
 
-            with Api.open(connection, writes=False, accepted=remember) as api, suppress(Rejected):
-                api.snapshot("acme/identity")
-            assert known.find(key) == expected
+        connection = Connection(server.url, api_key=key)
+        with Api.open(connection, writes=False, accepted=remember) as api, suppress(Rejected):
+            api.snapshot("acme/identity")
+        assert known.find(key) == (server.url if accepted else None)

@@ -1,4 +1,4 @@
-"""Changesets that are refused: the fake server of the reconciler's tests says so as `zoned` does.
+"""Refused changesets: the reconciler's fake server answers as `zoned` does.
 
 Status, `code` and the `field` of the first detail are the same. Messages are each server's own.
 """

@@ -1,4 +1,4 @@
-"""What the server refuses of resources and references, and what it counts: one suite with the model of it."""
+"""Resources and references that the server refuses or counts: one suite for it and its fake."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every broken input is told about in exactly the words that its entry expects."""
+"""Each invalid input of the corpus gets exactly the diagnostics of its entry."""
 
 import os
 from collections import Counter

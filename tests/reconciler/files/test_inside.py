@@ -1,4 +1,4 @@
-"""What is read when a repository names it."""
+"""Files that a repository names: those inside its root are read, and no others."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a stranger proposes in a repository, and `zonectl` as a process with a key in its environment."""
+"""A repository with untrusted contributions, and `zonectl` as a process with a key in its environment."""
 
 import os
 import shutil
@@ -44,6 +44,16 @@ class Listener:
     def close(self) -> None:
         """Stop listening."""
         self._socket.close()
+
+
+# Commands that are called without a configuration -> their options; `--config` is read for places alone.
+WITHOUT_CONFIGURATION: dict[str, tuple[str, ...]] = {
+    "decisions": ("--zone", "acme"),
+    "explain": (
+        *("--zone", "acme", "--application", "a", "--resource", "https://r.example", "--user", "u"),
+        *("--config", "config"),
+    ),
+}
 
 
 @dataclass

@@ -1,9 +1,8 @@
-"""A repository does not read the machine of whoever validates, plans or applies it."""
+"""An untrusted repository cannot read files or variables of the machine that plans it."""
 
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -327,14 +326,12 @@ def test_what_is_no_ordinary_file(attempt: Attempt, what: str, role: str) -> Non
         pytest.skip("a directory is looked into, whatever its name")
     SPECIAL[what](attempt.repository.config / name)
 
-    started = time.monotonic()
-    done = attempt.repository.run("apply", "config", "--yes", seconds=20)
+    done = attempt.repository.run("apply", "config", "--yes", seconds=15)
 
     assert done.returncode in (1, REFUSED, USAGE), done.stdout
     assert name in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert not attempt.world.entities
-    assert time.monotonic() - started < 15
 
 
 @pytest.mark.threat("38m")
@@ -347,12 +344,10 @@ def test_many_names_of_one_large_file(attempt: Attempt) -> None:
     for number in range(10, 1000):
         attempt.repository.link(f"config/{number}.yaml", "../common/large.yaml")
 
-    started = time.monotonic()
-    done = attempt.repository.run("validate", "config", seconds=60)
+    done = attempt.repository.run("validate", "config", seconds=45)
 
     assert done.returncode == 1
     assert "all files together have more than" in done.stdout
-    assert time.monotonic() - started < 45
 
 
 @pytest.mark.threat("38j")

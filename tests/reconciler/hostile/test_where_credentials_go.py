@@ -1,11 +1,11 @@
-"""A repository does not choose where a credential goes."""
+"""An untrusted repository cannot choose the server that a credential is sent to."""
 
 import json
 from pathlib import Path
 
 import pytest
 from tests.reconciler.fake_server import FakeServer, World
-from tests.reconciler.hostile.conftest import Listener, Repository
+from tests.reconciler.hostile.conftest import WITHOUT_CONFIGURATION, Listener, Repository
 
 from reconciler.cli import cli
 from reconciler.exit_codes import CHANGES, FAILED, REFUSED, USAGE
@@ -37,7 +37,24 @@ def test_every_command_that_connects_is_tried() -> None:
         for name, command in cli.commands.items()
         if any(each.name == "server" for each in command.params)
     }
-    assert connecting == set(CONNECTING)
+    assert connecting == {*CONNECTING, *WITHOUT_CONFIGURATION}
+
+
+@pytest.mark.threat("37a")
+@pytest.mark.parametrize("command", WITHOUT_CONFIGURATION)
+def test_commands_without_a_configuration_send_nothing_to_the_server_it_names(
+    repository: Repository, server: FakeServer, attacker: Listener, command: str
+) -> None:
+    """`server:` beside where they are run, or in the configuration of `explain --config`."""
+    for place in ("zonectl.yaml", "config/zonectl.yaml"):
+        repository.write(place, f"owner: acme/identity\nserver: {attacker.url}\n")
+    arguments = (command, *WITHOUT_CONFIGURATION[command])
+    repository.run(*arguments, ZONECTL_SERVER=server.url)
+    assert server.requests
+
+    unknown = repository.run(*arguments, ZONECTL_STATE_DIR=str(repository.machine / "another"))
+    assert unknown.returncode == USAGE, unknown.stderr
+    assert (attacker.connections, attacker.received) == (0, b"")
 
 
 @pytest.mark.threat("37a")

@@ -1,4 +1,4 @@
-"""`zonectl fmt`: which files it writes, which it leaves alone, and what it says."""
+"""`zonectl fmt`: the files it writes, those it leaves unchanged, and its output."""
 
 import json
 import stat

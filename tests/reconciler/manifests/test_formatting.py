@@ -1,4 +1,4 @@
-"""The canonical form of manifests: what formatting changes, and what it never does."""
+"""The canonical form of manifests: what formatting changes, and what it preserves."""
 
 import json
 from collections import Counter

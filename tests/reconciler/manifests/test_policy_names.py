@@ -1,4 +1,4 @@
-"""Names in Cedar text, held against what manifests describe, before there is a server."""
+"""Entity names in Cedar texts, checked against the manifests without a server."""
 
 import json
 from collections.abc import Callable
@@ -160,20 +160,22 @@ def test_what_was_renamed_is_told(validated: Validated, config: Any) -> None:
 # --- names and places
 
 
+@pytest.mark.parametrize("inline", [False, True], ids=["file", "inline"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("type_", GOOD)
-def test_a_name_is_looked_at_wherever_it_stands(validated: Validated, type_: str, place: str) -> None:
+def test_a_name_is_checked_in_every_place_of_the_grammar(
+    validated: Validated, type_: str, place: str, inline: bool
+) -> None:
     """In the head, in conditions, in lists, records, calls and branches; at its line and column."""
-    for inline in (False, True):
-        good, bad = (PLACES[place].format(f'{type_}::"{name}"') for name in (GOOD[type_], MISSPELT[type_]))
-        assert validated(good, inline=inline) == []
-        (found,) = validated(bad, inline=inline)
-        assert found["code"] == "unknown-name"
-        assert f"{type_} `{MISSPELT[type_]}`; did you mean `{GOOD[type_]}`?" in found["message"]
-        if not inline:
-            line = bad.splitlines()[found["line"] - 1]
-            named = line[found["column"] - 1 : found["end_column"] - 1]
-            assert named == f'{type_}::"{MISSPELT[type_]}"'
+    good, bad = (PLACES[place].format(f'{type_}::"{name}"') for name in (GOOD[type_], MISSPELT[type_]))
+    assert validated(good, inline=inline) == []
+    (found,) = validated(bad, inline=inline)
+    assert found["code"] == "unknown-name"
+    assert f"{type_} `{MISSPELT[type_]}`; did you mean `{GOOD[type_]}`?" in found["message"]
+    if not inline:
+        line = bad.splitlines()[found["line"] - 1]
+        named = line[found["column"] - 1 : found["end_column"] - 1]
+        assert named == f'{type_}::"{MISSPELT[type_]}"'
 
 
 @pytest.mark.parametrize(

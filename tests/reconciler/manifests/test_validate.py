@@ -1,4 +1,4 @@
-"""`zonectl validate`: what it accepts, and how it says what is wrong."""
+"""`zonectl validate`: valid configurations, and the diagnostics of invalid ones."""
 
 import json
 import os
@@ -136,7 +136,7 @@ def test_says_what_is_wrong_and_where(
             "kind: Application\nmetadata: {zone: acme, name: a}\nspec: {name: A, metadata: {docs_url: x}}\n",
             "an absolute URI",
         ),
-        ("kind: Role\nmetadata: {zone: acme, name: r}\nspec: {description: a<b}\n", "`<`, `>` or control"),
+        ("kind: Role\nmetadata: {zone: acme, name: r}\nspec: {description: a<b}\n", "HTML tags or control"),
         (
             "kind: Role\nmetadata: {zone: acme, name: r}\nspec: {identifier: A B}\n",
             "lower-case letters and digits",

@@ -1,4 +1,4 @@
-"""Actions as reviewers read them: values by name, what goes along, and who has written last."""
+"""Actions as reviewers read them: names in place of ids, cascades, and the last writer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Plans that make something, and what every action shows."""
+"""Plans with creations, and the members that every action has."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What goes with a deletion: what the server counts, and what a snapshot tells of a zone."""
+"""Cascades of deletions: the server's counts, and a snapshot's for a zone."""
 
 import pytest
 from tests.reconciler.factories import OWNER

@@ -1,4 +1,4 @@
-"""Operations: references only to what exists, patches that clear exactly what git no longer says, records."""
+"""Operations of a changeset: references to existing objects only, exact merge patches, ownership records."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is needed comes before what needs it."""
+"""The topological order: dependencies come before what depends on them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What plans show in place of ids: names as manifests have them, and whose they are."""
+"""Names that plans show in place of ids: the manifest's name, and the owner of others' objects."""
 
 from collections.abc import Mapping
 from typing import Any

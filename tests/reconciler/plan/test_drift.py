@@ -1,4 +1,4 @@
-"""Detecting drift: which actions of a plan others have caused, and what is reported beside them."""
+"""Drift: the actions of a plan that revert others' changes, and the report around them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Handles that go from one to another in one changeset: exchanged, rotated, passed on, left by what goes."""
+"""Handles that move between objects in one changeset: exchanged, rotated, reused after a deletion."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What only one can be: adopted by what it is, given up before another takes it, and made anew elsewhere."""
+"""Values that one object of a zone can have: adopted, released before reuse, created again elsewhere."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The guards: what refuses a plan, and the consents that lift each."""
+"""The guards: reasons to refuse a plan, and the consents that lift each."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which entity a manifest stands for: by name, by adoption, after a rename, or a new one in its place."""
+"""Matching manifests with entities: by name, by adoption, after a rename, or to be created."""
 
 from dataclasses import replace
 from typing import Any

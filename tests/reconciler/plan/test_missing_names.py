@@ -1,4 +1,4 @@
-"""Names in policies in force that nothing has: found after the plan, with the place where git has them."""
+"""Names in active policies that match no object: found after the plan, with their place in git."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -31,9 +31,10 @@ def missing(
     policy: Entity | None = GUARD,
     zones: Iterable[str] = (ZONE_ID,),
     others: tuple[Entity, ...] = (),
+    policy_set: Entity = SET,
 ) -> list[MissingPolicyName]:
     """What is missing in the zone."""
-    entities = [a_zone(), SET, *([policy] if policy is not None else []), *others]
+    entities = [a_zone(), policy_set, *([policy] if policy is not None else []), *others]
     matcher = Matcher([manifest("Zone", "workforce", name="W"), *manifests], snapshot(*entities), OWNER)
     for match in matcher.matches.values():
         matcher.resolve(match)
@@ -113,6 +114,27 @@ def test_of_a_text_that_nobody_can_read_it_is_still_told() -> None:
     """By the line that the server knows."""
     (found,) = missing(guard("permit (principal, action"))
     assert found.place == "line 2 of its text"
+
+
+def test_of_an_unreadable_text_in_a_manifest_the_place_is_the_manifest() -> None:
+    """Without a file of its own, the text is where the manifest is."""
+    (found,) = missing(guard("permit (principal, action", file=None))
+    assert found.place == "Policy.yaml:1"
+
+
+def test_a_policy_of_git_is_managed_and_has_its_manifest_name() -> None:
+    """The name in the ownership record, not the one that the server reports with the missing name."""
+    (found,) = missing(guard())
+    assert (found.policy, found.managed, found.zone) == ("guard", True, "workforce")
+
+
+def test_missing_names_are_sorted_by_zone_policy_and_name() -> None:
+    """The order does not depend on the snapshot's."""
+    names = ['Group::"a"', 'Group::"b"', NAME]
+    ones = tuple(replace(MISSING, id=each) for each in ("b", "leavers", "a"))
+    several = replace(SET, in_force=InForce(1, 1, missing_names=ones))
+    found = missing(policy=None, policy_set=several)
+    assert [each.name for each in found] == names
 
 
 def test_a_policy_that_goes_names_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The plan as a value: its digest and key, and what its actions say of themselves."""
+"""The plan as a value: its digest, its idempotency key, and the properties of its actions."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What policies name, as the server and the reconciler's model of it look for it: one suite for both."""
+"""Names in policies, as looked up by the server and by its fake: one suite for both."""
 
 import pytest
 from tests.reconciler.factories import AnyWorld, manifest, plan_for, settle, without, zone

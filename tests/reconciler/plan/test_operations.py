@@ -1,4 +1,4 @@
-"""Operations of a changeset: which zone each is in, and what it writes."""
+"""Operations of a changeset: the zone and the spec of each."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Actions against operations: whatever the operations of a plan do, and its actions do not say, is found."""
+"""Actions against operations: a change by the operations that no action shows is found."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a plan says of policy decisions, as JSON and back."""
+"""The policy impact of a plan, written as JSON and read back."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Previews of policy changes: who leaves a `forbid`; what the policies in force forbid or permit."""
+"""The predicted policy impact of plans: widened access, and what active policies no longer forbid."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,9 +7,12 @@ import click
 import orjson
 import pytest
 from tests.reconciler.factories import OWNER, AnyWorld, changed, manifest, plan_for, settle, without, zone
+from tests.reconciler.plan.values import ZONE_ID, entity
 
-from reconciler.kinds import Manifest
+from reconciler.kinds import Entity, Manifest, load_kinds
 from reconciler.plan import Plan, saved_plan_discrepancies
+from reconciler.plan.policy_impact import PolicyImpact
+from reconciler.plan.policy_preview import PolicyPreview
 from reconciler.plan.saved_plan import read_plan
 from reconciler.report.plans import summary_line
 from reconciler.report.policy_impact import impact_lines
@@ -466,3 +469,64 @@ class TestSavedPlans:
         plan = plan_for(any_world, company(FORBID, leavers=[]))
         assert read_plan(orjson.dumps(plan.as_json())).widened == plan.widened
         assert replace(plan, widened=(), _digest=[]).digest != plan.digest
+
+
+POLICY_SET = entity("PolicySet", "s1", {"name": "main", "active": True, "policies": ["p1"]})
+
+
+class TestOneZone:
+    """The preview of a changeset that empties the group `leavers`, from a snapshot without a server."""
+
+    def impact(
+        self, cedar: str, *, file: str | None = None, policy_set: Entity | None = POLICY_SET
+    ) -> PolicyImpact:
+        """The impact where *cedar* is the text of the policy `p1`, and *file* the file that git has it in."""
+        group = entity("Group", "g1", {"identifier": "leavers", "members": ["ann@x.example"]})
+        policy = entity("Policy", "p1", {"name": "guard", "cedar": cedar})
+        sets = [policy_set] if policy_set is not None else []
+        preview = PolicyPreview(
+            load_kinds(),
+            in_zone={ZONE_ID: [group, policy, *sets]},
+            names=lambda _zone_id: "workforce",
+            same={},
+            written={"p1": (cedar, file)},
+            displaced=frozenset(),
+            label=lambda key: f"Policy/{key}",
+        )
+        patch: Any = {
+            "op": "update",
+            "kind": "Group",
+            "id": "g1",
+            "zone": {"id": ZONE_ID},
+            "spec": {"members": []},
+        }
+        return preview.of([patch])
+
+    def test_the_place_of_a_name_is_its_file_line_and_column(self) -> None:
+        """Lines and columns count from 1, in the text that git has."""
+        (found,) = self.impact(f"{PERMIT}  {FORBID}", file="guard.cedar").widened
+        assert found.place == f"guard.cedar:2:{3 + FORBID.index(LEAVERS)}"
+
+    def test_a_permit_with_an_uncertain_condition_may_widen(self) -> None:
+        """Inside `if` it is unknown whether the rule applies to members or to everybody else."""
+        (found,) = self.impact(IF.replace("forbid", "permit")).widened
+        assert (found.name, found.rule) == (LEAVERS, "permit if")
+
+    def test_a_permit_for_the_group_does_not_widen(self) -> None:
+        """Members who leave lose what it permits."""
+        assert self.impact(FORBID.replace("forbid", "permit")).widened == ()
+
+    def test_without_a_visible_policy_set_there_is_no_impact(self) -> None:
+        """Some callers may read groups and no policy sets."""
+        assert self.impact(FORBID, policy_set=None) == PolicyImpact((), (), ())
+
+    def test_an_inactive_policy_set_has_no_impact(self) -> None:
+        """Its policies are not evaluated."""
+        inactive = replace(POLICY_SET, spec={**POLICY_SET.spec, "active": False})
+        assert self.impact(FORBID, policy_set=inactive) == PolicyImpact((), (), ())
+
+    def test_a_policy_that_the_snapshot_lacks_is_skipped(self) -> None:
+        """The caller may not read it; the other policies of the set are compared."""
+        more = replace(POLICY_SET, spec={**POLICY_SET.spec, "policies": ["hidden", "p1"]})
+        (found,) = self.impact(FORBID, policy_set=more).widened
+        assert found.policy == "p1"

@@ -1,4 +1,4 @@
-"""Names in git that are exchanged, rotated and passed on: what they name stays what it is."""
+"""Manifest names that are exchanged, rotated or reused: each object keeps its identity."""
 
 from typing import Any
 

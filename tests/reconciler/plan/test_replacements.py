@@ -1,4 +1,4 @@
-"""What makes way before something like it is created, and the update that takes references out."""
+"""Replacements: the deletion before the creation, and the update that removes references first."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which addresses mean a resource by its prefix, before and after a plan; what is exempt beneath one."""
+"""Addresses that belong to a prefix resource, before and after a plan, and exempt resources below one."""
 
 from collections.abc import Mapping
 

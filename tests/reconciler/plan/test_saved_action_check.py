@@ -1,4 +1,4 @@
-"""Actions of a saved plan against the server: what each says of its object is so, or is found."""
+"""Actions of a saved plan against the server: each wrong member of an action is found."""
 
 from typing import Any
 

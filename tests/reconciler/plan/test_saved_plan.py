@@ -1,4 +1,4 @@
-"""Plans as files: each is read as it was written, and whatever is not quite a plan is refused."""
+"""Plan files: each is read as it was written, and any other document is refused."""
 
 from collections.abc import Callable
 from dataclasses import replace

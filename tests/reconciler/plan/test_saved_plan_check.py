@@ -1,4 +1,4 @@
-"""Saved plans that somebody else has written: what they tell beside their operations is worked out again."""
+"""Saved plans that somebody has edited: all members beside the operations are verified."""
 
 import json
 import re
@@ -208,24 +208,36 @@ def test_a_saved_plan_does_not_say_how_many_may_be_deleted(
 
 
 @pytest.mark.threat("49q")
-def test_a_saved_plan_does_not_hide_protection_nor_that_there_was_no_manifest(world: World) -> None:
-    """What stands against a plan at all times: no consent is asked for it."""
-    group = manifest("Group", "g", name="G", lifecycle={"protect": True})
-    settle(world, [zone(), group])
-    for manifests, member in (([zone()], "protected"), ([], "wanted")):
-        plan = plan_for(world, manifests)
-        content = json.loads(orjson.dumps(plan.as_json()))
-        assert (
-            not list(saved_plan_discrepancies(read_plan(orjson.dumps(content)), world.snapshot()))
-            or not manifests
-        )
-        content.pop("digest")
-        if member == "wanted":
-            content["wanted"] = 1
-        for action in content["actions"] if member == "protected" else ():
-            action.pop("protected", None)
-        forged = read_plan(orjson.dumps({**content, "digest": digest_of(content)}))
-        assert list(saved_plan_discrepancies(forged, world.snapshot()))
+def test_a_saved_plan_cannot_hide_that_an_object_is_protected(world: World) -> None:
+    """No consent lifts the protection, so a plan that omits it is refused."""
+    content = _plan_without(world, [zone()])
+    assert not _discrepancies(world, content)
+    for action in content["actions"]:
+        action.pop("protected", None)
+
+    assert _discrepancies(world, content)
+
+
+@pytest.mark.threat("49q")
+def test_a_saved_plan_cannot_hide_that_there_was_no_manifest(world: World) -> None:
+    """A plan without manifests deletes everything, and no consent lifts that."""
+    content = _plan_without(world, [])
+
+    assert _discrepancies(world, content | {"wanted": 1})
+
+
+def _plan_without(world: World, manifests: list[Manifest]) -> dict[str, Any]:
+    """The plan's JSON after a protected group was removed from the manifests."""
+    settle(world, [zone(), manifest("Group", "g", name="G", lifecycle={"protect": True})])
+    content: dict[str, Any] = json.loads(orjson.dumps(plan_for(world, manifests).as_json()))
+    return content
+
+
+def _discrepancies(world: World, content: dict[str, Any]) -> list[str]:
+    """The discrepancies of a plan with this content, its digest recomputed."""
+    rest = {name: value for name, value in content.items() if name != "digest"}
+    saved = read_plan(orjson.dumps({**rest, "digest": digest_of(rest)}))
+    return list(saved_plan_discrepancies(saved, world.snapshot()))
 
 
 @pytest.mark.threat("37b", "49q")
@@ -293,19 +305,21 @@ def test_a_secret_does_not_follow_an_address_that_a_saved_plan_is_silent_of(
 
 
 @pytest.mark.threat("37b", "49q")
-def test_a_saved_plan_takes_nothing_that_only_one_can_have(world: World) -> None:
-    """Which policies decide is the other's; the plan was refused for that, and the file does not say so."""
+@pytest.mark.parametrize("active", [False, True], ids=["inactive", "active"])
+def test_a_saved_plan_cannot_take_the_active_policy_set_from_another_owner(
+    world: World, active: bool
+) -> None:
+    """The plan was refused for that, and the file omits the refusal."""
     mine = [zone(), LEAVERS, manifest("Policy", "base", cedar=FORBID.replace("forbid", "permit"))]
     settle(world, mine)
     theirs = manifest("PolicySet", "theirs", policies=[])
     settle(world, [theirs], "others", zones={"workforce": OWNER})
-    for active in (False, True):
-        wanted = manifest("PolicySet", "mine", policies=["base"], active=active)
-        plan = plan_for(world, [*mine, wanted])
-        assert bool(plan.refused) == active
-        forged = read_plan(orjson.dumps(replace(plan, refused=(), _digest=[]).as_json()))
-        told = list(saved_plan_discrepancies(forged, world.snapshot()))
-        assert any("`theirs` of `others` loses `active: true`" in each for each in told) == active
+    wanted = manifest("PolicySet", "mine", policies=["base"], active=active)
+    plan = plan_for(world, [*mine, wanted])
+    assert bool(plan.refused) == active
+    forged = read_plan(orjson.dumps(replace(plan, refused=(), _digest=[]).as_json()))
+    found = list(saved_plan_discrepancies(forged, world.snapshot()))
+    assert any("`theirs` of `others` loses `active: true`" in each for each in found) == active
 
 
 @pytest.mark.threat("37b")

@@ -1,4 +1,4 @@
-"""An owner that manages nothing, and manifests that are named as what another one manages."""
+"""A misspelt owner: it manages nothing, while another one manages the objects that the manifests name."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What differs between git and the server, and whose doing it is."""
+"""The three-way diff: what differs between git and the server, and which side changed it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What no manifest describes, in the zones of a configuration: whole objects, and members of managed ones."""
+"""Unmanaged objects and members in the zones of a configuration."""
 
 from collections.abc import Mapping
 from typing import Any

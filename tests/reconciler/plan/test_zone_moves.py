@@ -1,4 +1,4 @@
-"""What leaves one zone and comes into being in another is told as such, where there is one of each."""
+"""Moves between zones: one deletion and one creation of the same name are shown as a move."""
 
 import pytest
 from tests.reconciler.plan.values import action

@@ -1,4 +1,4 @@
-"""A configuration, the commands for it, and what hands do to its objects through the management API."""
+"""A configuration, the commands for it, and changes by hand through the management API."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Two owners, and a server that dies at any statement: each gets what its git says, whole or not at all."""
+"""Two owners, and a server that is killed at any statement: each apply is complete or has no effect."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

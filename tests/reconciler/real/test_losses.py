@@ -1,4 +1,4 @@
-"""Deletions against a real server: what goes with them is told, and what is in use needs consent."""
+"""Deletions against a real server: cascades are shown, and objects in use need consent."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Names in policies against a real server: what only it knows is told at the line of the `.cedar` file."""
+"""Names in policies against a real server: its problems are shown at the line of the `.cedar` file."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a reviewer reads is what happens: names, headlines, counts, what an apply will want."""
+"""A plan's text against its effect: names, summary lines and counts match what an apply does."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page for reviewers: each change is made against a real server, and the page shows what is printed.
+"""docs/reviewing-plans.md: each change is made against a real server, and the page shows the real output.
 
 With WRITE_TABLES=1 the tests write what they saw into docs/reviewing-plans.md, for a review to look at.
 """

@@ -1,4 +1,4 @@
-"""Which credential a pipeline needs for what: the table in docs/zonectl.md, on a real server."""
+"""The role that each job of a pipeline needs: the table in docs/zonectl.md, on a real server."""
 
 import re
 from typing import Any

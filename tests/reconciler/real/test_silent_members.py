@@ -1,4 +1,4 @@
-"""Members of git's objects that no manifest writes: what hands put there is listed, and no drift."""
+"""Members that no manifest sets: values set by hand are listed as unmanaged, and are no drift."""
 
 import pytest
 from tests.reconciler.real.company import Company

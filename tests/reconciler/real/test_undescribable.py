@@ -1,4 +1,4 @@
-"""What hands put beside a configuration and no manifest can describe: counted by plans, listed by `drift`."""
+"""Objects that no kind of manifest describes: plans count them, and `drift` lists them."""
 
 import pytest
 from tests.reconciler.real.company import Company

@@ -1,4 +1,4 @@
-"""`--output json` prints one document on every exit, and each is as its schema says."""
+"""`--output json` prints one document on every exit, which is valid by its schema."""
 
 import json
 import subprocess
@@ -206,18 +206,20 @@ class TestProblems:
         )
         assert "^^^^^^^^^" in done.err.splitlines()[line + 2]
 
-    def test_the_plan_is_shown_though_it_is_refused(self, scene: Scene) -> None:
+    @pytest.mark.parametrize("command", ["plan", "apply"])
+    def test_the_plan_is_shown_though_it_is_refused(self, scene: Scene, command: str) -> None:
         """By the server, and by a guard; on `apply` as on `plan`."""
         scene.config.write("groups.yaml", GROUPS)
         scene.zonectl("apply", scene.config, "--yes")
         scene.config.path.joinpath("groups.yaml").unlink()
         scene.config.write("role.yaml", ROLE.replace("reads", "forbidden"))
-        for command in ("plan", "apply"):
-            done = scene.zonectl(command, scene.config)
-            assert done.exit_code == 5
-            assert done.out.count("- delete Group") == 7
-            assert "--consent deletes=7" in done.out
-            assert "role.yaml:3:35" in done.err  # what the server says stands beside what the guard says
+
+        done = scene.zonectl(command, scene.config)
+
+        assert done.exit_code == 5
+        assert done.out.count("- delete Group") == 7
+        assert "--consent deletes=7" in done.out
+        assert "role.yaml:3:35" in done.err  # the server's problem is shown beside the guard's refusal
 
 
 def test_the_digest_is_that_of_the_plan_and_not_of_the_commit(scene: Scene, tmp_path: Path) -> None:

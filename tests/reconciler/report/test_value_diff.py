@@ -1,4 +1,4 @@
-"""What two values differ in is all there; what they have in common is counted."""
+"""Differences of two values: all of what differs is shown, and what is equal is counted."""
 
 from typing import Any
 

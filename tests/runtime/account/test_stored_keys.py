@@ -6,7 +6,7 @@ import pytest
 from tests.support.oauth_site import Answer, Browser, Client, Page, Site, assert_page
 from tests.support.oauth_site import claims as claims_of
 
-from runtime.domain.kinds import PROVIDER
+from runtime.domain.kinds import PROVIDER, RESOURCE
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
@@ -174,6 +174,22 @@ def test_what_is_no_key_is_refused_on_a_page(desk: Desk, credential: str) -> Non
     assert_page(page.response, 400)
     assert "The key" in page.text
     assert "no key is stored" in desk.page().text
+
+
+@pytest.mark.threat("45j")
+def test_a_key_for_the_former_address_is_not_stored(desk: Desk) -> None:
+    """The page named another address than the key would be sent to; on the page of today it is stored."""
+    desk.sign_in(desk.tickets)
+    form, company = desk.page(), desk.site.company
+    moved = {"identifier": "https://moved.example"}
+    desk.site.run(company.update(RESOURCE, desk.zone.id, desk.tickets.id, **moved))
+
+    told = desk.browser.send(form, store=desk.tickets.id, credential=KEY)
+
+    assert isinstance(told, Page)
+    assert_page(told.response, 400)
+    assert "no key is stored" in desk.page().text
+    assert "The key is stored." in desk.store().text
 
 
 def test_a_form_of_another_site_stores_nothing(desk: Desk) -> None:

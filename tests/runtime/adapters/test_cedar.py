@@ -1,9 +1,9 @@
 """The policy engine."""
 
 from datetime import UTC, datetime
-from time import thread_time
 
 import pytest
+from tests.support.waiting import working_at_most
 
 from runtime.adapters import cedar
 from runtime.adapters.cedar import InvalidPolicy, check, compile_policies, decide
@@ -273,10 +273,8 @@ def when(condition):
 )
 def test_looking_for_places_takes_little(text):
     """However many problems there are, and however far inside."""
-    began = thread_time()
-
-    assert check(text, SCHEMA)
-    assert thread_time() - began < 2
+    with working_at_most(seconds=4):
+        assert check(text, SCHEMA)
 
 
 @pytest.mark.threat("29h")
@@ -305,10 +303,9 @@ def test_texts_made_to_exhaust_are_refused_before_the_engine_reads_them(conditio
     """Nesting and size that would take the process down are problems like any other, and told at once."""
     assert check("permit(principal, action, resource) when { //\r (true)\n };", SCHEMA) == []
     text = f"permit(principal, action, resource) when {{ {condition} }};"
-    began = thread_time()  # what this thread has worked: what else the machine does is not counted
 
-    assert check(text, SCHEMA)
-    assert thread_time() - began < 2
+    with working_at_most(seconds=4):
+        assert check(text, SCHEMA)
     for read in (cedar.format_text, cedar.to_json, lambda text: policies(text)):
         with pytest.raises(InvalidPolicy):
             read(text)

@@ -1,4 +1,4 @@
-"""What a token says it is: its class."""
+"""The class of a token, by its `typ` and its claims."""
 
 from contextlib import nullcontext
 

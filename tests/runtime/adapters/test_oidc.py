@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,6 +12,7 @@ import pytest
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
+from runtime.adapters.keys.jose import parse
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.signing import SigningKey
 from runtime.adapters.outbound import Fetched, HttpAnswer, OutboundFailed
@@ -240,6 +242,24 @@ async def test_a_code_is_redeemed_with_a_signed_assertion(providers, outbound):
         await providers.redeem(given, **proof)
 
 
+@pytest.mark.threat("46j")
+async def test_a_sign_in_gives_a_configured_endpoint_no_assertion_for_the_issuer(providers, outbound):
+    """The discovered token endpoint gets one for the issuer; a configured one gets one for its own URL."""
+    given = settings(token_endpoint_auth_method=TokenEndpointAuthMethod.PRIVATE_KEY_JWT)
+    proof = {"code": "c", "verifier": "v" * 43, "redirect_uri": "https://zone/cb"}
+    elsewhere = "https://evil.example/token"
+
+    await providers.redeem(given, **proof, signer=AssertionSigner(RSA, NOW))
+    await providers.redeem(
+        replace(given, token_endpoint=elsewhere), **proof, signer=AssertionSigner(RSA, NOW)
+    )
+
+    sent = {
+        url: parse(fields["client_assertion"]).unverified_claims["aud"] for url, fields, _ in outbound.posted
+    }
+    assert sent == {"https://idp.example/token": ISSUER, elsewhere: elsewhere}
+
+
 @pytest.mark.threat("20f")
 @pytest.mark.parametrize(
     ("answer", "code"),
@@ -381,31 +401,33 @@ async def test_an_unknown_kid_asks_again_only_so_often(providers, outbound):
 
 
 @pytest.mark.threat("7ad")
-async def test_nobody_waits_for_what_another_zone_fetches(providers, outbound):
-    """Fetches of one zone hang, of metadata and then of keys; the same provider serves another at once."""
-    fast, hangs = outbound.get_json, asyncio.Event()
+@pytest.mark.parametrize(
+    ("what", "slow"), [("sign-in", "configuration"), ("sign-in", "jwks"), ("logout", "jwks")]
+)
+async def test_nobody_waits_for_what_another_zone_fetches(providers, outbound, what, slow):
+    """Fetches of one zone hang, of metadata or of keys; the same provider serves another at once."""
+    fast, asked = outbound.get_json, asyncio.Event()
 
     async def get_json(url, *, max_bytes=None, partition=""):
         if partition != "prompt" and url.endswith(slow):
-            await hangs.wait()
+            asked.set()
+            await asyncio.Event().wait()
         return await fast(url)
 
     outbound.get_json = get_json
-    for slow in ("configuration", "jwks"):
-        others = settings(partition=f"slow {slow}")
-        endless = [asyncio.create_task(identify(providers, outbound, id_token(), others))]
-        if slow == "jwks":
-            logout = providers.logout_token(others, id_token(), now=NOW)
-            endless.append(asyncio.create_task(logout))
-        await asyncio.sleep(0.01)
-        own = settings(partition="prompt")
-        identity = await asyncio.wait_for(identify(providers, outbound, id_token(), own), 5)
-        assert identity.subject == "u1"
-        for task in endless:
-            assert not task.done()
-            task.cancel()
-        await asyncio.gather(*endless, return_exceptions=True)
-    hangs.set()
+    others, own = settings(partition="slow"), settings(partition="prompt")
+    work = identify(providers, outbound, id_token(), others)
+    if what == "logout":
+        work = providers.logout_token(others, id_token(), now=NOW)
+    endless = asyncio.create_task(work)
+    await asyncio.wait_for(asked.wait(), 30)
+
+    identity = await asyncio.wait_for(identify(providers, outbound, id_token(), own), 30)
+
+    assert identity.subject == "u1"
+    assert not endless.done()
+    endless.cancel()
+    await asyncio.gather(endless, return_exceptions=True)
 
 
 async def test_a_rotated_key_is_found(outbound):

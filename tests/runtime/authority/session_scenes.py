@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from time import sleep
 from typing import Any
 
 import httpx
 from tests.runtime.authorization.pushed_requests import bring, push
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.members.inviting import token_of
-from tests.runtime.management.signing_in import Someone, someone
+from tests.runtime.management.signing_in import Someone, someone, with_own_application
 from tests.support.factories import App
 from tests.support.oauth_site import Answer, Browser, Chain, Client, Page, Site, chained
+from tests.support.waiting import wait_until
 
 from runtime.domain.kinds import RESOURCE
 from runtime.domain.kinds.resource import Resource
@@ -19,14 +19,14 @@ from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 
 TOOLS = "https://tools.example"
 API = "https://api.example"
+FILES = "https://files.example"  # the agent depends on it, and Ada has not been asked
 PERMIT = "permit (principal, action, resource);"
 
 
 def let_a_second_pass(site: Site) -> None:
     """Tokens say whole seconds: whatever is issued next is issued in a later one than all before."""
     second = int(site.services.clock().timestamp())
-    while int(site.services.clock().timestamp()) == second:
-        sleep(0.02)
+    wait_until(lambda: int(site.services.clock().timestamp()) != second)
 
 
 def answered(response: httpx.Response) -> str:
@@ -78,6 +78,9 @@ class SignIn:
         second = self.second_link()
         assert second.status_code == 200, second.text
         self.links.append(second.json()["access_token"])
+        refused = self.exchange(self.agent, self.subject, FILES).json()
+        assert refused["reason"] == "user_authorization_required", refused
+        self.connect_link = str(refused["error_uri"])
         self.waiting = self.code()
         pushed = push(self.agent)
         assert pushed.status_code == 201, pushed.text
@@ -145,6 +148,13 @@ class SignIn:
             return f"{place.response.status_code} page"
         return place.values.get("error", "works")
 
+    def connect(self) -> str:
+        """What the link of a refused exchange comes to in the browser: the question, or another page."""
+        place = self.browser.open(self.connect_link)
+        assert isinstance(place, Page), place
+        asks = place.action.endswith("/oauth/connect")
+        return "works" if asks else f"{place.response.status_code} page"
+
     def redeem(self) -> httpx.Response:
         """Redeem the code that waits, once; before that, one that was made for the question."""
         return self.agent.redeem(self.waiting)
@@ -161,6 +171,7 @@ class SignIn:
             "userinfo": lambda: answered(self.agent.userinfo(self.subject)),
             "policy bundle": lambda: answered(self.bundle()),
             "single sign-on": self.authorize,
+            "connect link": self.connect,
         }
 
     def pending(self) -> Mapping[str, Callable[[], str]]:
@@ -182,17 +193,18 @@ def make_sign_in(site: Site, *, upstream: bool = False) -> SignIn:
     if chain is None:
         site.user(zone)
 
-    async def resources() -> tuple[App, App, Resource, Resource]:
+    async def resources() -> tuple[App, App, Resource, Resource, Resource]:
         made = site.company
         provider = await made.app(zone, "api-server")
         api = await made.resource(zone, API, scopes=["read"], application_id=provider.id)
         server = await made.app(zone, "tool-server", dependencies=[api])
         tools = await made.resource(zone, TOOLS, scopes=["call"], application_id=server.id)
+        files = await made.resource(zone, FILES, scopes=["read"])
         await made.policies(zone, PERMIT)
-        return provider, server, tools, api
+        return provider, server, tools, api, files
 
-    provider, server, tools, api = site.run(resources())
-    agent = site.app(zone, "agent", consent="required", dependencies=[tools])
+    provider, server, tools, api, files = site.run(resources())
+    agent = site.app(zone, "agent", consent="required", dependencies=[tools, files])
     offline = site.app(zone, "assistant", consent="required")
     return SignIn(site, zone, agent, offline, Client(zone, server), provider, tools, api, chain)
 
@@ -201,6 +213,7 @@ def make_sign_in(site: Site, *, upstream: bool = False) -> SignIn:
 class Manager:
     """Somebody who manages their organization with a token of its home zone, one swapped for it, and keys."""
 
+    site: Site
     api: Api
     ada: Someone
 
@@ -240,11 +253,16 @@ class Manager:
         return sender("PATCH", path, {"name": self.api.ok("GET", path)["name"]})
 
 
-def make_manager(site: Site, role: str = "org_admin") -> Manager:
-    """Somebody new in the organization of the site."""
+def make_manager(site: Site, role: str = "org_admin", *, own_application: bool = False) -> Manager:
+    """Somebody new in the organization of the site.
+
+    Args:
+        own_application: they sign in to an application of the organization, not to the platform's.
+    """
     api = caller(site.server, site.server.api_key, site.server.organization_id)
     someone(api, "org_admin")  # so that she is not the last one
-    return Manager(api, someone(api, role))
+    who = someone(api, role)
+    return Manager(site, api, with_own_application(api, who) if own_application else who)
 
 
 __all__ = ["RESOURCE", "Manager", "SignIn", "make_manager", "make_sign_in"]

@@ -237,7 +237,7 @@ def asks(scene: SignIn) -> Mapping[str, Callable[[App], httpx.Response]]:
     }
 
 
-def test_clients(site: Site) -> None:
+def test_who_is_not_the_client_gets_nothing(site: Site) -> None:
     """Whoever is not the client that it was for gets nothing, and learns nothing from how it is refused."""
     elsewhere = make_sign_in(site)
     scene = make_sign_in(site)

@@ -1,4 +1,4 @@
-"""What goes takes its tokens along, and another application or credential of its name gets none of them."""
+"""Deleted applications and credentials take their tokens along; a successor of the same name gets none."""
 
 import pytest
 from tests.runtime.authority.session_scenes import (

@@ -1,4 +1,4 @@
-"""What ends what: after each event, everything that rests on a sign-in is asked whether it still works.
+"""Revocation effects: after each event, everything that rests on a sign-in is asked whether it still works.
 
 The answers are the table of docs/revocation-effects.md. With WRITE_TABLES=1 the test writes what it saw, for
 a review to look at; else it compares.
@@ -6,6 +6,7 @@ a review to look at; else it compares.
 
 import os
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from tests.runtime.authority.session_scenes import (
     Manager,
     SignIn,
+    answered,
     let_a_second_pass,
     make_manager,
     make_sign_in,
@@ -26,6 +28,7 @@ from runtime.domain.kinds import (
     APPLICATION,
     APPLICATION_CREDENTIAL,
     DELEGATED_GRANT,
+    GROUP,
     PROVIDER,
     RESOURCE,
     SESSION,
@@ -35,6 +38,7 @@ from runtime.domain.kinds import (
 )
 from runtime.domain.kinds.resource import Resource
 from runtime.services.management.zones import key_rotation
+from runtime.services.zone_settings import set_zone_setting
 from runtime.storage.sql import entities, sessions
 
 STORAGE = ("embedded", "servers")
@@ -145,9 +149,83 @@ def no_longer_depend(scene: SignIn, client: Client, resource: Resource) -> None:
     api.ok("DELETE", f"/zones/{scene.zone.id}/applications/{client.app.id}/dependencies/{resource.id}")
 
 
+def make_accountable(scene: SignIn, client: Client, **accountable: str) -> None:
+    """Let a user or a group of the zone be accountable for an application, in a zone that requires it."""
+    update(scene, APPLICATION, client.app.id, **accountable)
+    scene.site.run(set_zone_setting(scene.site.services, scene.zone.id, "require-active-accountable", "on"))
+    assert answered(scene.first_link()) == "works"
+    assert answered(scene.second_link()) == "works"
+
+
+def accountable_user(scene: SignIn, client: Client) -> str:
+    """The id of a new user who is accountable for an application."""
+    user = scene.site.user(scene.zone, "olga@acme.example")
+    make_accountable(scene, client, accountable_user_id=user.id)
+    return user.id
+
+
+def disable_accountable_user(scene: SignIn, client: Client) -> None:
+    update(scene, USER, accountable_user(scene, client), status="disabled")
+
+
+def empty_accountable_group(scene: SignIn) -> None:
+    """One of two members is disabled and the other one leaves."""
+    olga, boris = (scene.site.user(scene.zone, f"{name}@acme.example") for name in ("olga", "boris"))
+    group = scene.site.run(scene.site.company.group(scene.zone, "agents-team", [olga, boris]))
+    make_accountable(scene, scene.agent, accountable_group_id=group.id)
+    update(scene, USER, olga.id, status="disabled")
+    assert answered(scene.first_link()) == "works"
+    api = caller(scene.site.server, scene.site.server.api_key, scene.site.server.organization_id)
+    api.ok("DELETE", f"/zones/{scene.zone.id}/groups/{group.id}/members/{boris.id}", status=204)
+
+
+def delete_accountable_group(scene: SignIn) -> None:
+    olga = scene.site.user(scene.zone, "olga@acme.example")
+    group = scene.site.run(scene.site.company.group(scene.zone, "agents-team", [olga]))
+    make_accountable(scene, scene.agent, accountable_group_id=group.id)
+    remove(scene, GROUP, group.id)
+
+
+def require_active_accountable(scene: SignIn) -> None:
+    """The accountable user is disabled first, which ends nothing by itself."""
+    olga = scene.site.user(scene.zone, "olga@acme.example")
+    update(scene, APPLICATION, scene.agent.app.id, accountable_user_id=olga.id)
+    update(scene, USER, olga.id, status="disabled")
+    assert answered(scene.first_link()) == "works"
+    scene.site.run(set_zone_setting(scene.site.services, scene.zone.id, "require-active-accountable", "on"))
+
+
+def replace_accountable_user(scene: SignIn) -> None:
+    """Somebody active becomes accountable for an application that is ended: its tokens stay revoked."""
+    disable_accountable_user(scene, scene.agent)
+    let_a_second_pass(scene.site)
+    boris = scene.site.user(scene.zone, "boris@acme.example")
+    update(scene, APPLICATION, scene.agent.app.id, accountable_user_id=boris.id)
+
+
 def delete_credential(scene: SignIn) -> None:
     let_a_second_pass(scene.site)  # who replaces a credential uses the new one within the same second
     remove(scene, APPLICATION_CREDENTIAL, scene.agent.app.credential_id)
+
+
+def add_secret(scene: SignIn, **members: object) -> str:
+    """A second secret of the agent, beside the one that it uses; the id of its credential."""
+    app = scene.agent.app
+    body = {"application_id": app.id, "type": "password", "identifier": app.client_id, **members}
+    return str(scene.site.run(scene.site.company.create(APPLICATION_CREDENTIAL, scene.zone.id, **body)).id)
+
+
+def expire_second_secret(scene: SignIn) -> None:
+    clock = scene.site.services.clock
+    end = clock() + timedelta(seconds=1)
+    add_secret(scene, expires_at=end)
+    while clock() <= end:
+        let_a_second_pass(scene.site)
+
+
+def delete_second_secret(scene: SignIn) -> None:
+    let_a_second_pass(scene.site)
+    remove(scene, APPLICATION_CREDENTIAL, add_secret(scene))
 
 
 def delete_api(scene: SignIn) -> None:
@@ -173,7 +251,20 @@ EVENTS: Mapping[str, Callable[[SignIn], None]] = {
     "grant for the tools revoked by API": revoke_grant,
     "agent deleted": lambda scene: remove(scene, APPLICATION, scene.agent.app.id),
     "agent's credential deleted": delete_credential,
+    "agent's second secret expired": expire_second_secret,
+    "agent's second secret deleted": delete_second_secret,
     "tool server deleted": lambda scene: remove(scene, APPLICATION, scene.tool_server.app.id),
+    "agent's accountable user disabled": lambda scene: disable_accountable_user(scene, scene.agent),
+    "agent's accountable user deleted": lambda scene: remove(
+        scene, USER, accountable_user(scene, scene.agent)
+    ),
+    "agent's accountable group without active members": empty_accountable_group,
+    "agent's accountable group deleted": delete_accountable_group,
+    "zone requires active accountable users": require_active_accountable,
+    "agent given an active accountable user again": replace_accountable_user,
+    "tool server's accountable user disabled": lambda scene: disable_accountable_user(
+        scene, scene.tool_server
+    ),
     "agent's access token revoked": lambda scene: revoke(scene, scene.subject),
     "agent's refresh token revoked": lambda scene: revoke(scene, scene.tokens["refresh_token"]),
     "exchanged token revoked": lambda scene: revoke(scene, scene.links[0]),
@@ -220,6 +311,31 @@ def person(manager: Manager, method: str, body: object = None) -> None:
     manager.api.ok(method, manager.ada.path, body)
 
 
+def delete_further_secret(manager: Manager) -> None:
+    """A second secret of the application, which nobody has used."""
+    zone, app = manager.api.home_zone(), manager.ada.client.app
+    body = {"application_id": app.id, "type": "password", "identifier": app.client_id}
+    made = manager.api.ok("POST", zone.path("/application-credentials"), body)
+    let_a_second_pass(manager.site)
+    manager.api.ok("DELETE", zone.path(f"/application-credentials/{made['id']}"))
+
+
+def have_somebody_accountable_again(manager: Manager) -> None:
+    """The accountable user of the application is disabled, and active again."""
+    zone, site = manager.api.home_zone(), manager.site
+    olga = zone.user().id
+    path, user = zone.path(f"/applications/{manager.ada.client.app.id}"), zone.path(f"/users/{olga}")
+    manager.api.ok("PATCH", path, {"accountable_user_id": olga})
+    site.run(set_zone_setting(site.services, zone.id, "require-active-accountable", "on"))
+    try:
+        assert answered(manager.mine("GET", "/zones")) == "works"
+        manager.api.ok("PATCH", user, {"status": "disabled"})
+        assert answered(manager.mine("GET", "/zones")) == "401"
+    finally:
+        manager.api.ok("PATCH", user, {"status": "active"})
+        site.run(set_zone_setting(site.services, zone.id, "require-active-accountable", "off"))
+
+
 MANAGING: Mapping[str, Callable[[Manager], object]] = {
     "nothing": lambda manager: None,
     "session revoked by API": lambda manager: manager.api.ok(
@@ -246,19 +362,36 @@ MANAGING: Mapping[str, Callable[[Manager], object]] = {
         let_end(manager.api, each) for each in (manager.key_id, manager.further_id)
     ],
 }
+BY_APPLICATION: Mapping[str, Callable[[Manager], None]] = {
+    "application's second secret deleted": delete_further_secret,
+    "application's accountable user active again": have_somebody_accountable_again,
+}
 
 
-@pytest.mark.threat("18b", "18l")
-@pytest.mark.parametrize("event", [*MANAGING])
+@pytest.mark.threat("18b", "18l", "18s")
+@pytest.mark.parametrize("event", [*MANAGING, *BY_APPLICATION])
 def test_what_an_event_ends_in_management(site: Site, event: str) -> None:
     """The tokens of somebody who manages an organization, in the same way."""
-    manager = make_manager(site)
+    manager = make_manager(site, own_application=event in BY_APPLICATION)
     before = {name: ask() for name, ask in manager.still().items()}
     assert set(before.values()) == {"works"}, before
 
-    MANAGING[event](manager)
+    ({**MANAGING, **BY_APPLICATION})[event](manager)
 
     MANAGERS.compare(event, {name: ask() for name, ask in manager.still().items()})
+
+
+@pytest.mark.parametrize("event", [*BY_APPLICATION])
+def test_new_tokens_of_a_client_id_manage_after_its_tokens_were_revoked(site: Site, event: str) -> None:
+    """The application is still there: who signs in to it again calls the management API with both tokens."""
+    manager = make_manager(site, own_application=True)
+    BY_APPLICATION[event](manager)
+    let_a_second_pass(site)
+
+    fresh = manager.ada.calling()
+
+    assert answered(fresh("GET", "/zones")) == "works"
+    assert answered(manager.ada.exchanged(fresh)("GET", "/zones")) == "works"
 
 
 def test_the_page_has_no_row_without_an_event() -> None:
@@ -266,4 +399,4 @@ def test_the_page_has_no_row_without_an_event() -> None:
     if os.environ.get("WRITE_TABLES"):
         pytest.skip("the tables are being written")
     assert NOTES.rows() == [*EVENTS, *UPSTREAM]
-    assert MANAGERS.rows() == [*MANAGING]
+    assert MANAGERS.rows() == [*MANAGING, *BY_APPLICATION]

@@ -1,4 +1,4 @@
-"""What a user limits applications by: one loosens it only if the user was asked for exactly that."""
+"""Limits that a user sets for applications: one loosens it only if the user was asked for exactly that."""
 
 from collections.abc import Mapping
 from typing import Any

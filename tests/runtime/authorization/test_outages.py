@@ -1,6 +1,5 @@
 """Outages: the error pages and OAuth errors while the database or the short-lived state is unreachable."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site, assert_page
+from tests.support.waiting import let_pass
 
 from runtime.domain.errors import Unavailable
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
@@ -154,7 +154,7 @@ def refuses_what_cannot_be_checked(site: Site, there: Midway, *what: str) -> Non
     """What goes on without the state has asked the database; nothing goes on without that."""
     with away(site, *what):
         # What was known a moment ago counts a moment longer.
-        time.sleep(epochs.RECENT_SECONDS)
+        let_pass(epochs.RECENT_SECONDS)
         heard, seen = forms(there), pages(there)
         asked = [browser.http.get(there.client.url()) for browser in (Browser(), there.account[0])]
 

@@ -1,4 +1,4 @@
-"""Whether a session satisfies a request: `max_age`, `acr_values`, `id_token_hint` and `prompt`."""
+"""`max_age`, `acr_values`, `id_token_hint` and `prompt`: whether a session satisfies a request."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""What a sign-in of somebody who is signed in costs: statements, counted at the driver."""
+"""Database statements of a sign-in with an existing session, counted at the driver."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How many sign-ins one sender may begin, and who the sender is behind a proxy."""
+"""Rate limits of the authorization endpoint, and the client's address behind a proxy."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -16,6 +16,7 @@ from tests.support.documents import Documents, publishing
 from tests.support.factories import Company
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Client, Page, Site, assert_page, claims
 from tests.support.server import serve
+from tests.support.waiting import wait_until
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.adapters.outbound import OutboundFailed
@@ -109,6 +110,14 @@ def test_discovery_says_that_documents_are_taken(site: Site, zone: Zone) -> None
     metadata = httpx.get(f"{issuer}/.well-known/oauth-authorization-server").json()
     assert metadata["client_id_metadata_document_supported"] is True
     assert "none" in metadata["token_endpoint_auth_methods_supported"]
+
+
+@pytest.mark.standard("Client ID Metadata Document")
+def test_discovery_says_that_documents_are_not_taken(site: Site) -> None:
+    """In so many words: a client need not guess from a member that is missing."""
+    issuer = site.zone("no-documents").protocols.oauth2.issuer
+    metadata = httpx.get(f"{issuer}/.well-known/oauth-authorization-server").json()
+    assert metadata["client_id_metadata_document_supported"] is False
 
 
 @pytest.mark.standard("Client ID Metadata Document")
@@ -328,9 +337,7 @@ def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> No
         documents.delay, documents.most_at_once = 2, 0
         try:
             proving = [pool.submit(prove, client) for client in slow[1:]]
-            deadline = time.monotonic() + 10
-            while documents.at_once < 10 and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until(lambda: documents.at_once == 10)
             site.run(its_own())
             assert prove(well_known).json()["error"] == "invalid_grant", "of the code: its keys were read"
             still_waiting = sum(not each.done() for each in proving)
@@ -405,7 +412,7 @@ class TestDrift:
         events = httpx.get(
             f"{site.server.url}/organizations/{site.server.organization_id}/audit-events",
             headers=site.server.headers,
-            params={"limit": 100, "order": "desc"},
+            params={"limit": 100},
         ).json()["items"]
         changes = [event for event in events if event["action"] == "user_agents.change"]
         (found,) = [each for each in changes if each["before"]["identifier"] == client.app.client_id]

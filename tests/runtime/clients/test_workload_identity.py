@@ -1,6 +1,5 @@
 """Clients whose credential is a token that a provider issued to their workload."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from tests.runtime.tokens.conftest import ask
 from tests.support.logs import logged_lines
 from tests.support.publisher import Publisher
 from tests.support.scene import Scene, claims_of
+from tests.support.waiting import let_elapse
 
 from runtime.domain.errors import InvalidGrant
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
@@ -47,7 +47,9 @@ async def workload(scene: Scene, provider: Provider, name: str, **members: Any) 
 
 @pytest.mark.threat("33a", "33b", "33d", "33e")
 @pytest.mark.standard("RFC 7523")
-async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> None:
+async def test_a_workload_is_found_by_the_issuer_and_subject_of_its_token(
+    scene: Scene, signer: Signer, workloads: Provider
+) -> None:
     """Found by issuer and subject; used again until it ends; wrong in any respect it proves nothing."""
     made = await workload(scene, workloads, "deployer", subject="repo:acme/app:main")
     issuer = workloads.identifier
@@ -190,7 +192,7 @@ async def test_what_a_workload_led_to_ends_when_another_answers_to_its_credentia
 async def let_two_seconds_pass(scene: Scene) -> None:
     """Tokens say whole seconds, and one of the second in which a name went may be the next one's."""
     now = scene.services.clock().timestamp()
-    await asyncio.sleep(int(now) + 2.05 - now)
+    await let_elapse(int(now) + 2.05 - now)
 
 
 OTHER_KEYS = {"oauth2": {"jwks_uri": "https://keys.test/jwks"}}

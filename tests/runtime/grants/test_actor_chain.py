@@ -1,14 +1,18 @@
 """Who may present which token, and who is said to act."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from tests.support.factories import App, Person
-from tests.support.scene import Scene, claims_of
+from tests.support.possession import Holder
+from tests.support.scene import Scene, acting, claims_of
 
 from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
+from runtime.services.token_event_log import Decision
+from runtime.services.tokens import revocation
 
 
 @pytest.fixture(scope="module")
@@ -89,25 +93,77 @@ async def test_may_act_binds_without_actor_token(
             await scene.exchange(agent, await _token(scene, agent, ann, {"may_act": may_act}), api, "read")
 
 
+async def _with_actor(
+    scene: Scene, agent: App, subject: str, api: Resource, actor_token: str, *, proof: str | None = None
+) -> dict[str, Any]:
+    """The answer to an exchange with an actor token."""
+    named = {"actor_token": actor_token, "actor_token_type": ACCESS_TOKEN}
+    return await scene.exchange(agent, subject, api, "read", proof=proof, **named)
+
+
+async def test_an_actor_token_confirms_who_authenticated(
+    scene: Scene, agent: App, api: Resource, subject: str
+) -> None:
+    """The application's own token changes nothing: the chain has the application, once."""
+    answer = await _with_actor(scene, agent, subject, api, await _own_token(scene, agent))
+
+    assert acting(claims_of(answer["access_token"])) == ("agent",)
+
+
 @pytest.mark.threat("15b")
-async def test_actor_token_is_the_applications_own(
+async def test_another_applications_actor_token_lends_nothing(
     scene: Scene, agent: App, stranger: App, api: Resource, subject: str
 ) -> None:
-    """An actor token confirms who authenticated; another application's lends nothing."""
-    own = await _own_token(scene, agent)
-    foreign = await _own_token(scene, stranger)
+    """Who acts is who authenticated."""
+    with pytest.raises(InvalidGrant):
+        await _with_actor(scene, agent, subject, api, await _own_token(scene, stranger))
 
-    async def exchange(actor_token: str) -> dict[str, Any]:
-        return await scene.exchange(
-            agent, subject, api, "read", actor_token=actor_token, actor_token_type=ACCESS_TOKEN
-        )
 
-    assert claims_of((await exchange(own))["access_token"])["act"] == {"sub": "agent"}
-    for token in (foreign, subject):
-        with pytest.raises(InvalidGrant):
-            await exchange(token)
+@pytest.mark.threat("15b")
+async def test_a_users_token_is_no_actor_token(scene: Scene, agent: App, api: Resource, subject: str) -> None:
+    """Though the application is the client that it was issued to."""
+    with pytest.raises(InvalidGrant):
+        await _with_actor(scene, agent, subject, api, subject)
+
+
+async def test_an_actor_token_that_is_none_is_malformed(
+    scene: Scene, agent: App, api: Resource, subject: str
+) -> None:
+    """The request is at fault, not the token."""
     with pytest.raises(InvalidRequest):
-        await exchange("x")
+        await _with_actor(scene, agent, subject, api, "x")
+
+
+async def test_a_revoked_actor_token_confirms_nobody(
+    scene: Scene, agent: App, api: Resource, subject: str
+) -> None:
+    """As any revoked token."""
+    services, own = scene.services, await _own_token(scene, agent)
+    zone = await services.zones.get(scene.zone.id)
+    client = await zone.clients.get(agent.client_id)
+    assert client is not None
+    decision = Decision(zone.organization_id, zone.id, services.clock(), "test-request")
+    await revocation.revoke(services, zone, client, own, services.clock(), decision)
+
+    with pytest.raises(InvalidGrant):
+        await _with_actor(scene, agent, subject, api, own)
+
+
+HOLDER, OTHER = Holder(), Holder()
+
+
+@pytest.mark.parametrize(("holder", "is_its"), [(HOLDER, True), (OTHER, False), (None, False)])
+async def test_a_bound_actor_token_needs_its_key(
+    scene: Scene, agent: App, api: Resource, subject: str, holder: Holder | None, is_its: bool
+) -> None:
+    """Whoever has only stolen it confirms nothing with it."""
+    endpoint = str(scene.zone.protocols.oauth2.token_endpoint)
+    form = [("grant_type", "client_credentials"), *agent.form.items()]
+    own = (await scene.post(form, proof=HOLDER.proof(endpoint)))["access_token"]
+    proof = holder.proof(endpoint) if holder else None
+
+    with nullcontext() if is_its else pytest.raises(InvalidGrant):
+        assert await _with_actor(scene, agent, subject, api, own, proof=proof)
 
 
 @pytest.mark.threat("15c")
@@ -119,7 +175,7 @@ async def test_actors_are_nested_never_dropped(
     first = (await scene.exchange(agent, subject, tools, "call"))["access_token"]
     second = (await scene.exchange(provider, first, api, "read"))["access_token"]
 
-    assert claims_of(second)["act"] == {"sub": "provider", "act": {"sub": "agent"}}
+    assert acting(claims_of(second)) == ("provider", "agent")
 
 
 async def _token(scene: Scene, app: App, person: Person, extra: dict[str, Any]) -> str:

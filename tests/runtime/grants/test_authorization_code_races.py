@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, text
 from tests.support.oauth_site import Answer, Browser, Client, Site, claims
+from tests.support.waiting import until
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import PROVIDER, USER, Verb
@@ -126,11 +127,12 @@ async def secrets_left(site: Site, client: Client) -> int:
 async def somebody_waits(services: Services, *works: asyncio.Task[Any]) -> None:
     """Return when a statement waits for a lock, or one of these is done without."""
     waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-    while not any(work.done() for work in works):
+
+    async def is_waited_for() -> bool:
         async with services.database.querying() as conn:
-            if await conn.scalar(waits):
-                return
-        await asyncio.sleep(0.01)
+            return any(work.done() for work in works) or bool(await conn.scalar(waits))
+
+    await until(is_waited_for)
 
 
 @pytest.mark.threat("18m")

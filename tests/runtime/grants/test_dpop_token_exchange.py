@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 from tests.support.factories import App
 from tests.support.possession import Holder
-from tests.support.scene import Scene, claims_of
+from tests.support.scene import Scene, acting, claims_of
 from tests.support.state_doubles import remembering
 
 from runtime.adapters.keys.dpop_signature import verify_dpop_proof
@@ -207,7 +207,7 @@ async def test_each_link_of_a_chain_is_bound_to_its_own_key(own_scene: Scene) ->
         await own_scene.exchange(other, bound, api, proof=HOLDER.proof(uri))
     further = await own_scene.exchange(tool, bound, api, proof=OTHER.proof(uri))
     assert claims_of(further["access_token"])["cnf"] == {"jkt": OTHER.jkt}
-    assert claims_of(further["access_token"])["act"] == {"sub": "tool", "act": {"sub": "agent"}}
+    assert acting(claims_of(further["access_token"])) == ("tool", "agent")
 
 
 def test_the_thumbprint_is_the_one_of_the_standard() -> None:

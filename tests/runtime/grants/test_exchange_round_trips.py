@@ -1,9 +1,7 @@
-"""What an exchange costs in trips, and what it answers when something it asks is away."""
+"""Round trips of a token exchange, and its answers when the state or the database is unavailable."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from tests.support.factories import App, Person
 from tests.support.logs import logged_lines
 from tests.support.scene import Scene
 from tests.support.state_doubles import Away, Counting, with_state
+from tests.support.waiting import let_elapse, repeat, until
 
 from runtime.api.oauth.errors import as_oauth_error
 from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavailable
@@ -67,7 +66,7 @@ async def test_what_is_public_costs_no_trip(scene: Scene) -> None:
     assert state.calls == []
 
     kid = await key_rotation.rotate(scene.services, scene.zone.id, "ES256")
-    await asyncio.sleep(RECENT_SECONDS)
+    await let_elapse(RECENT_SECONDS)
     assert kid in {jwk["kid"] for jwk in (await services.zones.recent(scene.zone.id)).jwks}
 
 
@@ -115,14 +114,10 @@ async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: R
     await session_revocation.end(revoking, scene.zone.id, session_id=bob.session_id)
     state.is_away = False
 
-    async def going_on(*, until: float) -> None:
-        while monotonic() < until:
-            await scene.exchange(agent, subject, api, "read", services=other)
-            await asyncio.sleep(0.02)
-        await scene.exchange(agent, subject, api, "read", services=other)
-
     with pytest.raises(InvalidGrant):
-        await going_on(until=monotonic() + epochs.RECENT_SECONDS)
+        await repeat(
+            lambda: scene.exchange(agent, subject, api, "read", services=other), seconds=epochs.RECENT_SECONDS
+        )
 
 
 @pytest.mark.threat("35h")
@@ -143,14 +138,13 @@ async def test_published_epoch_ahead_of_the_database(
     with logged_lines() as logged, pytest.raises(TemporarilyUnavailable):
         await scene.exchange(agent, subject, api, "read", services=services)
     assert any("ahead of the database" in line.get("reason", "") for line in logged)
-    deadline = monotonic() + 15
-    while monotonic() < deadline:
+
+    async def is_back() -> bool:
         with suppress(TemporarilyUnavailable):
-            assert await scene.exchange(agent, subject, api, "read", services=services)
-            break
-        await asyncio.sleep(0.1)
-    else:
-        pytest.fail("the zone does not come back")
+            return bool(await scene.exchange(agent, subject, api, "read", services=services))
+        return False
+
+    await until(is_back)
     await services.epochs.close()
 
 

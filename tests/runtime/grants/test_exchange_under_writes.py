@@ -83,7 +83,9 @@ async def test_introspection_is_answered(
     form = parse_form(
         f"token={token}&client_id={provider.client_id}&client_secret={provider.secret}".encode()
     )
-    told = await introspection.respond(services, scene.zone.id, form, authorization=None, address="192.0.2.1")
+    told = await introspection.respond(
+        services, scene.zone.id, form, authorization=None, address="192.0.2.1", request_id="test-request"
+    )
     assert b'"active":true' in told
     await services.epochs.close()
 

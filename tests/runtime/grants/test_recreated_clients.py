@@ -1,6 +1,5 @@
 """An application, or a client id, that is made again under its name has nothing of the one before."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 from sqlalchemy import select, update
 from tests.support.factories import App
 from tests.support.scene import Scene, claims_of
+from tests.support.waiting import let_elapse
 
 from runtime.domain.errors import InvalidGrant
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
@@ -84,7 +84,7 @@ async def test_tokens_of_an_application_are_not_its_successors(
             await scene.exchange(again, token, resource)
     with pytest.raises(InvalidGrant):
         await scene.exchange(provider, by_others, resource)
-    await asyncio.sleep(1.1)  # times in tokens are whole seconds
+    await let_elapse(1.1)  # times in tokens are whole seconds
     fresh = await own_token(scene, again, resource)
     await scene.exchange(again, fresh, resource)
 
@@ -173,5 +173,5 @@ async def test_a_name_is_kept_as_long_as_any_token_may_last(
 
     with pytest.raises(InvalidGrant):
         await scene.exchange(provider, token, resource)
-    await asyncio.sleep(1.1)  # tokens say whole seconds
+    await let_elapse(1.1)  # tokens say whole seconds
     await scene.exchange(provider, await own_token(scene, again, resource), resource)

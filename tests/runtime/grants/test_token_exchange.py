@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 from tests.support.factories import App, Person
-from tests.support.scene import Scene, claims_of
+from tests.support.scene import Scene, acting, claims_of
 
 from runtime.domain.errors import (
     AccessDenied,
@@ -62,7 +62,7 @@ async def test_an_exchanged_token_is_the_users_for_one_resource_and_says_who_act
     assert claims["aud"] == "https://tools.test"
     assert claims["client_id"] == agent.client_id
     assert claims["scope"] == "call"
-    assert claims["act"] == {"sub": "agent"}
+    assert acting(claims) == ("agent",)
     assert claims["sid"] == ann.session_id
     assert "auth_time" in claims
 
@@ -97,7 +97,7 @@ async def test_chain_keeps_user_and_nests_actors(
     claims = claims_of(second["access_token"])
     assert claims["sub"] == "ann@acme.test"
     assert claims["aud"] == "https://api.test/v1"
-    assert claims["act"] == {"sub": "tool-server", "act": {"sub": "agent"}}
+    assert acting(claims) == ("tool-server", "agent")
 
 
 @pytest.mark.standard("RFC 8707")
@@ -187,6 +187,35 @@ async def test_resource_lifetime_counts(scene: Scene, ann: Person) -> None:
     subject = await scene.company.token(scene.zone, app, ann)
 
     assert (await scene.exchange(app, subject, brief))["expires_in"] in (119, 120)
+
+
+@pytest.mark.threat("16f")
+async def test_a_token_ends_no_later_than_the_one_it_was_exchanged_for(
+    scene: Scene, agent: App, tool_server: App, tools: Resource, api: Resource, ann: Person
+) -> None:
+    """Nor than any before that: no client renews its token by exchanging it."""
+    subject = await scene.company.token(scene.zone, agent, ann, lifetime=timedelta(minutes=5))
+    ends = claims_of(subject)["exp"]
+
+    first = (await scene.exchange(agent, subject, tools))["access_token"]
+    again = (await scene.exchange(agent, first, tools))["access_token"]
+    further = (await scene.exchange(tool_server, first, api))["access_token"]
+
+    assert [claims_of(token)["exp"] for token in (first, again, further)] == [ends] * 3
+
+
+async def test_a_cached_token_that_lasts_longer_than_the_subject_token_is_not_handed_out(
+    scene: Scene, agent: App, tools: Resource, ann: Person
+) -> None:
+    """Two tokens of one sign-in share the cache, and each bounds what is made from it."""
+    company, zone, own = scene.company, scene.zone, await scene.company.signed_in(scene.zone, ann.user)
+    long = await company.token(zone, agent, own)
+    short = await company.token(zone, agent, own, lifetime=timedelta(minutes=5))
+    await scene.exchange(agent, long, tools)
+
+    issued = (await scene.exchange(agent, short, tools))["access_token"]
+
+    assert claims_of(issued)["exp"] == claims_of(short)["exp"]
 
 
 async def test_token_ends_with_the_session(scene: Scene, agent: App, tools: Resource) -> None:
@@ -345,12 +374,12 @@ async def test_chain_without_user(scene: Scene, tools: Resource, api: Resource, 
     claims = claims_of(answer["access_token"])
     assert claims["sub"] == "robot"
     assert "sid" not in claims
-    assert claims["act"] == {"sub": "tool-server", "act": {"sub": "robot"}}
+    assert acting(claims) == ("tool-server", "robot")
     assert claims["exp"] <= claims_of(own["access_token"])["exp"]
 
 
 async def test_actor_may_not_appear_three_times(scene: Scene, ann: Person) -> None:
-    """A loop of applications ends: the same one acts at most twice, and nobody beyond the eighth place."""
+    """A loop of applications ends: the same one acts at most twice."""
     loop = await scene.company.resource(scene.zone, "https://loop.test", scopes=["go"])
     app = await scene.company.app(scene.zone, "looper", dependencies=[loop])
     token = await scene.company.token(scene.zone, app, ann)
@@ -359,6 +388,37 @@ async def test_actor_may_not_appear_three_times(scene: Scene, ann: Person) -> No
 
     with pytest.raises(InvalidRequest):
         await scene.exchange(app, token, loop, "go")
+
+
+async def test_a_chain_ends_with_the_eighth_actor(own_scene: Scene) -> None:
+    """A ninth exchange is refused, though each application is in the chain at most twice."""
+    company, zone = own_scene.company, own_scene.zone
+    made: list[Resource] = []
+    apps: list[App] = []
+    for number in range(5):  # each provides a resource that the next token of the ring is for
+        app = await company.app(zone, f"ring{number}")
+        apps.append(app)
+        identifier = f"https://ring{number}.test"
+        made.append(await company.resource(zone, identifier, scopes=["go"], application_id=app.id))
+    for app in apps:
+        async with unit_of_work(company.services, company.caller, new_id()) as unit:
+            await applications.set_dependencies(unit, app.application, [each.id for each in made])
+    token = await company.token(zone, apps[0], await company.person(zone, "ring@acme.test"))
+    for step in range(8):
+        answer = await own_scene.exchange(apps[step % 5], token, made[(step + 1) % 5], "go")
+        token = answer["access_token"]
+
+    with pytest.raises(InvalidRequest, match="longer than 8"):
+        await own_scene.exchange(apps[8 % 5], token, made[9 % 5], "go")
+
+
+async def test_an_access_token_may_be_asked_for_by_its_type(
+    scene: Scene, agent: App, tools: Resource, subject: str
+) -> None:
+    """`requested_token_type` may say what is issued anyway, which `issued_token_type` confirms."""
+    answer = await scene.exchange(agent, subject, tools, requested_token_type=ACCESS_TOKEN)
+
+    assert answer["issued_token_type"] == ACCESS_TOKEN
 
 
 async def test_expired_subject_token(

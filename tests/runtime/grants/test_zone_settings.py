@@ -22,7 +22,10 @@ async def test_missing_grants_in_the_words_of_some_clients(own_scene: Scene) -> 
         with pytest.raises(AccessDenied) as refusal:
             await own_scene.exchange(agent, subject, api)
         assert refusal.value.code == value
-        refusals.append((refusal.value.status, refusal.value.detail, refusal.value.members))
+        address, _, link = refusal.value.members["error_uri"].partition("?link=")
+        assert link
+        members = refusal.value.members | {"error_uri": address}
+        refusals.append((refusal.value.status, refusal.value.detail, members))
     assert refusals[0] == refusals[1] == refusals[2]
     assert refusals[0][2]["reason"] == "user_authorization_required"
 
@@ -43,7 +46,11 @@ async def test_a_zone_setting_is_kept_beside_those_set_before(own_scene: Scene) 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("no-such", "on", "are grant-missing-error, require-dpop-nonce, strict-assertion-audience"),
+        (
+            "no-such",
+            "on",
+            "are grant-missing-error, require-active-accountable, require-dpop-nonce, strict-assert",
+        ),
         ("strict-assertion-audience", "perhaps", "`on` or `off`"),
     ],
 )

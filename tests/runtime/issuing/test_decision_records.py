@@ -1,6 +1,5 @@
 """Every decision is recorded, and what cannot be recorded is not issued."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from sqlalchemy import func, select
 from tests.support.factories import App, Company, Person
 from tests.support.logs import logged_lines
 from tests.support.scene import Scene
+from tests.support.waiting import until
 
 from runtime.domain.errors import (
     InvalidClient,
@@ -24,7 +24,7 @@ from runtime.domain.errors import (
 from runtime.domain.kinds.resource import Resource
 from runtime.services import rate_limits
 from runtime.services.container import Services
-from runtime.services.rate_limits import RECORDED_REFUSALS
+from runtime.services.rate_limits import RECORDED_REFUSALS_OF_ADDRESS
 from runtime.services.token_event_log import Decision, DecisionLog
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
@@ -225,7 +225,7 @@ async def test_what_strangers_are_refused_is_counted(
     most = services.settings.refusals_a_minute
     assert told == {401: most // 2, 400: most // 2, 429: 1_500 - most}
     rows = (await _rows(own_scene))[len(known) :]
-    recorded = RECORDED_REFUSALS.amount_under(services.settings)
+    recorded = RECORDED_REFUSALS_OF_ADDRESS.amount_under(services.settings)
     single, summed = (
         [row for row in rows if (row.requests is None) is is_single] for is_single in (True, False)
     )
@@ -249,15 +249,17 @@ async def test_what_was_counted_is_written_in_time(own_scene: Scene, monkeypatch
     decisions = _recording(own_scene.services).decisions
     await decisions.start()
     zone = own_scene.zone
-    for _ in range(RECORDED_REFUSALS.amount_under(own_scene.services.settings) + 5):
+    for _ in range(RECORDED_REFUSALS_OF_ADDRESS.amount_under(own_scene.services.settings) + 5):
         decision = Decision(zone.organization_id, zone.id, own_scene.services.clock(), "r")
         await decisions.refused(decision, InvalidClient(), address="192.0.2.1")
 
     summed: list[Any] = []
-    for _ in range(200):
-        if summed := [row for row in await _rows(own_scene) if row.requests is not None]:
-            break
-        await asyncio.sleep(0.05)
+
+    async def is_written() -> bool:
+        summed[:] = [row for row in await _rows(own_scene) if row.requests is not None]
+        return bool(summed)
+
+    await until(is_written)
     assert [row.requests for row in summed] == [5]
     await decisions.stop()
 

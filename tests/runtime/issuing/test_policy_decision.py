@@ -2,7 +2,7 @@
 
 import pytest
 from sqlalchemy import delete, select
-from tests.support.scene import Scene, claims_of
+from tests.support.scene import Scene, acting, claims_of
 
 from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds import PROVIDER
@@ -114,7 +114,7 @@ async def test_a_client_stays_in_the_chain_however_its_token_was_handed_over(
     exchanged = (await own_scene.exchange(agent, signed_in[0], tools))["access_token"]
     for token, client in ((signed_in[0], "agent"), (signed_in[1], "other"), (exchanged, "agent")):
         further = (await own_scene.exchange(server, token, api))["access_token"]
-        assert claims_of(further)["act"] == {"sub": "server", "act": {"sub": client}}
+        assert acting(claims_of(further)) == ("server", client)
 
     there = 'principal, action, resource == Resource::"https://api.test"'
     await company.policies(zone, PERMIT, f'@id("no-chain") forbid ({there}) when {{ {condition} }};')

@@ -1,13 +1,17 @@
 """Exchanged tokens are given out again, and never to anyone they were not made for."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.support.factories import App, Person
-from tests.support.scene import Scene, claims_of
+from tests.support.scene import Scene, acting, claims_of
 
 from runtime.adapters.keys.sealing import Sealer, new_data_key
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.attenuation import Delegation
+from runtime.domain.oauth.claims import ChainActor
 from runtime.services.issuing import token_cache
 from runtime.services.issuing.token_cache import CachedToken
 from runtime.storage.state import StateStore
@@ -40,7 +44,7 @@ async def test_tokens_are_not_shared_between_applications(
     assert first != second
     assert claims_of(first)["client_id"] == agent.client_id
     assert claims_of(second)["client_id"] == other.client_id
-    assert claims_of(second)["act"] == {"sub": "other"}
+    assert acting(claims_of(second)) == ("other",)
 
 
 @pytest.mark.threat("17c", "17e")
@@ -74,7 +78,7 @@ async def test_key_holds_everything_a_token_depends_on() -> None:
         "resource": "r",
         "scopes": frozenset({"a", "b"}),
         "client_id": "c",
-        "actors": ("x",),
+        "actors": (ChainActor("x", "i", "c", "service"),),
         "session_id": "s",
         "confirmation": None,
     }
@@ -84,12 +88,15 @@ async def test_key_holds_everything_a_token_depends_on() -> None:
         "resource": "r2",
         "scopes": frozenset({"a"}),
         "client_id": "c2",
-        "actors": ("x", "y"),
+        "actors": (ChainActor("x", "i", "c", "service"), ChainActor("y")),
         "session_id": "s2",
         "confirmation": {"jkt": "k"},
     }
     keys = [token_cache.entry_key(**facts)]  # type: ignore[arg-type]
     keys += [token_cache.entry_key(**(facts | {name: value})) for name, value in changes.items()]  # type: ignore[arg-type]
+
+    others = [ChainActor("x", "i", "c"), ChainActor("x", "i", "d", "service"), ChainActor("x")]
+    keys += [token_cache.entry_key(**(facts | {"actors": (other,)})) for other in others]  # type: ignore[arg-type]
 
     assert len(set(keys)) == len(keys)
     assert token_cache.entry_key(**(facts | {"scopes": frozenset({"b", "a"})})) == keys[0]  # type: ignore[arg-type]
@@ -124,26 +131,49 @@ async def test_entries_are_sealed_and_bound_to_their_key(
         assert answer not in tokens.values()
 
 
-async def test_entry_about_to_end_is_a_miss(memory_state: StateStore) -> None:
-    """Sixty seconds before its end a token is made anew; other epochs and other scopes are misses too."""
-    from datetime import UTC, datetime
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ENTRY = CachedToken("t", "t1", int(NOW.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
+PLAN = Delegation("https://api.test", frozenset({"a"}), (), NOW + timedelta(seconds=300), None)
+SEALER = Sealer(new_data_key())
 
-    sealer, now = Sealer(new_data_key()), datetime(2026, 1, 1, tzinfo=UTC)
-    entry = CachedToken("t", "t1", int(now.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
-    await token_cache.store(memory_state, entry, key="k", sealer=sealer, now=now)
-    sealed = await memory_state.get("k")
 
-    def opened(**change: object) -> CachedToken | None:
-        facts = {"key": "k", "sealer": sealer, "epochs": (1, 1, 1), "scopes": frozenset({"a"}), "now": now}
-        return token_cache.open_entry(sealed, **(facts | change))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("change", "opens"),
+    [
+        ({}, True),
+        ({"now": NOW + timedelta(seconds=239)}, True),
+        ({"now": NOW + timedelta(seconds=241)}, False),
+        ({"epochs": (1, 2, 1)}, False),
+        ({"plan": replace(PLAN, scopes=frozenset({"a", "b"}))}, False),
+        ({"plan": replace(PLAN, scopes=frozenset())}, False),
+        ({"plan": replace(PLAN, expires_at=NOW + timedelta(seconds=301))}, True),
+        ({"plan": replace(PLAN, expires_at=NOW + timedelta(seconds=299))}, False),
+        ({"key": "other"}, False),
+        ({"sealer": Sealer(new_data_key())}, False),
+    ],
+    ids=[
+        "the same",
+        "61 seconds left",
+        "59 seconds left",
+        "another epoch",
+        "more scopes",
+        "fewer scopes",
+        "may last longer",
+        "must end sooner",
+        "another key",
+        "another seal",
+    ],
+)
+async def test_an_entry_is_given_out_for_what_it_was_made_for(
+    memory_state: StateStore, change: dict[str, Any], opens: bool
+) -> None:
+    """Under the same epochs, with just the scopes, within the time there is, and not about to end."""
+    await token_cache.store(memory_state, ENTRY, key="k", sealer=SEALER, now=NOW)
+    asked = {"key": "k", "sealer": SEALER, "epochs": (1, 1, 1), "plan": PLAN, "now": NOW} | change
 
-    assert opened() == entry
-    assert opened(now=now + timedelta(seconds=239)) == entry
-    assert opened(now=now + timedelta(seconds=241)) is None
-    assert opened(epochs=(1, 2, 1)) is None
-    assert opened(scopes=frozenset({"a", "b"})) is None
-    assert opened(key="other") is None
-    assert opened(sealer=Sealer(new_data_key())) is None
+    opened = token_cache.open_entry(await memory_state.get("k"), **asked)
+
+    assert opened == (ENTRY if opens else None)
 
 
 class _Recording(InProcessState):

@@ -1,4 +1,4 @@
-"""What is old enough is forgotten: the record of token requests, and sessions that are over."""
+"""Retention: old records of token requests, and sessions that are over, are deleted."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

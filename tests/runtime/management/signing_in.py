@@ -1,6 +1,6 @@
 """People who sign in at their organization's home zone, as far as the management API."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import httpx
@@ -81,6 +81,18 @@ def someone(api: Api, role: str = "org_member") -> Someone:
     person, zone, app = api.server.call(make)
     client = Client(zone, App(app, "zonectl", None, ""), redirect_uri=REDIRECT_URI)
     return Someone(api, email, person, client)
+
+
+def with_own_application(api: Api, who: Someone) -> Someone:
+    """The same person, who signs in to an application that an administrator has made, with a secret."""
+    zone = api.home_zone()
+    redirects = {"oauth2": {"redirect_uris": [REDIRECT_URI]}}
+    made = zone.make("applications", protocols=redirects, consent="implicit")
+    secret = zone.password(made["id"])
+    (resource,) = api.ok("GET", zone.path(f"/resources?identifier={api.server.url}"))["items"]
+    api.ok("PUT", zone.path(f"/applications/{made['id']}/dependencies/{resource['id']}"))
+    app = App(Application.model_validate(made), secret["identifier"], secret["password"], secret["id"])
+    return replace(who, client=Client(who.client.zone, app, redirect_uri=REDIRECT_URI))
 
 
 def status(api: Api, path: str = "/zones") -> int:

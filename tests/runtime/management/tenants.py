@@ -28,6 +28,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "invitations": {"email": "t@t.example", "role": "org_viewer"},
     "credentials": {"name": "t"},
     "members": {"user_id": "t"},
+    "explain": {"application": "t", "user": "t", "resource": "t"},
     "secrets": {"name": "t", "entity_id": "t", "data": {"type": "token", "token": "t"}},
     "changesets": {
         "base_revision": 0,

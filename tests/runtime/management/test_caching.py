@@ -1,4 +1,4 @@
-"""What the management API answers is for one caller: no cache gives it to another."""
+"""Answers of the management API are private: no cache gives one to another caller."""
 
 import httpx
 import pytest

@@ -77,6 +77,17 @@ class TestRegularKinds:
         made = zone.make(collection)
         assert api.ok("PATCH", zone.path(f"/{collection}/{made['id']}"), {}) == made
 
+    @pytest.mark.parametrize("cleared", [None, {}], ids=["null", "empty"])
+    def test_metadata_is_removed_as_a_whole(
+        self, api: Api, zone: Zone, collection: str, cleared: object
+    ) -> None:
+        """By null, and by an object without members (specification, `MetadataUpdate`)."""
+        made = zone.make(collection, metadata={"icon_url": "https://icons.example/a.png"})
+        assert made["metadata"] == {"icon_url": "https://icons.example/a.png"}
+        path = zone.path(f"/{collection}/{made['id']}")
+        assert "metadata" not in api.ok("PATCH", path, {"metadata": cleared})
+        assert "metadata" not in api.ok("GET", path)
+
     def test_empty_metadata_is_dropped(self, api: Api, zone: Zone, collection: str) -> None:
         """`{}` and null both drop the whole object; null on a member of it unsets that one."""
         made = zone.make(collection, metadata={"icon_url": "https://example.com/icon.png"})

@@ -1,4 +1,4 @@
-"""What answers show around an entity: deprecated objects inside it, and the people who changed it."""
+"""Expansions: deprecated objects inside an entity, and the users who changed it."""
 
 from typing import Any
 
@@ -146,6 +146,12 @@ def test_people_cost_one_query_however_many_entities(api: Api) -> None:
     def note(*_: Any) -> None:
         counted[0] += 1
 
+    def cost_of(path: str) -> int:
+        counted[0] = 0
+        page = api.ok("GET", zone.path(f"{path}?expand=user"))
+        assert any("created_by_user" in one for one in page["items"])
+        return counted[0]
+
     engine = api.server.services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
@@ -153,13 +159,8 @@ def test_people_cost_one_query_however_many_entities(api: Api) -> None:
         for more in (1, 4):
             for _ in range(more):
                 by_a_person(api, zone, api.person())
-            for path in ("/policies", "/policy-sets"):
-                counted[0] = 0
-                assert any(
-                    "created_by_user" in one
-                    for one in api.ok("GET", zone.path(f"{path}?expand=user"))["items"]
-                )
-                costs.append(counted[0])
+            # The lower of two: a job may run meanwhile.
+            costs += [min(cost_of(path), cost_of(path)) for path in ("/policies", "/policy-sets")]
     finally:
         event.remove(engine, "before_cursor_execute", note)
     assert costs[:2] == costs[2:]

@@ -260,9 +260,22 @@ class TestFilters:
         """A filter or a value that does not exist would show more than was asked for."""
         api.refused(400, "GET", filled.path(path))
 
-    def test_unknown_parameters_are_ignored(self, api: Api, filled: Zone) -> None:
-        """A name that selects nothing leaves the list as it is."""
-        assert len(names(api, filled.path("/applications?unknown=1&expand[]=nothing"))) == 7
+    def test_unknown_parameters_are_refused(self, api: Api, filled: Zone) -> None:
+        """A misspelt name selects nothing, so the list would show more than was asked for."""
+        assert len(names(api, filled.path("/applications?identifier=id-a"))) == 1
+        refusal = api.refused(400, "GET", filled.path("/applications?identifer=id-a"))
+        assert refusal["details"][0]["message"] == "is not a parameter of this request"
+
+    def test_unknown_values_of_expand_are_ignored(self, api: Api, filled: Zone) -> None:
+        """They leave the list as it is: a newer client may ask an older server."""
+        assert len(names(api, filled.path("/applications?expand[]=nothing"))) == 7
+
+    @pytest.mark.parametrize(("chars", "status"), [(0, 400), (1, 200), (255, 200), (256, 400)])
+    def test_a_searched_text_has_up_to_255_characters(
+        self, api: Api, filled: Zone, chars: int, status: int
+    ) -> None:
+        """Specification, limits: `query[email]`; other searches follow it."""
+        assert api("GET", filled.path(f"/users?query[email]={'x' * chars}")).status_code == status
 
     @pytest.mark.parametrize(
         "asked", ["expand=total_count", "expand[]=total_count", "expand=total_count&expand[]=total_count"]

@@ -1,10 +1,10 @@
 """Bodies that two parsers read differently, and bodies made to exhaust one."""
 
 import json
-from time import perf_counter
 
 import pytest
 from tests.runtime.management.conftest import Api, Zone
+from tests.support.waiting import working_at_most
 
 from runtime.api.shared.json_bodies import MAX_DEPTH, read_json
 from runtime.domain.errors import BadRequest, TooLarge
@@ -83,13 +83,18 @@ def test_bodies_above_a_mebibyte_are_413(api: Api) -> None:
 
 
 @pytest.mark.threat("31u")
-def test_mistakes_are_named_up_to_a_hundred(api: Api) -> None:
+@pytest.mark.parametrize(("count", "named"), [(100, 100), (101, 0), (20_000, 0)])
+def test_mistakes_are_named_up_to_a_hundred(api: Api, count: int, named: int) -> None:
     """Each costs time to put into words: where there are more, the answer is how many."""
-    for count, named in ((100, 100), (101, 0), (20_000, 0)):
-        members = {f"m{number}": 1 for number in range(count)}
-        told = api.refused(400, "POST", "/zones", {"name": "a"} | members)
-        assert len(told.get("details", ())) == named
-        assert named or told["message"].startswith(f"the body has {count} problems")
+    members = {f"m{number}": 1 for number in range(count)}
+    told = api.refused(400, "POST", "/zones", {"name": "a"} | members)
+    assert len(told.get("details", ())) == named
+    assert named or told["message"].startswith(f"the body has {count} problems")
+
+
+@pytest.mark.threat("31u")
+def test_no_name_is_proposed_for_one_that_is_long(api: Api) -> None:
+    """To compare hundreds of kilobytes with every member would cost more than the answer is worth."""
     long = api.refused(400, "POST", "/zones", {"name": "a", "n" * 900_000: 1})
     assert "did you mean" not in long["message"]
 
@@ -109,10 +114,8 @@ def test_strings_without_an_end_are_refused_at_once(end: bytes) -> None:
     """Each quote in one could be where it begins; trying them all would take a worker away for hours."""
     inside = b'{"a": "' + b'\\"' * 400_000
     assert read_json(inside + b'"}', None)
-    started = perf_counter()
-    with pytest.raises(BadRequest):
+    with working_at_most(seconds=4), pytest.raises(BadRequest):
         read_json(inside + end, None)
-    assert perf_counter() - started < 2
 
 
 @pytest.mark.threat("31r")

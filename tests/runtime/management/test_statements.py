@@ -1,4 +1,4 @@
-"""What lists cost: as many statements for many entities as for few, whatever is expanded.
+"""Database statements of lists: as many for many entities as for few, whatever is expanded.
 
 The lists come from the routes, so a new one is counted as soon as it exists.
 """
@@ -14,8 +14,8 @@ from runtime.contract.routes import ROUTES, Route
 from runtime.services.management.organizations import organizations
 
 LISTS = [route for route in ROUTES if route.envelope is not None]
-# Lists that are as long as they are, whatever is made.
-CONSTANT = {"organizations.list", "organizations.list_roles", "policy_schemas.list"}
+# Lists that are as long as they are, whatever is made here: decisions are those of sign-ins and tokens.
+CONSTANT = {"decisions.list", "organizations.list", "organizations.list_roles", "policy_schemas.list"}
 # What shows more than the list does by itself.
 MORE = {"users.list": "&role_source=all", "sessions.list": "&include_nested=true"}
 

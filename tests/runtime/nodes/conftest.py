@@ -1,7 +1,6 @@
 """Two nodes over one PostgreSQL, each with its own way to Redis, which a test may disturb."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.proxy import Proxy, proxied
 from tests.support.redis import RedisServer, running_redis
 from tests.support.server import Server, serve
+from tests.support.waiting import wait_until
 
 
 @dataclass
@@ -33,10 +33,10 @@ class Nodes:
 
     def wait(self, node: Server) -> None:
         """Return when a node has found what it works with."""
-        deadline = time.monotonic() + 30
-        while httpx.get(f"{node.url}/readyz", trust_env=False).status_code != 200:
-            assert time.monotonic() < deadline, "a node does not become ready"
-            time.sleep(0.05)
+        wait_until(
+            lambda: httpx.get(f"{node.url}/readyz", trust_env=False).status_code == 200,
+            otherwise=lambda: "a node does not become ready",
+        )
 
     def at(self, node: Server, address: str) -> str:
         """What a zone's address is at one of the nodes."""

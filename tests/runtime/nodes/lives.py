@@ -1,4 +1,4 @@
-"""What is ended, and whatever can be asked with what rests on it, of each of two nodes."""
+"""Sessions and tokens at two nodes, all that ends them, and each question that must be refused then."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +18,15 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.services.account import withdrawal
+from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.container import Services
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit_of_work import unit_of_work
-from runtime.storage.sql import consents, entities, zone_data
+from runtime.services.zone_settings import set_zone_setting
+from runtime.storage.sql import consents, entities, sessions, zone_data
+from runtime.storage.sql.client_refs import ClientRef
+from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
 
 
 class Shop:
@@ -43,6 +48,7 @@ class Shop:
             (self.management,) = await zone_data.resources_named(conn, home_zone.id, exact={url}, prefixes=())
             within = {"zone_id": self.zone.id}
             token_service = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
+        await set_zone_setting(company.services, self.zone.id, "require-active-accountable", "on")
         self.home_zone = cast(Zone, home_zone)
         self.token_service_id = cast(Provider, token_service).id
 
@@ -65,8 +71,27 @@ class Life:
     async def _begin(self, services: Services) -> None:
         shop, company = self.shop, replace(self.shop.company, services=services)
         self.customer = await company.person(shop.zone, f"{self.name}@customer.example")
-        self.app = await company.app(shop.zone, self.name, dependencies=[shop.api])
+        self.accountable = await company.user(shop.zone, f"{self.name}@accountable.example")
+        self.app = await company.app(
+            shop.zone,
+            self.name,
+            consent="required",
+            dependencies=[shop.api],
+            accountable_user_id=self.accountable.id,
+        )
+        given = [
+            ConsentRecord(SIGN_IN, frozenset({"openid"}), "app.example"),
+            ConsentRecord(shop.api.id, frozenset(), "app.example"),
+        ]
         async with company.services.database.transaction() as conn:
+            await consents.record(
+                conn,
+                given,
+                zone_id=shop.zone.id,
+                user_id=self.customer.user.id,
+                client_ref=ClientRef(application_id=self.app.id),
+                now=company.services.clock(),
+            )
             self.grant_id, _ = await consents.grant(
                 conn,
                 organization_id=shop.zone.organization_id,
@@ -158,6 +183,26 @@ class Life:
         path = f"/zones/{self.shop.zone.id}/delegated-grants/{self.grant_id}"
         self._manage("PATCH", path, {"status": "revoked"})
 
+    def take_everything_back(self) -> None:
+        """As the customer does on the account page."""
+
+        async def take_back(services: Services) -> None:
+            zone = await services.zones.get(self.shop.zone.id)
+            async with services.database.reading() as conn:
+                session = await sessions.find(conn, self.customer.session_id, zone_id=zone.id)
+            assert session is not None
+            signed_in = SignedInUser(session, self.customer.user)
+            await withdrawal.application(services, zone, signed_in, self.app.id)
+
+        self.ends_at.call(take_back)
+
+    def delete_application(self) -> None:
+        self._manage("DELETE", f"/zones/{self.shop.zone.id}/applications/{self.app.id}")
+
+    def disable_accountable_user(self) -> None:
+        path = f"/zones/{self.shop.zone.id}/users/{self.accountable.id}"
+        self._manage("PATCH", path, {"status": "disabled"})
+
     def remove_dependencies(self) -> None:
         shop = self.shop
         for zone, app, resource in (
@@ -168,12 +213,16 @@ class Life:
             self._manage("DELETE", path)
 
 
-ALL = frozenset({"exchange", "further exchange", "introspection", "userinfo", "management API"})
+OF_THE_ZONE = frozenset({"exchange", "further exchange", "introspection", "userinfo"})
+ALL = OF_THE_ZONE | {"management API"}
 # What ends, and what must be refused from then on.
 ENDS: Mapping[Callable[[Life], None], frozenset[str]] = {
     Life.end_sessions: ALL,
     Life.disable_users: ALL,
     Life.revoke_token: frozenset({"further exchange", "introspection"}),
+    Life.take_everything_back: OF_THE_ZONE,
+    Life.delete_application: OF_THE_ZONE,
+    Life.disable_accountable_user: OF_THE_ZONE,
     Life.withdraw_consent: frozenset({"exchange", "introspection"}),
     Life.remove_dependencies: frozenset({"exchange", "management API"}),
 }

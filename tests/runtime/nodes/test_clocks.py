@@ -22,6 +22,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.proxy import proxied
 from tests.support.redis import RedisServer
 from tests.support.server import Server, serve
+from tests.support.waiting import let_pass
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.zone import Zone
@@ -77,7 +78,7 @@ def test_ended_everywhere(nodes: Nodes, shop: Shop) -> None:
         assert set(answers(lives, nodes).values()) == {True}
         for end, life in lives.items():
             end(life)
-        time.sleep(BOUND_SECONDS)
+        let_pass(BOUND_SECONDS)
         assert wrongly_granted(answers(lives, nodes)) == []
 
 
@@ -107,7 +108,7 @@ def test_what_has_expired_is_taken_by_neither(nodes: Nodes, shop: Shop) -> None:
     taken = [is_taken(node, token) for node in nodes.both for token in tokens]
     if time.monotonic() - began_at < LIFE_SECONDS - APART_SECONDS:  # else the machine is too busy to tell
         assert taken == [True] * 8
-    time.sleep(max(0.0, issued_at + LIFE_SECONDS + APART_SECONDS - time.monotonic()) + 0.5)
+    let_pass(issued_at + LIFE_SECONDS + APART_SECONDS + 0.5 - time.monotonic())
     assert [is_taken(node, token) for node in nodes.both for token in tokens] == [False] * 8
 
 
@@ -168,7 +169,7 @@ def test_keys_count_at_once_at_both(nodes: Nodes, shop: Shop) -> None:
         before = {kid(token(each)) for each in nodes.both}
         assert len(before) == 1
         new = node.call(partial(rotate, zone_id=zone.id, at_once=True))
-        time.sleep(BOUND_SECONDS)
+        let_pass(BOUND_SECONDS)
         assert {kid(token(each)) for each in nodes.both} == {new}
         for each in nodes.both:
             assert before.isdisjoint(each.call(partial(keys_of, zone_id=zone.id)))

@@ -1,4 +1,4 @@
-"""What is ended at one node is ended at the other within a second, whatever is the matter with Redis.
+"""Revocation at one node is in force at the other within a second, whatever is the matter with Redis.
 
 Each test first sees everything work, and go on working while Redis is in trouble; then things are ended.
 """
@@ -14,6 +14,7 @@ from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import ENDS, Life, Lives, Shop, answers, wrongly_granted
 from tests.support.proxy import proxied
 from tests.support.redis import RedisServer, running_redis
+from tests.support.waiting import let_pass
 
 from runtime.services import epochs
 
@@ -122,7 +123,10 @@ def published(lives: Lives, url: str) -> list[bytes | None]:
 @pytest.mark.threat("43a", "43b", "43c", "43d", "43e", "43f", "43g", "43j")
 @pytest.mark.parametrize("trouble", [*NO_OLD, *KEEP_OLD], ids=lambda trouble: trouble.__name__)
 def test_ended_everywhere(nodes: Nodes, shop: Shop, redis: RedisServer, trouble: Begin) -> None:
-    """A session, a user, a token, a consent and a dependency, ended at one node and asked for at both."""
+    """A session, a user, a token, a consent, a grant, an application, its accountable user, a dependency.
+
+    Each is ended at one node and asked for at both.
+    """
     lives = {end: Life(shop) for end in ENDS}
     for _ in range(2):
         assert set(answers(lives, nodes).values()) == {True}
@@ -134,7 +138,7 @@ def test_ended_everywhere(nodes: Nodes, shop: Shop, redis: RedisServer, trouble:
             end(life)
         ended_at = time.monotonic()
         disturbed.strike()
-        time.sleep(max(0.0, ended_at + BOUND_SECONDS - time.monotonic()))
+        let_pass(ended_at + BOUND_SECONDS - time.monotonic())
         after = published(lives, disturbed.url)
         found = answers(lives, nodes)
 

@@ -1,6 +1,7 @@
 """A stored zone, in a transaction of each kind of database in turn."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from tests.support import entities as make
@@ -44,3 +45,15 @@ async def conn(database):
 async def zone(conn):
     """A stored zone."""
     return await make.add_zone(conn)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """A new database without tables, of each kind in turn."""
+    if request.param == "sqlite":
+        yield f"sqlite+aiosqlite:///{tmp_path}/empty.db"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = await server.empty()
+    yield url
+    await server.drop(url)

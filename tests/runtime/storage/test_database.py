@@ -1,4 +1,4 @@
-"""What transactions promise, on SQLite and on PostgreSQL."""
+"""Guarantees of transactions, on SQLite and on PostgreSQL."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from sqlalchemy import insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 from tests import conftest
 from tests.support import entities as make
+from tests.support.waiting import let_elapse, until
 
 from runtime.domain.errors import Unavailable
 from runtime.domain.kinds import APPLICATION, ORGANIZATION, USER
@@ -66,7 +67,7 @@ async def test_a_cancelled_transaction_leaves_nothing_and_lets_go(database, zone
         async with database.transaction() as conn:
             await entities.insert(conn, APPLICATION, make.application(zone))
             began.set()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
     task = asyncio.create_task(write_forever())
     await began.wait()
@@ -139,7 +140,7 @@ async def test_writes_of_one_organization_follow_one_another(database, zone):
     async def write():
         async with database.transaction() as conn:
             revision = (await conn.execute(step)).scalar_one()
-            await asyncio.sleep(0.001)
+            await let_elapse(0.001)
             await entities.insert(conn, APPLICATION, make.application(zone))
             return revision
 
@@ -167,7 +168,7 @@ async def test_two_processes_write_to_one_sqlite_file(sqlite_database, sqlite_ur
         async def write(database):
             async with database.transaction() as conn:
                 await conn.execute(select(1))
-                await asyncio.sleep(0.01)
+                await let_elapse(0.01)
                 await entities.insert(conn, ORGANIZATION, make.organization())
 
         await asyncio.gather(*(write(database) for database in (sqlite_database, other) * 5))
@@ -242,7 +243,13 @@ async def test_connections_that_the_server_ended_are_replaced(postgres_url):
             pid = (await conn.execute(text("SELECT pg_backend_pid()"))).scalar_one()
         async with other.querying() as conn:
             await conn.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
-        await asyncio.sleep(0.1)
+
+        async def is_gone() -> bool:
+            async with other.querying() as conn:
+                found = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+                return await conn.scalar(found, {"pid": pid}) == 0
+
+        await until(is_gone)
 
         await database.ping()
         async with database.querying() as conn:

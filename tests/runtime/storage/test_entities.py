@@ -1,4 +1,4 @@
-"""What the generic queries promise, on SQLite and on PostgreSQL."""
+"""Generic queries for any kind, on SQLite and on PostgreSQL."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pytest
 from sqlalchemy import delete, func, select, update
+from tests.support.waiting import let_elapse
 
 from runtime.storage.sql import epochs
 from runtime.storage.sql.tables import epoch_changes
@@ -81,13 +82,13 @@ async def test_a_crowd_of_writers_and_readers(database):
             heard += found
             if is_last:
                 return heard
-            await asyncio.sleep(0.001)
+            await let_elapse(0.001)
 
     async def write(writer):
         for number in range(10):
             async with database.transaction() as conn:
                 await epochs.record_changes(conn, {f"{writer}.{number}": 1})
-                await asyncio.sleep(0.002 * writer)
+                await let_elapse(0.002 * writer)
 
     readers = [asyncio.create_task(follow(seen)) for seen in starts]
     await asyncio.gather(*(write(writer) for writer in range(6)))

@@ -21,8 +21,9 @@ from runtime.storage.sql import api_keys, ddl
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.migrate import VersionUnusable, migrate, require_current
-from runtime.storage.sql.tables import METADATA, audit_events, consents
+from runtime.storage.sql.tables import METADATA, TABLES, audit_events, consents
 
+resources = TABLES["Resource"]
 database = conftest.database  # each test's own: more than its rows is changed here
 
 
@@ -108,41 +109,36 @@ async def test_migrating_twice_changes_nothing(database_url):
         await database.close()
 
 
-async def test_an_empty_database_is_not_current(tmp_path, postgres):
+async def test_an_empty_database_is_not_current(empty_url):
     """Nobody serves from a database that was never migrated."""
-    for url in (f"sqlite+aiosqlite:///{tmp_path}/empty.db", await postgres.empty()):
-        with pytest.raises(VersionUnusable, match="no tables of this service yet: run `zoned init`"):
-            await require_current(url)
+    with pytest.raises(VersionUnusable, match="no tables of this service yet: run `zoned init`"):
+        await require_current(empty_url)
 
 
 @pytest.mark.parametrize(
     ("version", "told"),
     [("0001", "run `zoned migrate`"), ("9999", "Run the newer zoned that has migrated it, or restore")],
 )
-async def test_another_version_is_not_current(tmp_path, postgres, version, told):
+async def test_another_version_is_not_current(database_url, version, told):
     """An older one is migrated; what a newer build has migrated is left alone, by `migrate`, too."""
-    for url in (f"sqlite+aiosqlite:///{tmp_path}/other.db", await postgres.migrated()):
-        await migrate(url)
-        await require_current(url)
-        database = Database.open(url)
-        async with database.transaction() as conn:
-            await conn.execute(
-                text("UPDATE alembic_version SET version_num = :version"), {"version": version}
-            )
-        await database.close()
-        with pytest.raises(VersionUnusable, match=f"at version {version}.* {migrations.newest()}.*{told}"):
-            await require_current(url)
-        if version == "9999":
-            with pytest.raises(VersionUnusable, match=told):
-                await migrate(url)
+    await migrate(database_url)
+    await require_current(database_url)
+    database = Database.open(database_url)
+    async with database.transaction() as conn:
+        await conn.execute(text("UPDATE alembic_version SET version_num = :version"), {"version": version})
+    await database.close()
+    with pytest.raises(VersionUnusable, match=f"at version {version}.* {migrations.newest()}.*{told}"):
+        await require_current(database_url)
+    if version == "9999":
+        with pytest.raises(VersionUnusable, match=told):
+            await migrate(database_url)
 
 
-async def test_two_processes_can_migrate_at_once(postgres, tmp_path):
+async def test_two_processes_can_migrate_at_once(empty_url):
     """Of two that start together one waits for the other."""
-    for url in (f"sqlite+aiosqlite:///{tmp_path}/both.db", await postgres.empty()):
-        await asyncio.gather(migrate(url), migrate(url))
+    await asyncio.gather(migrate(empty_url), migrate(empty_url))
 
-        await require_current(url)
+    await require_current(empty_url)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE audit_events SET actor_id = 'x'", "DELETE FROM audit_events"])
@@ -156,25 +152,24 @@ async def test_the_audit_log_can_only_be_appended_to(database, statement):
             await conn.execute(text(statement))
 
 
-async def test_what_stands_stays_when_clients_learn_to_register_themselves(postgres, tmp_path):
+async def test_what_stands_stays_when_clients_learn_to_register_themselves(empty_url):
     """Tables that are made anew lose nothing, and nothing that refers to them goes along."""
-    for url in (f"sqlite+aiosqlite:///{tmp_path}/before.db", await postgres.empty()):
-        older = Database.open(url, migrating=True)
-        async with older.transaction() as conn:
-            await conn.run_sync(_one_of_each_before_user_agents)
-        await older.close()
+    older = Database.open(empty_url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_one_of_each_before_user_agents)
+    await older.close()
 
-        await migrate(url)
+    await migrate(empty_url)
 
-        newer = Database.open(url)
-        async with newer.reading() as conn:
-            for table in ("sessions", "refresh_families", "consents"):
-                found = (await conn.execute(text(f"SELECT application_id, user_agent_id FROM {table}"))).all()
-                assert found == [("application", None)], (url, table)
-            assert (await conn.execute(select(consents.c.id, consents.c.scopes))).one().scopes == ["read"]
-            told = "SELECT sessions.client_id FROM sessions JOIN refresh_families USING (client_id)"
-            assert len((await conn.execute(text(told))).all()) == 1, url
-        await newer.close()
+    newer = Database.open(empty_url)
+    async with newer.reading() as conn:
+        for table in ("sessions", "refresh_families", "consents"):
+            found = (await conn.execute(text(f"SELECT application_id, user_agent_id FROM {table}"))).all()
+            assert found == [("application", None)], (empty_url, table)
+        assert (await conn.execute(select(consents.c.id, consents.c.scopes))).one().scopes == ["read"]
+        told = "SELECT sessions.client_id FROM sessions JOIN refresh_families USING (client_id)"
+        assert len((await conn.execute(text(told))).all()) == 1
+    await newer.close()
 
 
 def _one_of_each_before_user_agents(connection: Connection) -> None:
@@ -196,31 +191,30 @@ def _one_of_each_before_user_agents(connection: Connection) -> None:
         connection.execute(insert(reflected.tables[name]), values)
 
 
-async def test_api_keys_go_on_when_they_learn_to_end(postgres, tmp_path):
+async def test_api_keys_go_on_when_they_learn_to_end(empty_url):
     """Each is the key it was, an operator's that never ends; a name that could not be shown is made plain."""
-    for url in (f"sqlite+aiosqlite:///{tmp_path}/keys.db", await postgres.empty()):
-        older = Database.open(url, migrating=True)
-        async with older.transaction() as conn:
-            await conn.run_sync(_with_api_keys)
-        await older.close()
+    older = Database.open(empty_url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_with_api_keys)
+    await older.close()
 
-        await migrate(url)
+    await migrate(empty_url)
 
-        newer = Database.open(url)
-        async with newer.reading() as conn:
-            for key_id, name in (("plain", "ci"), ("strange", "c_i _b_"), ("empty", "unnamed")):
-                found = await api_keys.find(conn, key_id)
-                assert found is not None
-                key = found.key
-                assert (key.name, key.role, key.secret_hash, key.organization_id) == (
-                    name,
-                    "org_admin",
-                    b"hash",
-                    "acme",
-                )
-                assert (key.created_by, key.expires_at, key.person_id) == ("zoned", None, None)
-                assert key.created_at == key.updated_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-        await newer.close()
+    newer = Database.open(empty_url)
+    async with newer.reading() as conn:
+        for key_id, name in (("plain", "ci"), ("strange", "c_i _b_"), ("empty", "unnamed")):
+            found = await api_keys.find(conn, key_id)
+            assert found is not None
+            key = found.key
+            assert (key.name, key.role, key.secret_hash, key.organization_id) == (
+                name,
+                "org_admin",
+                b"hash",
+                "acme",
+            )
+            assert (key.created_by, key.expires_at, key.person_id) == ("zoned", None, None)
+            assert key.created_at == key.updated_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    await newer.close()
 
 
 def _with_api_keys(connection: Connection) -> None:
@@ -248,6 +242,60 @@ def _with_api_keys(connection: Connection) -> None:
             if not column.nullable
         }
         rest |= {"secret_hash": b"hash"} if table == "api_keys" else {}
+        connection.execute(insert(reflected.tables[table]), [{**rest, **one} for one in given])
+
+
+async def test_scopes_that_no_request_could_name_become_scope_tokens(empty_url):
+    """A text with spaces becomes its parts, each once; what is no scope token is left out; others stay."""
+    older = Database.open(empty_url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_with_resources)
+    await older.close()
+
+    await migrate(empty_url)
+
+    newer = Database.open(empty_url)
+    async with newer.reading() as conn:
+        rows = await conn.execute(select(resources.c.id, resources.c.scopes))
+        assert {row.id: row.scopes for row in rows} == {
+            "plain": ["read", "write"],
+            "spaced": ["read", "write", "a:b"],
+            "strange": ["read"],
+            "none": None,
+        }
+    await newer.close()
+
+
+def _with_resources(connection: Connection) -> None:
+    config = migrations._config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "0027")
+    reflected = MetaData()
+    reflected.reflect(connection)
+    scopes = {
+        "plain": ["read", "write"],
+        "spaced": ["read write", "read", "a:b "],
+        "strange": ["r\u00e9ad", "read", '"'],
+        "none": None,
+    }
+    rows: dict[str, list[dict[str, Any]]] = {
+        "organizations": [{"id": "acme"}],
+        "zones": [{"id": "zone", "organization_id": "acme"}],
+        "resources": [
+            {
+                "id": key,
+                "identifier": key,
+                "slug": key,
+                "zone_id": "zone",
+                "organization_id": "acme",
+                "scopes": given,
+            }
+            for key, given in scopes.items()
+        ],
+    }
+    for table, given in rows.items():
+        columns = reflected.tables[table].columns
+        rest = {column.name: _anything(column) for column in columns if not column.nullable}
         connection.execute(insert(reflected.tables[table]), [{**rest, **one} for one in given])
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from alembic import command
 from sqlalchemy import JSON, Connection, MetaData, insert, select, text
 from tests.support import entities as make
 from tests.support.entities import stored, within
-from tests.support.postgres import PostgresServer
 
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import APPLICATION, ORGANIZATION, USER, ZONE
@@ -203,38 +201,37 @@ class TestInTheService:
 
 
 class TestWhatStoodBefore:
-    async def test_everything_keeps_its_name_and_nobody_elses(self, postgres: PostgresServer, tmp_path: Path):
+    async def test_everything_keeps_its_name_and_nobody_elses(self, empty_url: str):
         """Of duplicates the user has the name, then the older one; what the audit trail tells of is gone."""
-        for url in (f"sqlite+aiosqlite:///{tmp_path}/before.db", await postgres.empty()):
-            older = Database.open(url, migrating=True)
-            async with older.transaction() as conn:
-                await conn.run_sync(_before_names)
-            await older.close()
+        older = Database.open(empty_url, migrating=True)
+        async with older.transaction() as conn:
+            await conn.run_sync(_before_names)
+        await older.close()
 
-            await migrate(url)
+        await migrate(empty_url)
 
-            newer = Database.open(url)
-            async with newer.transaction() as conn:
-                held = {
-                    row.holder_id: row.is_held
-                    for row in await conn.execute(select(subjects.c.holder_id, subjects.c.is_held))
-                }
-                assert held == {
-                    "ann": True,
-                    "Ann": True,
-                    "billing": True,
-                    "Billing": True,
-                    "gone": False,
-                    "renamed": False,
-                }
-                assert await names.without_subject(conn) == [("zone", "called-ann", "ann")]
-                assert await names.is_subject(conn, "zone", "billing")
-                assert not await names.is_subject(conn, "zone", "called-ann")
-                for issuer in ("https://id.example/z/here", "https://id.example/z/gone"):
-                    assert await names.is_assigned(conn, ZONE, issuer)
-                for label in ("acme", "dissolved"):
-                    assert await names.is_assigned(conn, ORGANIZATION, label)
-            await newer.close()
+        newer = Database.open(empty_url)
+        async with newer.transaction() as conn:
+            held = {
+                row.holder_id: row.is_held
+                for row in await conn.execute(select(subjects.c.holder_id, subjects.c.is_held))
+            }
+            assert held == {
+                "ann": True,
+                "Ann": True,
+                "billing": True,
+                "Billing": True,
+                "gone": False,
+                "renamed": False,
+            }
+            assert await names.without_subject(conn) == [("zone", "called-ann", "ann")]
+            assert await names.is_subject(conn, "zone", "billing")
+            assert not await names.is_subject(conn, "zone", "called-ann")
+            for issuer in ("https://id.example/z/here", "https://id.example/z/gone"):
+                assert await names.is_assigned(conn, ZONE, issuer)
+            for label in ("acme", "dissolved"):
+                assert await names.is_assigned(conn, ORGANIZATION, label)
+        await newer.close()
 
     async def test_who_has_no_name_is_written_as_before_and_may_be_renamed(self, conn, zone):
         """An application called as a user is may change in all else, and get a name of its own."""

@@ -1,4 +1,4 @@
-"""What goes with an entity that is removed, and what is only cleared."""
+"""References to a removed entity: some go with it, some are only cleared."""
 
 from datetime import UTC, datetime
 

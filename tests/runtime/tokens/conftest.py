@@ -27,7 +27,12 @@ async def ask(
     """What the introspection endpoint tells an application of a token."""
     form = parse_form(urlencode({"token": token, **app.form, **more}).encode())
     told = await respond(
-        services or scene.services, scene.zone.id, form, authorization=None, address="192.0.2.1"
+        services or scene.services,
+        scene.zone.id,
+        form,
+        authorization=None,
+        address="192.0.2.1",
+        request_id="test-request",
     )
     answer: dict[str, Any] = orjson.loads(told)
     return answer

@@ -6,20 +6,22 @@ from typing import Any
 
 import orjson
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select
 from tests.runtime.tokens.conftest import Chain, as_client_session, ask, granted
 from tests.support.factories import App, opened_parts
-from tests.support.scene import claims_of
+from tests.support.scene import Scene, acting, claims_of
 from tests.support.state_doubles import Away, Counting, with_state
 
 from runtime.domain.errors import InvalidClient, InvalidGrant, InvalidRequest
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, DELEGATED_GRANT, RESOURCE
-from runtime.domain.oauth.claims import AccessTokenFacts
+from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor
+from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.services.issuing.access_tokens import issue_access_token, issue_id_token, new_token_id
 from runtime.storage.sql import consents
 from runtime.storage.sql.client_refs import ClientRef
+from runtime.storage.sql.tables import token_events
 
 INACTIVE = {"active": False}
 
@@ -30,6 +32,7 @@ def facts(chain: Chain, issuer: str, **more: Any) -> AccessTokenFacts:
     told: dict[str, Any] = {
         "issuer": issuer,
         "subject": chain.person.user.identifier,
+        "subject_profile": EntityProfile.USER,
         "audience": chain.api.identifier,
         "client_id": chain.agent.client_id,
         "scopes": frozenset({"read"}),
@@ -62,7 +65,7 @@ async def test_answer_is_what_the_token_says(shared_chain: Chain) -> None:
         told = await ask(chain.scene, chain.provider, token)
 
         assert told == {"active": True, "token_type": token_type, **claims_of(token)}
-    assert (await chain.introspect())["act"] == {"sub": "tool-server", "act": {"sub": "agent"}}
+    assert acting(await chain.introspect()) == ("tool-server", "agent")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +108,7 @@ async def made(shared_chain: Chain) -> dict[str, str]:
         "the zone's own": chain.tokens[0],
         "prefix": issue_access_token(zone, facts(chain, zone.issuer, audience="https://api.test/deeper")),
         "gone client": issue_access_token(zone, facts(chain, zone.issuer, client_id="gone")),
-        "gone actor": issue_access_token(zone, facts(chain, zone.issuer, actors=("gone",))),
+        "gone actor": issue_access_token(zone, facts(chain, zone.issuer, actors=(ChainActor("gone"),))),
         "gone session": issue_access_token(zone, facts(chain, zone.issuer, session_id="gone")),
         "other subject": issue_access_token(zone, facts(chain, zone.issuer, subject="somebody")),
     }
@@ -279,7 +282,7 @@ async def test_what_began_with_a_sign_in_for_the_link_ends_with_it(chain: Chain)
     further = (await scene.exchange(chain.tool_server, token, chain.api, "read"))["access_token"]
     grant_id = await granted(scene, person, chain.tools)
     told = await ask(scene, chain.provider, further)
-    assert told["act"] == {"sub": "tool-server", "act": {"sub": "agent"}}
+    assert acting(told) == ("tool-server", "agent")
 
     await company.update(DELEGATED_GRANT, zone.id, grant_id, status="revoked")
 
@@ -353,3 +356,20 @@ async def test_without_short_lived_state_introspection_goes_on(chain: Chain) -> 
     await chain.revoke_session()
 
     assert await chain.introspect(services) == INACTIVE
+
+
+async def test_an_inactive_answer_leaves_a_record_with_the_reason(scene: Scene) -> None:
+    """The answer says no more than `inactive`; the record of its request id says why."""
+    app = await scene.company.app(scene.zone, "asks-in-vain")
+
+    assert await ask(scene, app, "e30.e30.e30") == INACTIVE
+
+    await scene.services.decisions.flush()
+    async with scene.services.database.reading() as conn:
+        (record,) = await conn.execute(
+            select(token_events).where(
+                token_events.c.application_id == app.id, token_events.c.event == "introspection"
+            )
+        )
+    assert (record.outcome, record.request_id) == ("inactive", "test-request")
+    assert record.reason.startswith("inactive: ")

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 from tests.runtime.login.conftest import pytest_generate_tests as _both_forms
 from tests.runtime.login.conftest import site
 from tests.support.factories import App
@@ -14,11 +15,13 @@ from tests.support.oauth_site import Browser, Site, claims
 from tests.support.rewired import run_job
 
 from runtime.domain.kinds.resource import Resource
-from runtime.services import revocation_list
+from runtime.services import rate_limits, revocation_list
 from runtime.services.container import Services
+from runtime.services.rate_limits import RECORDED_REFUSALS_OF_ADDRESS
 from runtime.services.revocation_list import JOB, Revocations, digest
 from runtime.services.token_event_log import Decision
 from runtime.services.tokens import revocation
+from runtime.storage.sql.tables import token_events
 
 __all__ = ["site"]
 STORAGE = ("embedded", "servers")
@@ -130,6 +133,12 @@ def test_revocation_is_answered_200_without_a_body(revoked: Revoked) -> None:
     """Whichever token of the sign-in it was, and whatever the hint said; no cache keeps it."""
     assert (revoked.answer.status_code, revoked.answer.content) == (200, b"")
     assert revoked.answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.standard("RFC 7009")
+def test_an_answer_without_a_body_has_no_content_type(revoked: Revoked) -> None:
+    """A client that parses by content type finds nothing that it would have to parse."""
+    assert "Content-Type" not in revoked.answer.headers
 
 
 @pytest.mark.threat("18n")
@@ -535,3 +544,57 @@ def test_entries_go_when_nobody_needs_them(shop: Shop) -> None:
     first, second = shop.site.server.call(later)
     assert first > 0
     assert second == 0
+
+
+def _recorded(site: Site, app: App) -> list[tuple[str, int | None]]:
+    """The outcomes of an application's revocations, and of those that are only counted, as they stand."""
+
+    async def read(services: Services) -> list[tuple[str, int | None]]:
+        await services.decisions.flush()
+        whose = token_events.c.application_id
+        rows = select(token_events.c.outcome, token_events.c.requests).where(
+            token_events.c.event == "revocation", (whose == app.application.id) | whose.is_(None)
+        )
+        async with services.database.reading() as conn:
+            return [(row.outcome, row.requests) for row in (await conn.execute(rows)).all()]
+
+    return site.server.call(read)
+
+
+@pytest.mark.threat("0e", "41k")
+def test_unknown_tokens_of_a_public_client_are_counted(
+    site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many have a row each, the rest have one together; what is revoked in fact has its row as ever."""
+    monkeypatch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
+    shop = Shop(site)
+    most = RECORDED_REFUSALS_OF_ADDRESS.amount_under(site.services.settings)
+    first, second = (shop.public.sign_in(browser)["access_token"] for _ in range(2))
+    before = _recorded(site, shop.public.app)
+    assert shop.revoke(shop.public.app, first).status_code == 200
+    assert _recorded(site, shop.public.app) == [*before, ("revoked", None)]
+
+    for number in range(most + 20):
+        assert shop.revoke(shop.public.app, f"unknown-{number}").status_code == 200
+    assert shop.revoke(shop.public.app, second).status_code == 200
+
+    told = _recorded(site, shop.public.app)
+    single = [outcome for outcome, requests in told if requests is None]
+    assert (single.count("ignored"), single.count("revoked")) == (most, 2)
+    assert [each for each in told if each[1] is not None and each not in before] == [("ignored", 20)]
+
+
+@pytest.mark.threat("41k")
+def test_unknown_tokens_of_a_known_client_have_a_row_each(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application that has proved itself is no stranger: nothing that it does is only counted."""
+    monkeypatch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
+    shop = Shop(site)
+    most = RECORDED_REFUSALS_OF_ADDRESS.amount_under(site.services.settings)
+
+    for number in range(most + 5):
+        assert shop.revoke(shop.notes.app, f"unknown-{number}").status_code == 200
+
+    own = [outcome for outcome, requests in _recorded(site, shop.notes.app) if requests is None]
+    assert own.count("ignored") == most + 5

@@ -15,7 +15,7 @@ from runtime.services.management.listing import ListQuery
 from runtime.services.management.people import delegated_grants
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.vault import credentials
-from runtime.storage.sql import connected_applications, consents, vault_resources
+from runtime.storage.sql import connected_applications, consents, vault_resources, vault_tokens
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.database import Database
 
@@ -55,6 +55,12 @@ async def _exchange(desk: Desk) -> None:
     zone = await desk.scene.services.zones.get(desk.scene.zone.id)
     now = desk.scene.services.clock()
     assert await credentials.find(desk.scene.services, zone, desk.ann.user.id, desk.resource, desk.vault, now)
+
+
+async def _due(desk: Desk) -> None:
+    now = desk.scene.services.clock()
+    async with desk.scene.services.database.reading() as conn:
+        assert await vault_tokens.due(conn, now=now, used_since=now, limit=10) == []
 
 
 async def _account(desk: Desk) -> None:
@@ -97,7 +103,7 @@ async def _by_status(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [_exchange, _account, _agreed, _by_user, _by_resource, _by_status],
+    [_exchange, _due, _account, _agreed, _by_user, _by_resource, _by_status],
     ids=lambda each: each.__name__[1:],
 )
 async def test_no_statement_reads_a_whole_table(desk: Desk, read: Any) -> None:

@@ -174,6 +174,40 @@ async def test_a_scope_that_the_resource_gains_is_not_the_keys(desk: Desk) -> No
     assert (await desk.exchange(desk.shy))["scope"] == "read write"
 
 
+async def test_a_scope_that_the_resource_loses_makes_the_key_unusable(desk: Desk) -> None:
+    """The key can still do it, and nobody can consent to what the resource does not offer any more."""
+    await desk.store()
+    await desk.scene.company.update(RESOURCE, desk.scene.zone.id, desk.resource.id, scopes=["read"])
+    await desk.agree(ClientRef(application_id=desk.shy.id), ["read"])
+
+    refusal = await refused(desk, app=desk.shy)
+
+    assert refusal.members["reason"] == REQUIRED
+
+
+async def test_a_key_stored_after_the_resource_lost_a_scope_is_usable(desk: Desk) -> None:
+    """It replaces the scopes of the grant: they are what the resource has when the key is stored."""
+    await desk.store()
+    await desk.scene.company.update(RESOURCE, desk.scene.zone.id, desk.resource.id, scopes=["read"])
+
+    await desk.store(OTHER_KEY)
+
+    answer = await desk.exchange()
+    assert (answer["access_token"], answer["scope"]) == (OTHER_KEY, "read")
+
+
+async def test_a_key_is_not_said_to_have_a_scope_that_the_resource_gains(desk: Desk) -> None:
+    """Also where consent is implied: `scope` is what the key can do."""
+    await desk.store()
+    await desk.scene.company.update(
+        RESOURCE, desk.scene.zone.id, desk.resource.id, scopes=["read", "write", "admin"]
+    )
+
+    assert (await desk.exchange())["scope"] == "read write"
+    with pytest.raises(InvalidScope):
+        await desk.exchange(scope="read write admin")
+
+
 async def test_a_revoked_grant_hands_out_nothing_and_keeps_no_key(desk: Desk) -> None:
     """Revocation by the API forgets the key in the same transaction."""
     await desk.store()
@@ -253,8 +287,9 @@ async def test_a_resource_with_another_name_for_people_keeps_its_keys(desk: Desk
         ({"client_id": "another-client"}, "revoked"),
         ({"identifier": "https://another.test"}, "revoked"),
         ({"protocols": {"oauth2": {"token_endpoint": "https://another.test/token"}}}, "revoked"),
+        ({"protocols": {"oauth2": {"revocation_endpoint": "https://another.test/revoke"}}}, "revoked"),
     ],
-    ids=["name", "client", "issuer", "token endpoint"],
+    ids=["name", "client", "issuer", "token endpoint", "revocation endpoint"],
 )
 async def test_a_provider_that_is_another_by_now_ends_the_grants_with_its_tokens(
     desk: Desk, change: dict[str, object], status: str
@@ -322,7 +357,9 @@ async def test_only_resources_of_the_vault_take_a_key(desk: Desk, source: str) -
     zone = await scene.services.zones.get(scene.zone.id)
 
     with pytest.raises(InvalidRequest, match="no key is kept"):
-        await static_credentials.store(scene.services, zone, desk.ann.user.id, resource.id, SecretStr(KEY))
+        await static_credentials.store(
+            scene.services, zone, desk.ann.user.id, resource.id, SecretStr(KEY), shown=resource.identifier
+        )
 
 
 @pytest.mark.parametrize("value", ["", "  \n", "a\nb", "caf\N{LATIN SMALL LETTER E WITH ACUTE}", "x" * 8193])

@@ -139,7 +139,7 @@ class OpenIDProviders:
             redirect_uri=redirect_uri,
             code_verifier=verifier if endpoints.takes_pkce else None,
         )
-        authentication = authenticate_client(settings, method, signer=signer)
+        authentication = authenticate_client(settings, method, address, signer=signer)
         request = encoded(settings, address, fields, authentication)
         answer = await self._outbound.post(
             request.url,

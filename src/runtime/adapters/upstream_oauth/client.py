@@ -241,7 +241,7 @@ class UpstreamOAuthClient:
     ) -> token_request.EncodedRequest:
         method = authentication_method(settings, endpoints.token_auth_methods)
         signer = AssertionSigner(signing_key, self._clock()) if signing_key is not None else None
-        authentication = authenticate_client(settings, method, signer=signer)
+        authentication = authenticate_client(settings, method, address, signer=signer)
         return token_request.encoded(settings, address, fields, authentication)
 
     async def _endpoints(self, settings: ProviderSettings) -> Endpoints:

@@ -53,11 +53,26 @@ def authentication_method(settings: ProviderSettings, advertised: tuple[str, ...
     return TokenEndpointAuthMethod.CLIENT_SECRET_POST
 
 
+def assertion_audience(settings: ProviderSettings, url: str) -> str:
+    """The `aud` of a client assertion for an endpoint: its URL if it is configured, the issuer if discovered.
+
+    A configured endpoint may be anybody's, whatever issuer is configured beside it. It gets an assertion for
+    its own URL, which the server of that issuer refuses when it is relayed. Spec: RFC 7523 section 3.
+    """
+    return url if url in (settings.token_endpoint, settings.revocation_endpoint) else settings.issuer
+
+
 def authenticate_client(
-    settings: ProviderSettings, method: TokenEndpointAuthMethod, *, signer: AssertionSigner | None = None
+    settings: ProviderSettings,
+    method: TokenEndpointAuthMethod,
+    url: str,
+    *,
+    signer: AssertionSigner | None = None,
 ) -> ClientAuthentication:
     """The zone's authentication at a provider.
 
+    Args:
+        url: the endpoint that it is sent to.
     Raises: ProviderRefused with `not_configured` when the client id, the secret or the signer is missing.
     """
     client_id = required(settings.client_id, "client id")
@@ -68,7 +83,7 @@ def authenticate_client(
             raise ProviderRefused("not_configured", "no key to sign a client assertion with")
         assertion = {
             "client_assertion_type": ASSERTION_TYPE,
-            "client_assertion": _assertion(settings.issuer, client_id, signer),
+            "client_assertion": _assertion(assertion_audience(settings, url), client_id, signer),
         }
         return ClientAuthentication({"client_id": client_id, **assertion})
     secret = required(settings.client_secret, "client secret")
@@ -79,13 +94,13 @@ def authenticate_client(
     return ClientAuthentication(headers={"authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"})
 
 
-def _assertion(issuer: str, client_id: str, signer: AssertionSigner) -> str:
-    """A client assertion for the provider's issuer alone: another server that is shown it cannot use it."""
+def _assertion(audience: str, client_id: str, signer: AssertionSigner) -> str:
+    """A client assertion with a single audience: a server that receives it cannot use it at another."""
     issued_at = int(signer.now.timestamp())
     claims = {
         "iss": client_id,
         "sub": client_id,
-        "aud": issuer,
+        "aud": audience,
         "iat": issued_at,
         "exp": issued_at + ASSERTION_SECONDS,
         "jti": secrets.token_urlsafe(16),

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.outbound import HttpAnswer
 from runtime.domain import strict_json
+from runtime.domain.kinds.provider import leads_to_other_token
 
 MAX_RESPONSE_BYTES = 64 * 1024
 MAX_DEPTH = 16
@@ -122,11 +123,13 @@ def read_token_response(
     if refusal := read_refusal(settings, answer, members, now=now):
         return refusal
     found = _access_token(settings, members or {}, is_refresh=refresh_token is not None)
-    if found is None:
+    if found is None or leads_to_other_token(settings.token_response_access_token_pointer):
         return _invalid(answer)
     access_token, beside = found
     token_type = beside.get("token_type")
     if isinstance(token_type, str) and token_type.casefold() in _OTHER_TOKEN_TYPES:
+        return _invalid(answer)
+    if access_token in _other_tokens(members or {}) | _other_tokens(beside):
         return _invalid(answer)
     new_refresh_token = _token(beside.get("refresh_token"))
     named = _scopes(settings, beside.get("scope", beside.get("scopes")), requested=scopes)
@@ -265,6 +268,11 @@ def _access_token(
     if is_refresh and (access_token := _token(members.get("access_token"))):
         return access_token, members
     return None
+
+
+def _other_tokens(members: Mapping[str, Any]) -> set[Any]:
+    """The refresh token and the ID token: no pointer makes an access token of what applications never get."""
+    return {value for name, value in members.items() if leads_to_other_token(name) and isinstance(value, str)}
 
 
 def _parent(members: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from sanic.response import HTTPResponse
 from runtime.api.management import (
     bundles,
     changes,
+    decisions,
     generic,
     invitations,
     organizations,
@@ -36,6 +37,7 @@ HANDLERS: dict[str, Handler] = {
     **people.HANDLERS,
     **policies.HANDLERS,
     **changes.HANDLERS,
+    **decisions.HANDLERS,
 }
 # Operations that need no credential: they read the request themselves.
 OPEN: dict[str, Callable[..., Coroutine[Any, Any, HTTPResponse]]] = {

@@ -15,6 +15,7 @@ from runtime.services.account.overview import overview
 from runtime.services.authority import browser_sessions
 from runtime.services.authorization import interactions
 from runtime.services.authorization.next_step import NextStep
+from runtime.services.authorization.requests import ZonePageRequest
 from runtime.services.container import Services
 from runtime.services.login import flow
 from runtime.services.vault import static_credentials
@@ -24,8 +25,13 @@ from runtime.services.zones import CachedZone
 _ENDING = {
     "application": (withdrawal.application, "The application no longer has access."),
     "grant": (withdrawal.grant, "Permission withdrawn. Every application has to ask you again."),
+    "disconnect": (
+        withdrawal.grant,
+        "The account is disconnected. An application that wants to use it has to ask you again.",
+    ),
     "session": (withdrawal.session, "The session has ended."),
 }
+_PAGE = ZonePageRequest(page="account")
 _STORED = "The key is stored. An application uses it when you allow that application to."
 
 
@@ -41,7 +47,7 @@ async def show_account(request: Request, services: Services, zone: CachedZone) -
     browser = browser_of(request, zone)
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None:
-        return follow(await flow.start_account_login(services, zone, browser), services, zone)
+        return follow(await flow.start_page_login(services, zone, _PAGE, browser), services, zone)
     done = request.args.get("done", "")
     return pages.page(
         zone,
@@ -49,9 +55,7 @@ async def show_account(request: Request, services: Services, zone: CachedZone) -
         user=signed_in.user,
         found=await overview(services, zone, signed_in),
         done=_STORED if done == "store" else _ENDING[done][1] if done in _ENDING else None,
-        new_form_token=partial(
-            interactions.new_form_token, services, zone.id, signed_in.session.id, "account"
-        ),
+        new_form_token=partial(_new_form_token, services, zone, signed_in.session.id),
     )
 
 
@@ -62,17 +66,29 @@ async def change_account(request: Request, services: Services, zone: CachedZone)
     browser = browser_of(request, zone)
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None:
-        return follow(await flow.start_account_login(services, zone, browser), services, zone)
-    handle, token = signed_in.session.id, form.get("form_token")
+        return follow(await flow.start_page_login(services, zone, _PAGE, browser), services, zone)
+    shown, token = form.get("identifier", ""), form.get("form_token")
+    handle = _handle(signed_in.session.id, shown)
     await interactions.consume_form_token(
         services, zone.id, handle, "account", token, address=browser.address
     )
     if (resource_id := form.get("store")) is not None:
         credential = static_credentials.check(form.get("credential", ""))
-        await static_credentials.store(services, zone, signed_in.user.id, resource_id, credential)
-        return follow(NextStep(f"{flow.account_address(zone)}?done=store"), services, zone)
+        await static_credentials.store(
+            services, zone, signed_in.user.id, resource_id, credential, shown=shown
+        )
+        return follow(NextStep(f"{_PAGE.address(zone.issuer)}?done=store"), services, zone)
     for name, (end, _) in _ENDING.items():
         if (entity_id := form.get(name)) is not None:
             await end(services, zone, signed_in, entity_id)
-            return follow(NextStep(f"{flow.account_address(zone)}?done={name}"), services, zone)
-    return follow(NextStep(flow.account_address(zone)), services, zone)
+            return follow(NextStep(f"{_PAGE.address(zone.issuer)}?done={name}"), services, zone)
+    return follow(NextStep(_PAGE.address(zone.issuer)), services, zone)
+
+
+def _new_form_token(services: Services, zone: CachedZone, session_id: str, identifier: str = "") -> str:
+    """A form's token; the form of a key has it for the identifier of the resource that it shows."""
+    return interactions.new_form_token(services, zone.id, _handle(session_id, identifier), "account")
+
+
+def _handle(session_id: str, identifier: str) -> str:
+    return f"{session_id} {identifier}"

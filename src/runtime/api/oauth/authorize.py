@@ -17,6 +17,7 @@ from runtime.services.authorization.requests import Parameters
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.login import flow
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 _MAX_BYTES = 64 * 1024
@@ -39,6 +40,7 @@ async def authorize(request: Request, services: Services, zone: CachedZone) -> H
             services, zone, read_parameters(request)
         )
         client, address = await requests.resolve_client(services, zone, parameters)
+        current_decision().name_client(client)
     except BadLink:
         await throttling.check_authorization_request_rate(services, zone, "", browser.address)
         raise

@@ -12,7 +12,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse, text
 
 from runtime.api import pages
-from runtime.api.oauth.errors import told_away
+from runtime.api.oauth.errors import request_id_of, told_away
 from runtime.api.oauth.zone_routes import ZoneHandler
 from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import (
@@ -28,6 +28,7 @@ from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.interactions import INTERACTION_SECONDS
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
+from runtime.services.token_event_log import PENDING, REFUSED, Decision, recorded_request
 from runtime.services.zones import CachedZone
 
 _FRAMES = ("iframe", "frame", "fencedframe", "embed", "object")  # Spec: Fetch Metadata, section 2.1
@@ -46,8 +47,17 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
             return pages.nowhere()
         except Unavailable as failure:
             return _away(request, failure, None)
+        decision = Decision(
+            zone.organization_id,
+            zone.id,
+            services.clock(),
+            request_id_of(request),
+            event=request.path.rpartition("/")[2].replace("-", "_"),
+            outcome=PENDING,
+        )
         try:
-            return await handler(request, services, zone)
+            with recorded_request(decision):
+                return await _recorded(handler, request, services, zone, decision)
         except TooManyTries as refusal:
             return pages.error(zone, refusal, headers={"Retry-After": str(refusal.retry_after_seconds)})
         except (PageError, OAuthError) as refusal:
@@ -55,6 +65,23 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
         except Unavailable as failure:
             return _away(request, failure, zone)
 
+    return answer
+
+
+async def _recorded(
+    handler: ViewHandler, request: Request, services: Services, zone: CachedZone, decision: Decision
+) -> HTTPResponse:
+    """What a handler answers, once it is recorded what the request came to."""
+    try:
+        answer = await handler(request, services, zone)
+    except (PageError, OAuthError) as refusal:
+        decision.refuse(refusal)
+        services.decisions.record_sampled(decision, address=address_of(request))
+        raise
+    if decision.outcome == REFUSED:
+        services.decisions.record_sampled(decision, address=address_of(request))
+    elif decision.is_made:
+        services.decisions.record(decision)
     return answer
 
 

@@ -19,7 +19,6 @@ def bind(app: Sanic[Any, Any]) -> None:
     """Serve the consent page of every zone."""
     bind_zone_route(app, show_consent, "/oauth/consent")
     bind_zone_route(app, consent, "/oauth/consent", methods=("POST",))
-    bind_zone_route(app, show_connect, "/oauth/connect")
 
 
 @answering_pages
@@ -58,13 +57,3 @@ async def consent(request: Request, services: Services, zone: CachedZone) -> HTT
         services,
         zone,
     )
-
-
-@answering_pages
-async def show_connect(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
-    """What a refused application's `error_uri` leads a user to: only a sign-in there can ask them.
-
-    What the address names is looked up by nobody, so that it tells nobody what a zone has, and puts no words
-    of a stranger's on the page.
-    """
-    return pages.page(zone, "connect")

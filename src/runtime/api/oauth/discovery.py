@@ -64,8 +64,6 @@ def describe(zone: CachedZone) -> dict[str, Any]:
     optional: dict[str, Any] = {}
     if oauth2.dcr_enabled:
         optional["registration_endpoint"] = str(oauth2.registration_endpoint)
-    if oauth2.cimd.enabled:
-        optional["client_id_metadata_document_supported"] = True
     return optional | {
         "issuer": zone.issuer,
         "authorization_endpoint": str(oauth2.authorization_endpoint),
@@ -92,6 +90,8 @@ def describe(zone: CachedZone) -> dict[str, Any]:
         "introspection_endpoint": f"{zone.issuer}/oauth/introspect",
         "introspection_endpoint_auth_methods_supported": proving,
         "introspection_endpoint_auth_signing_alg_values_supported": algorithms,
+        # Said when it is off too: clients then register themselves, or ask for a registered client id.
+        "client_id_metadata_document_supported": oauth2.cimd.enabled,
         "revocations_uri": f"{zone.issuer}/.well-known/revocations",
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,

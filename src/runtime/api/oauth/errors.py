@@ -21,6 +21,7 @@ from runtime.domain.errors import (
     TokenMissing,
     TooManyRequests,
     Unavailable,
+    UpstreamUnavailable,
     UseDpopNonce,
 )
 from runtime.domain.oauth import assertions
@@ -40,7 +41,7 @@ def oauth_error_response(refusal: OAuthError, issuer: str | None = None) -> HTTP
         headers["WWW-Authenticate"] = _bearer_challenge(refusal, issuer)
     if isinstance(refusal, UseDpopNonce | NonceRequired):
         headers["DPoP-Nonce"] = refusal.nonce
-    elif isinstance(refusal, TooManyRequests):
+    elif isinstance(refusal, TooManyRequests | UpstreamUnavailable):
         headers["Retry-After"] = str(refusal.retry_after_seconds)
     elif isinstance(refusal, TemporarilyUnavailable):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)

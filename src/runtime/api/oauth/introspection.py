@@ -7,7 +7,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.client_authentication import refuse_query
-from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.api.shared.headers import header_of
@@ -30,5 +30,6 @@ async def introspect(request: Request, zone_id: str) -> HTTPResponse:
         read_form(request.body, request.headers.get("content-type")),
         authorization=header_of(request, "authorization"),
         address=address_of(request),
+        request_id=request_id_of(request),
     )
     return HTTPResponse(told, headers=NO_STORE, content_type="application/json")

@@ -13,10 +13,11 @@ from runtime.api.pages import Mistake
 from runtime.services.authority import admission
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import PendingLogin
-from runtime.services.authorization.requests import AccountPageRequest
+from runtime.services.authorization.requests import ZonePageRequest
 from runtime.services.container import Services
 from runtime.services.login import flow
 from runtime.services.login import password as local
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 _WRONG = Mistake(None, "Wrong e-mail address or password. Check both and try again.")
@@ -52,7 +53,8 @@ async def sign_in(request: Request, services: Services, zone: CachedZone) -> HTT
     email, password = form.get("email", ""), form.get("password", "")
     try:
         user = await local.authenticate(services, zone, email, password, address=browser.address)
-    except local.WrongPassword:
+    except local.WrongPassword as refusal:
+        current_decision().refuse(refusal)
         return await _page(services, zone, handle, interaction, email=email, mistake=_WRONG)
     step = await flow.complete_password_login(services, zone, handle, interaction, user, browser)
     return follow(step, services, zone)
@@ -77,9 +79,7 @@ async def _page(
         zone,
         "sign-in",
         status=400 if mistake else 200,
-        application=None
-        if isinstance(asked, AccountPageRequest)
-        else await flow.started_by(zone, interaction),
+        application=None if isinstance(asked, ZonePageRequest) else await flow.started_by(zone, interaction),
         handle=handle,
         form_token=interactions.new_form_token(services, zone.id, handle, "sign-in"),
         email=email if email is not None else asked.login_hint or "",

@@ -9,17 +9,19 @@ from sanic.response import HTTPResponse
 
 from runtime.api.oauth.client_authentication import refuse_query, require_client
 from runtime.api.oauth.dpop_headers import offered_nonce, proof_of
-from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
-from runtime.domain.errors import InvalidDpopProof
-from runtime.domain.oauth.forms import read_form
+from runtime.domain.errors import InvalidDpopProof, OAuthError
+from runtime.domain.oauth.forms import Form, read_form
 from runtime.services.authorization import pushed_authorization_requests as pushed
 from runtime.services.authorization import throttling
 from runtime.services.client_types import is_known
 from runtime.services.clients import dpop_verification
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
+from runtime.services.token_event_log import Decision
+from runtime.services.zones import CachedZone
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -34,7 +36,21 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     services: Services = request.app.ctx.services
     zone = await services.zones.get(zone_id)
     form = read_form(request.body, request.headers.get("content-type"))
+    decision = Decision(zone.organization_id, zone.id, services.clock(), request_id_of(request), event="par")
+    try:
+        return await _pushed(request, services, zone, form, decision)
+    except OAuthError as refusal:
+        # Each that is kept is counted before, and so is what is refused: `throttling` has their limits.
+        decision.refuse(refusal)
+        services.decisions.record_sampled(decision, address=address_of(request))
+        raise
+
+
+async def _pushed(
+    request: Request, services: Services, zone: CachedZone, form: Form, decision: Decision
+) -> HTTPResponse:
     client = await require_client(services, zone, request, form)
+    decision.identify(client)
     services.decisions.record_use(zone.organization_id, zone.id, client)
     await throttling.check_pushed_request_rate(services, zone, client, address_of(request))
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]

@@ -19,12 +19,13 @@ from runtime.services.authority import admission
 from runtime.services.authority.credential_rules import MIN_PASSWORD_CHARS
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import PendingLogin
-from runtime.services.authorization.requests import AccountPageRequest
+from runtime.services.authorization.requests import ZonePageRequest
 from runtime.services.container import Services
 from runtime.services.login import flow
 from runtime.services.login import invitation_registration as invitations
 from runtime.services.login import password as local
 from runtime.services.login.invitation_registration import Invitee
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 _MAX_TOKEN_CHARS = 100
@@ -76,6 +77,7 @@ async def sign_up(request: Request, services: Services, zone: CachedZone) -> HTT
         else:
             user = await local.register(services, zone, email, password, address=browser.address)
     except ValidationFailed as failure:
+        current_decision().refuse(failure)
         return await _page(services, zone, handle, interaction, who, email=email, mistake=_mistake(failure))
     step = await flow.complete_password_login(services, zone, handle, interaction, user, browser)
     return follow(step, services, zone)
@@ -109,6 +111,7 @@ async def _register_without_application(
     try:
         await invitations.register(services, zone, who, form.get("password", ""), address=address)
     except ValidationFailed as failure:
+        current_decision().refuse(failure)
         return await _form(services, zone, who, token, mistake=_mistake(failure))
     return pages.page(zone, "invited", who=who, through_provider=False)
 
@@ -134,9 +137,7 @@ async def _page(
         zone,
         "sign-up",
         status=400 if mistake else 200,
-        application=None
-        if isinstance(asked, AccountPageRequest)
-        else await flow.started_by(zone, interaction),
+        application=None if isinstance(asked, ZonePageRequest) else await flow.started_by(zone, interaction),
         handle=handle,
         invitation=None,
         form_token=interactions.new_form_token(services, zone.id, handle, "sign-up"),

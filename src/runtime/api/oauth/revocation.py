@@ -1,10 +1,11 @@
 """The revocation endpoint: form in, authenticated client, an empty answer. Spec: RFC 7009."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from sanic import Sanic
 from sanic.request import Request
-from sanic.response import HTTPResponse, text
+from sanic.response import HTTPResponse
 
 from runtime.api.oauth.client_authentication import refuse_query, require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
@@ -13,8 +14,17 @@ from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError
 from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services
-from runtime.services.token_event_log import Decision
+from runtime.services.token_event_log import IGNORED, Decision
 from runtime.services.tokens.revocation import revoke
+
+
+class EmptyResponse(HTTPResponse):
+    """A 200 without a body and without a content type: some clients reject a type that they do not parse."""
+
+    @property
+    def processed_headers(self) -> Iterator[tuple[bytes, bytes]]:
+        """The headers to send: Sanic's, without the content type that it adds to every 200."""
+        return (header for header in super().processed_headers if header[0].lower() != b"content-type")
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -41,5 +51,8 @@ async def revocation(request: Request, zone_id: str) -> HTTPResponse:
         await revoke(services, zone, client, token, decision.at, decision)
     except OAuthError as refusal:
         raise await services.decisions.refused(decision, refusal, address=address_of(request)) from None
-    services.decisions.record(decision)
-    return text("", headers=NO_STORE)
+    if decision.outcome == IGNORED and not decision.is_known:
+        services.decisions.record_sampled(decision, address=address_of(request))
+    else:
+        services.decisions.record(decision)
+    return EmptyResponse(headers=NO_STORE)

@@ -9,10 +9,9 @@ from urllib.parse import parse_qsl
 
 from runtime.contract.routes import Route
 from runtime.domain.errors import BadRequest, ValidationFailed
-from runtime.domain.kinds.queries import Query
+from runtime.domain.kinds.queries import MAX_CHARS, Query
 
 MAX_PARAMETERS = 250
-MAX_VALUE_CHARS = 2048
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SELECTING = re.compile(r"(?:filter|query)\[")
 
@@ -22,9 +21,8 @@ Values = Mapping[str, tuple[str, ...]]
 def read_query(route: Route, raw: str) -> dict[str, tuple[str, ...]]:
     """The declared parameters that were sent, by their OpenAPI name, in the order sent.
 
-    Unknown parameters are ignored, but for filters and searches: a selection that is not made would show
-    more than was asked for.
-    Raises: ValidationFailed, BadRequest.
+    Raises: ValidationFailed also for an unknown parameter: a selection that is not made would show more than
+        was asked for. BadRequest.
     """
     sent = _parse(raw)
     found: dict[str, tuple[str, ...]] = {}
@@ -41,8 +39,9 @@ def read_query(route: Route, raw: str) -> dict[str, tuple[str, ...]]:
             )
         found[query.name] = _checked(query, given[0][1])
     for name in sent:
-        if name not in known and _SELECTING.match(name):
-            raise ValidationFailed.of(name, "is not a filter of this list")
+        if name not in known:
+            what = "filter of this list" if _SELECTING.match(name) else "parameter of this request"
+            raise ValidationFailed.of(name, f"is not a {what}")
     return found
 
 
@@ -57,8 +56,8 @@ def _parse(raw: str) -> dict[str, list[str]]:
     for name, value in pairs:
         if _CONTROL.search(name) or _CONTROL.search(value):
             raise BadRequest("the query contains control characters")
-        if len(value) > MAX_VALUE_CHARS:
-            raise ValidationFailed.of(name, f"must have at most {MAX_VALUE_CHARS} characters")
+        if len(value) > MAX_CHARS:
+            raise ValidationFailed.of(name, f"must have at most {MAX_CHARS} characters")
         sent.setdefault(name, []).append(value)
     return sent
 
@@ -72,6 +71,10 @@ def _checked(query: Query, values: Sequence[str]) -> tuple[str, ...]:
     if query.name in ("expand[]", "sort"):
         return distinct
     for value in distinct:
+        if not query.min_chars <= len(value) <= query.max_chars:
+            raise ValidationFailed.of(
+                query.name, f"must have {query.min_chars} to {query.max_chars} characters"
+            )
         if query.values and value not in query.values:
             raise ValidationFailed.of(query.name, f"must be one of {_listed(query.values)}")
         if query.type == "boolean" and value not in ("true", "false"):

@@ -23,14 +23,14 @@ def apply_patch(kind: Kind, current: Changed, patch: Mapping[str, Any]) -> Chang
 
     Raises:
         ValidationFailed: the result is not an entity of that kind.
-    Spec: RFC 7396; `metadata` without members is dropped, management API `Metadata`.
+    Spec: RFC 7396; an empty `metadata` removes it, specification, `MetadataUpdate`.
     """
     model = type(current)
     for name, member in members(model).items():
         if member.has(Mark.SEALED) and isinstance(patch.get(name), str):
             raise TypeError(f"`{name}` must be sealed before it is stored")
     merged = _merged(model, current.model_dump(), patch)
-    if not has_value(merged.get("metadata")):
+    if patch.get("metadata") == {} or not has_value(merged.get("metadata")):
         merged.pop("metadata", None)
     try:
         return model.model_validate(merged)

@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.kinds.marks import Mark, members, part_of
-from runtime.domain.kinds.values import PLAIN_PATTERN
+from runtime.domain.kinds.values import PLAIN_PATTERN, SCOPE_PATTERN
 
 _MESSAGES: dict[str, str] = {
     "missing": "is required",
@@ -130,7 +130,11 @@ def _told(error: ErrorDetails) -> str:
 
 def _pattern_told(pattern: str) -> str:
     if pattern == PLAIN_PATTERN:
-        return "must not have `<`, `>` or control characters"
+        return "must not have HTML tags or control characters"
+    if pattern == SCOPE_PATTERN:
+        return (
+            "must be a scope of visible ASCII characters, without spaces, double quotes, backslashes or `<>`"
+        )
     if pattern.startswith("^[A-Za-z][A-Za-z0-9+.-]*:"):
         return "must be an absolute URI"
     return "must be an e-mail address" if pattern.startswith("^[^@") else f"must match `{pattern}`"

@@ -3,7 +3,7 @@
 from runtime.contract import schema
 from runtime.contract.bodies import settable
 from runtime.contract.manifests.spec import spec_members, spec_schema
-from runtime.contract.manifests.values import NAME
+from runtime.contract.manifests.values import NAME, manifest_name
 from runtime.contract.schema import Schema
 from runtime.domain.kinds import ALL, ZONE
 from runtime.domain.kinds.base import Kind, Verb
@@ -83,6 +83,7 @@ def manifest_schema(kind: Kind) -> Schema:
             "handle": kind.handle,
             "handle_default": kind.handle in spec["properties"],
             **({"handle_decided": decided} if (decided := _handle_decided(kind)) else {}),
+            **({"handle_shared": shared} if (shared := _handle_shared(kind)) else {}),
             **({} if kind.one_time_secret is None else {"shown_once": kind.one_time_secret}),
             "order": ALL.index(kind) + 1,
             "requires": _requires(kind),
@@ -95,6 +96,14 @@ def _handle_decided(kind: Kind) -> list[str]:
     return [
         type_ for type_, variant in kind.types.items() if kind.handle not in settable(variant, Verb.CREATE)
     ]
+
+
+def _handle_shared(kind: Kind) -> Schema:
+    """The variant of which several may have one handle: how many, and what they must have in common."""
+    if (shared := kind.handle_shared) is None:
+        return {}
+    within = manifest_name(kind.members()[shared.within])
+    return {"type": shared.type, "within": within, "most": shared.most}
 
 
 def _requires(kind: Kind) -> list[str]:

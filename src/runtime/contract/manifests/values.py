@@ -11,10 +11,10 @@ from runtime.contract.schema import Schema
 from runtime.domain.kinds import BY_NAME
 from runtime.domain.kinds.base import article
 from runtime.domain.kinds.marks import Mark, Member, Ref, members
-from runtime.domain.kinds.values import OwnerName, OwnerType
+from runtime.domain.kinds.values import PLAIN_PATTERN, OwnerName, OwnerType
 from runtime.domain.kinds.zone import ADDRESSES
 
-NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00-\x1f\x7f<>]*$"}
+NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": PLAIN_PATTERN}
 
 _SECRET: Schema = {
     "description": "Where the secret is read from when it is written; change `version` to write it again.",
@@ -81,6 +81,8 @@ def member_schema(member: Member, entity: type[BaseModel]) -> Schema:
         found["x-fixed"] = True
     if member.has(Mark.SOLE):
         found["x-sole"] = True
+    if member.has(Mark.EXPIRY):
+        found["x-expiry"] = True
     if member.has(Mark.CEDAR):
         found["x-cedar"] = cedar_words()
     if member.description:

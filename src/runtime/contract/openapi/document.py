@@ -21,6 +21,8 @@ _TAGS: dict[str, str] = {
     "snapshot": "The whole configuration at once, for reconciliation",
     "changesets": "Many changes in one transaction",
     "audit_events": "The audit trail: who changed what",
+    "explanations": "What would be decided about a token exchange now",
+    "decisions": "What was decided about sign-ins and token requests",
 }
 
 _SCHEMES: dict[str, Any] = {

@@ -16,6 +16,8 @@ _ISSUER = "https://acme.zones.example"
 
 # Members that examples leave out, or have as null: examples are of objects in use.
 _ENDED = ("archived_at", "archived_by", "archived_by_user", "deprecated_at", "revoked_at")
+# Members in whose place examples have another one: a body with both is refused.
+_ALTERNATIVES = ("accountable_group_id",)
 # How many objects deep optional objects are shown.
 _DEEPEST = 3
 
@@ -94,7 +96,11 @@ class Examples:
             name: self.of(inner, owner, name, depth + 1)
             for name, inner in schema["properties"].items()
             if name in required
-            or (name not in _ENDED and not inner.get("deprecated") and self._shown(inner, depth))
+            or (
+                name not in (*_ENDED, *_ALTERNATIVES)
+                and not inner.get("deprecated")
+                and self._shown(inner, depth)
+            )
         }
 
     def _shown(self, schema: Schema, depth: int) -> bool:

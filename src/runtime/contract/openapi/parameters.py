@@ -15,8 +15,7 @@ Parameter = dict[str, Any]
 _HEADER_TEXT = r"^[!-~](?:[ -~]*[!-~])?$"
 _ID: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 _CURSOR: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9_-]+$"}
-# What every value of a query has to be.
-_QUERY_TEXT: Schema = {"maxLength": 2048, "pattern": r"^[^\x00-\x1f\x7f]*$"}
+_QUERY_PATTERN = r"^[^\x00-\x1f\x7f]*$"  # what every value of a query has to be
 
 # Path parameters that are not the id of the entity that the path leads to: -> (description, example).
 _NAMED: dict[str, tuple[str, str]] = {
@@ -100,15 +99,20 @@ def _value(query: Query) -> Schema:
     if query.type == "integer":
         return {**value, "minimum": 1, "maximum": query.limit, "default": 50}
     if query.name == "expand[]":  # values without a meaning are ignored
-        return {**value, **_QUERY_TEXT, "examples": list(query.values)}
+        return {**value, **_text(query), "examples": list(query.values)}
     if query.values and query.name == "sort":
         names = "|".join(query.values)
         return {**value, "pattern": f"^-?(?:{names})(?:,-?(?:{names}))*$"}
     if query.values:
         return {**value, "enum": list(query.values)}
     if query.type == "string" and not query.format:
-        return {**value, **_QUERY_TEXT}
+        return {**value, **_text(query)}
     return value
+
+
+def _text(query: Query) -> Schema:
+    at_least = {"minLength": query.min_chars} if query.min_chars else {}
+    return {**at_least, "maxLength": query.max_chars, "pattern": _QUERY_PATTERN}
 
 
 def _about(query: Query) -> str:

@@ -1,6 +1,6 @@
 """Every operation of the management API as a value: the generic ones from the kinds, the others by hand."""
 
-from runtime.contract.routes import changes, organizations, policies, zones
+from runtime.contract.routes import changes, decisions, organizations, policies, zones
 from runtime.contract.routes.generic import GENERIC
 from runtime.contract.routes.route import METHODS, ListEnvelope, Route
 
@@ -15,7 +15,9 @@ __all__ = [
     "routes_text",
 ]
 
-IRREGULAR: tuple[Route, ...] = organizations.ROUTES + zones.ROUTES + policies.ROUTES + changes.ROUTES
+IRREGULAR: tuple[Route, ...] = (
+    organizations.ROUTES + zones.ROUTES + policies.ROUTES + changes.ROUTES + decisions.ROUTES
+)
 
 ROUTES: tuple[Route, ...] = GENERIC + IRREGULAR
 

@@ -1,10 +1,11 @@
 """Applications, and the credentials they authenticate with."""
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import field_validator
 
-from runtime.domain.kinds.base import Kind, Listing, PageShape, ZoneEntity
+from runtime.domain.kinds.base import Kind, Listing, PageShape, SharedHandle, ZoneEntity
 from runtime.domain.kinds.marks import Embed, Example, Mark, Ref
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.queries import Query, values_of
@@ -13,6 +14,7 @@ from runtime.domain.kinds.values import (
     Consent,
     CredentialType,
     Description,
+    Email,
     Id,
     Identifier,
     Metadata,
@@ -21,11 +23,13 @@ from runtime.domain.kinds.values import (
     OwnerType,
     Part,
     Slug,
+    Timestamp,
     Uri,
 )
 from runtime.domain.kinds.zone import ZONE
 
 ANY_SUBJECT = "*"  # the identifier of a `token` credential without a subject
+MAX_SECRETS = 2  # password credentials with the same client id: the one in use, and its successor
 
 
 class ApplicationOAuth2(Part):
@@ -57,7 +61,12 @@ class DependencyInput(Part):
 
 
 class Application(ZoneEntity):
-    """A client of the zone: a web or native application, an agent, a tool server."""
+    """A client of the zone: a web or native application, an agent, a tool server.
+
+    `accountable_user_id` or `accountable_group_id` names who answers for it; not both. The zone setting
+    `require_active_accountable` ends applications whose user is not active, or whose group has no active
+    member. The id stays when the user or the group is deleted.
+    """
 
     identifier: Annotated[Identifier, Mark.HANDLE, Mark.SUBJECT]
     name: Name
@@ -69,29 +78,52 @@ class Application(ZoneEntity):
     metadata: Metadata | None = None
     protocols: ApplicationProtocols | None = None
     traits: Annotated[list[ApplicationTrait] | None, Mark.SET, Example(["mcp-server"])] = None
+    # The address of a user who has not signed in yet stands in place of an id, as in role assignments.
+    accountable_user_id: Annotated[Id | None, Ref("User", lasting=True), Mark.API_ONLY] = None
+    accountable_group_id: Annotated[Id | None, Ref("Group", lasting=True)] = None
     dependencies: Annotated[list[DependencyInput] | None, Mark.INPUT] = None
 
 
-class ApplicationLists(Part):
-    """What a manifest of an application has besides: the resources it depends on."""
+class ApplicationRelations(Part):
+    """What a manifest of an application has besides: resources it depends on, and its accountable user.
+
+    The user is named by e-mail address, known to the zone yet or not.
+    """
 
     dependencies: Annotated[list[Id], Mark.SET, Ref("Resource", late=True)] = []
+    accountable_user: Email | None = None
 
 
 class ApplicationCredential(ZoneEntity):
-    """A credential of an application at the token endpoint; its variants are told apart by `type`."""
+    """A credential of an application at the token endpoint; its variants are told apart by `type`.
+
+    Attributes:
+        last_used_at: when it last authenticated a request, within a minute; None for what proves nothing.
+        slot: 1 for the second of two password credentials with the same client id, else 0.
+    """
 
     application_id: Annotated[Id, Mark.FIXED, Ref("Application")]
     application: Annotated[Application | None, Mark.DERIVED, Embed("application_id")] = None
     slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
+    last_used_at: Annotated[Timestamp | None, Mark.SERVER] = None
     secret_hash: Annotated[bytes | None, Mark.INTERNAL] = None
+    slot: Annotated[int, Mark.INTERNAL] = 0
 
 
 class PasswordCredential(ApplicationCredential):
-    """A client id, and a client secret that the service generates and shows once."""
+    """A client id, and a client secret that the service generates and shows once.
+
+    Two credentials of one application may have the same client id, so that a new secret is in use before the
+    old one stops working: at `expires_at`, or when its credential is deleted.
+    """
 
     type: Annotated[Literal[CredentialType.PASSWORD], Mark.FIXED] = CredentialType.PASSWORD
     identifier: Annotated[Identifier, Mark.FIXED, Mark.HANDLE, Mark.MADE]
+    expires_at: Annotated[Timestamp | None, Mark.EXPIRY, Example("2100-01-01T00:00:00Z")] = None
+
+    def has_expired(self, now: datetime) -> bool:
+        """Tell whether its secret no longer authenticates."""
+        return self.expires_at is not None and self.expires_at <= now
 
 
 class PasswordCredentialCreated(PasswordCredential):
@@ -163,7 +195,7 @@ APPLICATION = Kind(
         ),
     ),
     manifest=True,
-    extras=ApplicationLists,
+    extras=ApplicationRelations,
     has_secrets=True,
 )
 
@@ -187,4 +219,5 @@ APPLICATION_CREDENTIAL = Kind(
     ),
     manifest=True,
     handle_beside=("token", "provider_id"),
+    handle_shared=SharedHandle("password", within="application_id", most=MAX_SECRETS, slot="slot"),
 )

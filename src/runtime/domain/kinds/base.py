@@ -107,6 +107,23 @@ def article(words: str) -> str:
     return "an" if words[0] in "aeioAEIO" else "a"
 
 
+@dataclass(frozen=True)
+class SharedHandle:
+    """A handle that several entities of one variant may have, as long as they belong together.
+
+    Attributes:
+        type: the variant.
+        within: the member in which they must be alike.
+        most: how many may share one handle.
+        slot: the internal member that distinguishes them, which makes the handle unique all the same.
+    """
+
+    type: str
+    within: str
+    most: int
+    slot: str
+
+
 @dataclass(frozen=True, eq=False)
 class Kind(Generic[E_co]):
     """One management kind, whose entities are `E_co`s: everything else about it is derived from this value.
@@ -131,6 +148,7 @@ class Kind(Generic[E_co]):
         has_secrets: whether a Secret can belong to one.
         unique_with: members that, with the parent, the handle is unique within. Archived ones do not count.
         handle_beside: the variant whose handle is unique only together with a member of it: (type, member).
+        handle_shared: the variant of which several entities may have the same handle.
         unique_together: members that are unique together, besides the handle: name of the index -> members.
         indexes: members, within the tenant, that hand-written queries look up.
     """
@@ -154,6 +172,7 @@ class Kind(Generic[E_co]):
     has_secrets: bool = False
     unique_with: tuple[str, ...] = ()
     handle_beside: tuple[str, str] | None = None
+    handle_shared: SharedHandle | None = None
     unique_together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     indexes: tuple[tuple[str, ...], ...] = ()
 

@@ -28,6 +28,7 @@ class Mark(Enum):
     API_ONLY = auto()  # settable, and never in a manifest
     SOLE = auto()  # true for one entity of a zone at most: the others lose it
     CEDAR = auto()  # the text of a policy; in a manifest a `.cedar` file can take its place
+    EXPIRY = auto()  # the instant from which the entity has no effect
     SUBJECT = auto()  # what tokens call the entity: unique among all principals of the zone, and given once
 
 
@@ -35,11 +36,14 @@ class Mark(Enum):
 class Ref:
     """The member holds the id of an entity of another kind, in the same zone or organization.
 
-    `late` marks a parent's reference to its own child: nullable, and set in a second step.
+    Attributes:
+        late: a parent's reference to its own child: nullable, and set in a second step.
+        lasting: the id stays when the entity that has it is deleted: that it is gone then means something.
     """
 
     kind: str
     late: bool = False
+    lasting: bool = False
 
 
 @dataclass(frozen=True)

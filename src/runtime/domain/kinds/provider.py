@@ -1,5 +1,6 @@
 """Providers: identity providers that sign users in, and issuers of tokens for resources."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, model_validator
@@ -35,6 +36,16 @@ HeaderValue = Annotated[
     str, StringConstraints(max_length=256, pattern=r"^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$")
 ]
 _MAX_LIFETIME_SECONDS = 10 * 366 * 86_400
+_OTHER_TOKENS = frozenset({"refreshtoken", "idtoken"})
+
+
+def leads_to_other_token(pointer: str) -> bool:
+    """Tell whether a pointer's last step is `refresh_token` or `id_token`, which no application receives.
+
+    Case and separators do not count: `refreshToken` is one, too.
+    """
+    last = re.split(r"[./]", pointer)[-1]
+    return re.sub(r"[^a-z]", "", last.casefold()) in _OTHER_TOKENS
 
 
 class ProviderOAuth2(Part):
@@ -44,14 +55,18 @@ class ProviderOAuth2(Part):
         revocation_endpoint: where tokens are revoked. Spec: RFC 7009, RFC 8414 section 2.
         token_endpoint_auth_method: how the zone authenticates at the token and the revocation endpoint;
             without it `client_secret_basic`, or `client_secret_post` where metadata names that alone, and
-            `none` where there is no secret.
+            `none` where there is no secret. The assertions of `private_key_jwt` have as `aud` the URL of the
+            endpoint where that is configured here, and the issuer where the issuer's metadata names it.
         token_request_format: for providers whose token endpoint reads JSON.
         token_request_headers: sent with requests to the token and the revocation endpoint; those that carry
             credentials or describe the message (`Authorization`, `Content-Type`, ...) are not replaced.
+        token_response_access_token_pointer: dot-separated path, or JSON Pointer, to the access token; default
+            `access_token`. It cannot lead to a refresh token or an ID token.
         token_response_dead_grant_errors: error codes that mean what `invalid_grant` does: the user has to
             authorize again.
         token_response_default_expires_in_seconds: lifetime of an access token whose answer has no
-            `expires_in`; without it such a token counts as lasting until the provider refuses it.
+            `expires_in`; without it such a token is returned until the user disconnects the account: the
+            zone does not learn that the provider has revoked it.
         token_response_error_pointer: dot-separated path to the error code; default `error`.
     """
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+MAX_CHARS = 2048  # of one value
+
 
 @dataclass(frozen=True)
 class Query:
@@ -14,6 +16,8 @@ class Query:
         many: whether it can be repeated.
         format: what a string must be besides, as JSON Schema calls it.
         values: the only values it takes, when it is limited to some.
+        min_chars: how many characters a value has at least.
+        max_chars: how many characters a value has at most.
         limit: how many values it takes at most, or how large an integer may be.
         deprecated: whether it is only kept for older clients.
         older_form_of: the name of the parameter that this one is an older name of.
@@ -25,6 +29,8 @@ class Query:
     format: str = ""
     many: bool = False
     values: tuple[str, ...] = ()
+    min_chars: int = 0
+    max_chars: int = MAX_CHARS
     limit: int | None = None
     deprecated: bool = False
     aliases: tuple[str, ...] = ()

@@ -17,8 +17,8 @@ from runtime.domain.kinds.values import (
     Identifier,
     Metadata,
     Name,
-    NonEmpty,
     OwnerType,
+    Scopes,
     Slug,
 )
 from runtime.domain.kinds.zone import ZONE
@@ -42,7 +42,7 @@ class Resource(ZoneEntity):
     description: Annotated[Description | None, Example("Everybody's calendar")] = None
     metadata: Metadata | None = None
     prefix: bool = False
-    scopes: Annotated[list[NonEmpty] | None, Mark.SET, Example(["calendar.use"])] = None
+    scopes: Annotated[Scopes | None, Mark.SET] = None
     when_accessing: Annotated[list[Id] | None, Mark.DERIVED, Example([example_id("Resource")])] = None
 
 

@@ -12,7 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from runtime.domain.kinds.marks import Example
 
 # No HTML tags, no control characters: such a string can be shown on a page or in a log without surprises.
-PLAIN_PATTERN = r"^[^\x00-\x1f\x7f<>]*$"
+# A tag begins with `<` and a letter, `/`, `!` or `?` (HTML, section 13.2.5.6), so `a < b` has none.
+PLAIN_PATTERN = r"^(?:[^\x00-\x1f\x7f<]|<+[^\x00-\x1f\x7f<A-Za-z/!?])*<*$"
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 Name = Annotated[
@@ -50,6 +51,24 @@ Email = Annotated[
     StringConstraints(max_length=254, pattern=r"^[^@\s<>\x00-\x1f\x7f]+@[^@\s<>\x00-\x1f\x7f]+$"),
     Field(json_schema_extra={"x-caseless": True}),
     Example("ada@acme.example"),
+]
+# RFC 6749 section 3.3, without the angle brackets of HTML tags.
+SCOPE_PATTERN = r"^[\x21\x23-\x3B\x3D\x3F-\x5B\x5D-\x7E]+$"
+ScopeToken = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=SCOPE_PATTERN)]
+
+
+def _distinct(values: list[str]) -> list[str]:
+    if len(set(values)) < len(values):
+        twice = next(value for number, value in enumerate(values) if value in values[:number])
+        raise ValueError(f"must not have `{twice}` twice")
+    return values
+
+
+Scopes = Annotated[
+    list[ScopeToken],
+    AfterValidator(_distinct),
+    Field(json_schema_extra={"uniqueItems": True}),
+    Example(["calendar.use"]),
 ]
 NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN)]
 
@@ -216,6 +235,7 @@ class ApplicationTrait(StrEnum):
     MCP_PROVIDER = "mcp-provider"
     UNIFIED_GATEWAY = "unified-gateway"
     MCP_SERVER = "mcp-server"
+    AI_AGENT = "ai-agent"
 
 
 class ApplicationType(StrEnum):

@@ -1,13 +1,14 @@
 """The claims of the zone's tokens."""
 
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256, sha384, sha512
 from typing import Any, TypeGuard
 
 from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.entity_profiles import EntityProfile
 
 ACCESS_TOKEN_TYPE = "at+jwt"
 ID_TOKEN_TYPE = "JWT"
@@ -17,22 +18,42 @@ _HASHES = {"256": sha256, "384": sha384, "512": sha512}
 
 
 @dataclass(frozen=True, slots=True)
+class ChainActor:
+    """One level of `act`: an application that acts for the subject.
+
+    Tokens of releases before these members had only `sub`; a level is passed on as it was read.
+
+    Attributes:
+        subject: `sub`: the application's identifier, or the client id of a client that registered itself.
+        issuer: `iss`: the zone, whose names these are.
+        client_id: the client id that it authenticated with.
+        profile: `sub_profile`; None for a client that registered itself: nobody here knows what it is.
+    """
+
+    subject: str
+    issuer: str | None = None
+    client_id: str | None = None
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AccessTokenFacts:
     """Everything an access token says. No default stands in for a fact that somebody forgot to establish.
 
     Attributes:
         subject: the user's zone identifier, or the application's identifier when it acts for itself.
+        subject_profile: which of the two the subject is.
         audience: one registered resource identifier, written as registered, or the issuer for the zone
             itself.
         session_id: the root session; None without one.
-        actors: application identifiers, the acting one first; empty unless the token comes from an
-            exchange.
+        actors: the acting application first; empty unless the token comes from an exchange.
         confirmation: the `cnf` member of a sender-constrained token.
         extra: further claims, none of which may replace one that is set here.
     """
 
     issuer: str
     subject: str
+    subject_profile: EntityProfile
     audience: str
     client_id: str
     scopes: frozenset[str]
@@ -42,7 +63,7 @@ class AccessTokenFacts:
     session_id: str | None
     authenticated_at: datetime | None
     acr: str | None
-    actors: tuple[str, ...]
+    actors: tuple[ChainActor, ...]
     confirmation: Mapping[str, str] | None = None
     extra: Mapping[str, Any] | None = None
 
@@ -52,6 +73,7 @@ def access_token(facts: AccessTokenFacts) -> dict[str, Any]:
     claims: dict[str, Any] = {
         "iss": facts.issuer,
         "sub": facts.subject,
+        "sub_profile": facts.subject_profile.value,
         "aud": facts.audience,
         "client_id": facts.client_id,
         "scope": scope_strings.to_text(facts.scopes) or None,
@@ -72,29 +94,51 @@ def access_token(facts: AccessTokenFacts) -> dict[str, Any]:
     return written
 
 
-def nest_actors(actors: tuple[str, ...]) -> dict[str, Any] | None:
+def nest_actors(actors: tuple[ChainActor, ...]) -> dict[str, Any] | None:
     """The `act` claim of a chain, the acting application outermost; None for no chain."""
     nested: dict[str, Any] | None = None
     for actor in reversed(actors):
-        nested = {"sub": actor} if nested is None else {"sub": actor, "act": nested}
+        level = {
+            "sub": actor.subject,
+            "iss": actor.issuer,
+            "client_id": actor.client_id,
+            "sub_profile": actor.profile,
+            "act": nested,
+        }
+        nested = {name: value for name, value in level.items() if value is not None}
     return nested
 
 
-def actors_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
+def actors_of(claims: Mapping[str, Any]) -> tuple[ChainActor, ...]:
     """The chain in a token's `act` claim, the latest actor first; empty without one.
 
     Raises: ValueError when `act` is not a chain this service could have written, or is too deep.
     """
-    chain: list[str] = []
+    chain: list[ChainActor] = []
     level: object = claims.get("act")
     while level is not None:
-        if not isinstance(level, Mapping) or not isinstance(level.get("sub"), str):
+        if not isinstance(level, Mapping):
             raise ValueError("`act` is not a chain of actors")
         if len(chain) == MAX_CHAIN_DEPTH:
             raise ValueError(f"`act` is deeper than {MAX_CHAIN_DEPTH}")
-        chain.append(level["sub"])
+        chain.append(_actor(level, claims.get("iss")))
         level = level.get("act")
     return tuple(chain)
+
+
+def _actor(level: Mapping[str, Any], issuer: object) -> ChainActor:
+    """One level of `act`. Raises ValueError, also for an actor in the names of another issuer."""
+    subject, *others = (level.get(name) for name in ("sub", "iss", "client_id", "sub_profile"))
+    if not isinstance(subject, str) or not all(isinstance(each, str | None) for each in others):
+        raise ValueError("a member of `act` is missing or not a string")
+    if level.get("iss") not in (None, issuer):
+        raise ValueError("`act` names an actor of another issuer")
+    return ChainActor(subject, *others)
+
+
+def names_of(actors: Iterable[ChainActor]) -> tuple[str, ...]:
+    """What policies and records call the actors of a chain."""
+    return tuple([actor.subject for actor in actors])
 
 
 def at_hash(access_token: str, algorithm: str) -> str:

@@ -1,4 +1,4 @@
-"""Token exchange parameters (RFC 8693): parses the form, extends the actor chain, checks `may_act`.
+"""Token exchange parameters (RFC 8693): parses the form, checks `may_act`.
 
 Spec: RFC 8693; zone interface, section 6.
 """
@@ -9,13 +9,11 @@ from typing import Any
 
 from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.oauth import scopes as scope_strings
-from runtime.domain.oauth.claims import MAX_CHAIN_DEPTH
 from runtime.domain.oauth.resources import at_most_one
 
 GRANT_TYPE = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 REFRESH_TOKEN = "urn:ietf:params:oauth:token-type:refresh_token"
-MAX_TIMES_IN_CHAIN = 2
 
 # One text for every cause, so that nobody can probe which it was.
 SUBJECT_REFUSED = "the subject token is not valid here"
@@ -82,18 +80,6 @@ def read_request(
         scopes=None if scope is None else scope_strings.parse(scope),
         actor_token=actor_token,
     )
-
-
-def extend_chain(previous: tuple[str, ...], actor: str) -> tuple[str, ...]:
-    """The chain with the authenticated application in front of all who acted before it.
-
-    Raises: InvalidRequest beyond the greatest depth, and for an actor that is in the chain twice already.
-    """
-    if len(previous) >= MAX_CHAIN_DEPTH:
-        raise InvalidRequest(f"the chain of actors is longer than {MAX_CHAIN_DEPTH}")
-    if previous.count(actor) >= MAX_TIMES_IN_CHAIN:
-        raise InvalidRequest("the application is in the chain of actors (`act`) too often")
-    return (actor, *previous)
 
 
 def check_may_act(may_act: Any, *, actor: str, client_id: str, issuer: str) -> None:

@@ -21,57 +21,29 @@ _SCOPE = re.compile(rf"{_TOKEN}(?: {_TOKEN})*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds the scopes of one exchange. None: this side sets no bound; the empty set: it allows none.
-
-    Attributes:
-        resource: the scopes the target resource supports.
-        dependency: what the application's declared dependency on the resource allows.
-        grant: what the user granted the application for that resource.
-        subject: the subject token's own scopes, when source and target resource are the same.
-        ceiling: what the user could have granted to any application in the chain.
-    """
-
-    resource: frozenset[str] | None = None
-    dependency: frozenset[str] | None = None
-    grant: frozenset[str] | None = None
-    subject: frozenset[str] | None = None
-    ceiling: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ScopeRestriction:
     """The outcome: `issued` stays within every limit; `refused` was asked for and is beyond one."""
 
     issued: frozenset[str]
     refused: frozenset[str]
 
-    @property
-    def impossible(self) -> bool:
-        """Something was asked for and nothing of it may be issued."""
-        return bool(self.refused) and not self.issued
 
-
-def narrow(requested: frozenset[str] | None, limits: Limits) -> ScopeRestriction:
-    """Intersect what is asked for with every limit.
+def narrow(requested: frozenset[str] | None, *bounds: frozenset[str] | None) -> ScopeRestriction:
+    """Intersect what is asked for with every bound.
 
     Args:
-        requested: None when the request names no scope: everything within the limits is meant, and nothing
-            when no side sets a limit.
+        requested: None when the request names no scope: everything within the bounds is meant, and nothing
+            when no side sets one.
+        bounds: of each side: the resource, the user's word, the subject token. None where a side sets none;
+            the empty set allows nothing.
     Spec: zone interface, section 6, rule 2.
     """
-    allowed = allowed_by(limits)
+    given = [bound for bound in bounds if bound is not None]
+    allowed = frozenset.intersection(*given) if given else None
     if requested is None:
         return ScopeRestriction(allowed if allowed is not None else frozenset(), frozenset())
     issued = requested if allowed is None else requested & allowed
     return ScopeRestriction(issued, requested - issued)
-
-
-def allowed_by(limits: Limits) -> frozenset[str] | None:
-    """The scopes within every limit; None when no side sets one."""
-    bounds = (limits.resource, limits.dependency, limits.grant, limits.subject, limits.ceiling)
-    given = [bound for bound in bounds if bound is not None]
-    return frozenset.intersection(*given) if given else None
 
 
 def parse(text: str) -> frozenset[str]:

@@ -18,6 +18,8 @@ class ZoneSettings(BaseModel):
             wait for `insufficient_authorization`. Spec: zone interface, section 5.
         require_dpop_nonce: accept only DPoP proofs with a nonce of this server, so that none can be made
             ahead of time. Spec: RFC 9449 section 8.
+        require_active_accountable: end applications whose accountable user is not an active user of the zone,
+            or whose accountable group has no active member. Applications without either are not concerned.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -25,6 +27,7 @@ class ZoneSettings(BaseModel):
     strict_assertion_audience: bool = False
     grant_missing_error: Literal["access_denied", "insufficient_authorization"] = "access_denied"
     require_dpop_nonce: bool = False
+    require_active_accountable: bool = False
 
 
 DEFAULTS = ZoneSettings()

@@ -5,6 +5,7 @@ from runtime.services.authority import session_end_events, session_revocation
 from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.authority.session_end_events import SessionEndEvent
 from runtime.services.container import Services
+from runtime.services.outbox import upstream_revocations
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import connected_applications, consents, revocations, sessions
 
@@ -51,11 +52,13 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedInUser, g
         if resource_id is None:
             return
         bumped.update(await epochs.bump_user(conn, zone.id, signed_in.user.id))  # first, as above
+        await upstream_revocations.enqueue_of(conn, services.outbox, zone_id=zone.id, grant_id=grant_id)
         await consents.revoke(conn, grant_id, zone_id=zone.id, now=services.clock())
         lost = SessionEndEvent(
             "withdrawal", zone.organization_id, zone.id, signed_in.user.id, resource_id=resource_id
         )
         await session_end_events.record(conn, [lost], now=services.clock())
+    services.outbox.notify()
 
 
 async def session(services: Services, zone: CachedZone, signed_in: SignedInUser, session_id: str) -> None:

@@ -2,6 +2,9 @@
 
 Nothing else reads status and expiry of what a sign-in rests on. Each caller turns NotActive into the refusal
 that its protocol has for it.
+
+Applications that are ended because nobody active is accountable for them are not found at all:
+`services/zones/accountability.py`.
 """
 
 from datetime import datetime

@@ -38,8 +38,8 @@ async def require_chain_consents(
     if not subject.actors:
         return
     before = await _signed_in_to(zone, root.session)
-    for name in reversed(subject.actors):
-        found = await find_actor(zone, name)
+    for actor in reversed(subject.actors):
+        found = await find_actor(zone, actor.subject)
         if found is None:
             raise refused("a client in the actor chain no longer exists")
         link = _chain_client(found)

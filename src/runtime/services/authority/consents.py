@@ -13,11 +13,12 @@ from runtime.domain.errors import AccessDenied, InsufficientAuthorization
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
-from runtime.domain.kinds.values import Consent
+from runtime.domain.kinds.values import Consent, ProviderType
 from runtime.domain.lifetimes import is_active
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import ALWAYS_ASKED
 from runtime.services import cache_sizes
+from runtime.services.authority.connect_links import MissingAuthorization, new_link
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import Client
 from runtime.services.container import Services
@@ -104,7 +105,13 @@ async def require_allowance(
     """What the user allowed. Raises AccessDenied when that is nothing, or was withdrawn."""
     found = await find_allowance(services, zone, client, root, resource, wanted=wanted, now=now)
     if found is None:
-        raise authorization_required(zone, client, resource, internal="no consent, or the grant was ended")
+        raise authorization_required(
+            zone,
+            client,
+            resource,
+            internal="no consent, or the grant was ended",
+            missing=MissingAuthorization(root.session, wanted, now),
+        )
     return found
 
 
@@ -123,14 +130,26 @@ async def find_allowance(
     What is known under the user's present epoch counts as long as it suffices; before anything is refused or
     cut short the database is asked, so a user who has just agreed is not told to.
     """
-    grants = [grant for grant in root.delegated if grant.resource_id == resource.id]
+    grants = await grants_of(zone, resource, root.delegated)
     if not all(is_active(grant, now) for grant in grants):
         async with services.database.querying() as conn:
             again = await session_roots.delegated(conn, zone.id, root.principal.user.id)
-        grants = [grant for grant in again if grant.resource_id == resource.id]
+        grants = await grants_of(zone, resource, again)
     implied = asker.consent is Consent.IMPLICIT
     given = None if implied else await _consent(services, zone, asker, root, resource, wanted)
     return allowance(asker, given, grants, now)
+
+
+async def grants_of(
+    zone: CachedZone, resource: Resource, grants: Sequence[DelegatedGrantRecord]
+) -> list[DelegatedGrantRecord]:
+    """Those for a resource by the provider that it has now: what another one granted before says nothing."""
+    found = [grant for grant in grants if grant.resource_id == resource.id]
+    if resource.credential_provider_id is not None:
+        return [grant for grant in found if grant.provider_id == resource.credential_provider_id]
+    providers = {grant.provider_id: await zone.providers.get(grant.provider_id) for grant in found}
+    own = {key for key, each in providers.items() if each and each.type is ProviderType.SERVICE_STS}
+    return [grant for grant in found if grant.provider_id in own]
 
 
 class ConsentCache(ZoneCache):
@@ -225,11 +244,22 @@ async def consents_of(services: Services, zone: CachedZone, client: Client, user
 
 
 def authorization_required(
-    zone: CachedZone, client: Client, resource: Resource | None, *, internal: str
+    zone: CachedZone,
+    client: Client,
+    resource: Resource | None,
+    *,
+    internal: str,
+    missing: MissingAuthorization | None = None,
 ) -> AccessDenied:
-    """The refusal that asks the user to authorize the application first, and says where."""
+    """The refusal that asks the user to authorize the application first, and says where.
+
+    Args:
+        missing: whose authorization, where a user is behind the request: `error_uri` is a link for them.
+            Otherwise it leads to a page that says what to do.
+    """
+    link = new_link(zone, client, resource, missing) if missing is not None and resource is not None else None
     named = {"resource": resource.identifier} if resource else {}
-    query = urlencode({"client_id": client.client_id, **named})
+    query = urlencode({"link": link} if link is not None else {"client_id": client.client_id, **named})
     is_insufficient = zone.settings.grant_missing_error == InsufficientAuthorization.code
     refusal = InsufficientAuthorization if is_insufficient else AccessDenied
     return refusal(

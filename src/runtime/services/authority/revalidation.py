@@ -25,7 +25,7 @@ _ATTEMPTS = 3  # on what requests share, before one reads all of it for itself
 
 
 class StaleZone(Exception):
-    """The zone has changed since it was cached; what was concluded from the cached zone does not count."""
+    """What was concluded does not count: the zone has changed since it was cached, or time has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,10 @@ async def _at_one_instant(
     async with services.database.at_one_instant():
         zone = await services.zones.uncached(zone_id)
         if published is None or published <= zone.epoch:
-            return await attempt(zone)
+            try:
+                return await attempt(zone)
+            except StaleZone:
+                raise TemporarilyUnavailable("what the request depends on has just changed") from None
     reason = f"the published epoch of zone {zone_id} is ahead of the database; it expires within a minute"
     throttled_warnings.warn("not available", reason=reason)
     raise TemporarilyUnavailable(

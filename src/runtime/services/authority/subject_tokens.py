@@ -15,7 +15,8 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth import scopes as scope_strings
-from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, actors_of
+from runtime.domain.oauth.attenuation import is_held_with
+from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, ChainActor, actors_of
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services import cache_sizes
@@ -48,7 +49,7 @@ class SubjectToken:
     client_id: str
     scopes: frozenset[str]
     session_id: str | None
-    actors: tuple[str, ...]
+    actors: tuple[ChainActor, ...]
     may_act: object
     expires_at: int
     issued_at: int
@@ -188,7 +189,7 @@ async def check_provenance(
     """
     issued_to = await check_chain(zone, subject)
     if issued_to.client_ref == client.client_ref:
-        if subject.jkt not in (None, jkt):
+        if not is_held_with(subject.jkt, jkt):
             raise refused("bound to a key, and sent without a DPoP proof of it")
         return issued_to
     if not await provides(zone, client, subject):
@@ -257,7 +258,8 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
     if issued_to is None or await _has_gone(zone, subject, "client_id", subject.client_id):
         raise refused("the application that it was issued to no longer exists")
     for actor in subject.actors:
-        if await find_actor(zone, actor) is None or await _has_gone(zone, subject, "actor", actor):
+        name = actor.subject
+        if await find_actor(zone, name) is None or await _has_gone(zone, subject, "actor", name):
             raise refused("an application in the actor chain, or its credential, no longer exists")
     return issued_to
 
@@ -270,7 +272,7 @@ async def find_actor(zone: CachedZone, actor: str) -> Application | UserAgent | 
     return client.user_agent if isinstance(client, UserAgentClient) else None
 
 
-async def prior_actors(zone: CachedZone, client: Client, subject: SubjectToken) -> tuple[str, ...]:
+async def prior_actors(zone: CachedZone, client: Client, subject: SubjectToken) -> tuple[ChainActor, ...]:
     """Everyone who acted for the principal before this client, the latest first.
 
     Whoever hands over a token of its own has acted, too, though no exchange has written that into the token:
@@ -279,20 +281,36 @@ async def prior_actors(zone: CachedZone, client: Client, subject: SubjectToken) 
     if subject.actors:
         return subject.actors
     issued_to = await zone.clients.get(subject.client_id)
-    return () if issued_to is None or issued_to.client_ref == client.client_ref else (issued_to.identifier,)
+    if issued_to is None or issued_to.client_ref == client.client_ref:
+        return ()
+    return (as_actor(zone, issued_to),)
+
+
+def as_actor(zone: CachedZone, client: Client) -> ChainActor:
+    """The level of `act` that says that a client acts."""
+    return ChainActor(client.identifier, zone.issuer, client.client_id, client.profile)
 
 
 async def _has_gone(zone: CachedZone, subject: SubjectToken, claim: str, name: str) -> bool:
     """Tell whether who had that name when the token was issued went since: one who has it now is another."""
-    return subject.issued_at <= await zone.withdrawals.withdrawn_at(claim, name)
+    return await zone.withdrawals.is_withdrawn(claim, name, issued_at=subject.issued_at)
 
 
-def check_actor(
-    zone: CachedZone, client: ApplicationClient, subject: SubjectToken, actor_token: str | None, now: datetime
+async def check_actor(
+    zone: CachedZone,
+    client: ApplicationClient,
+    subject: SubjectToken,
+    actor_token: str | None,
+    now: datetime,
+    *,
+    jkt: str | None,
 ) -> None:
     """Check who acts: the authenticated application. `may_act` binds it; an actor token may only confirm it.
 
     An actor token is the application's own token; there is no other kind of actor below an application.
+
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have.
 
     Raises: InvalidRequest when it is no compact JWS; InvalidGrant.
     Spec: zone interface, section 6, rules 5 and 6.
@@ -306,18 +324,16 @@ def check_actor(
     if actor_token is None:
         return
     try:
-        claims = _claims(zone, actor_token, now)
+        actor = verify_access_token(zone, actor_token, now).subject
     except MalformedJwt as failure:
         raise InvalidRequest("`actor_token` is not a compact JWS", internal=str(failure)) from None
-    if (
-        claims.get("client_id") != client.client_id
-        or claims.get("sub") != client.application.identifier
-        or "sid" in claims
-        or "act" in claims
-        or "cnf" in claims
-        or claims.get("jti") in zone.denied
-    ):
+    own = (actor.client_id, actor.sub) == (client.client_id, client.application.identifier)
+    if not own or actor.session_id is not None or actor.actors:
         raise refused("the actor token is not the application's own")
+    if not is_held_with(actor.jkt, jkt):
+        raise refused("the actor token is bound to a key, and sent without a DPoP proof of it")
+    require_not_denied(zone, actor.token_id)
+    await check_chain(zone, actor)
 
 
 def refused(internal: str) -> InvalidGrant:

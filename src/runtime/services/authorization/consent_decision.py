@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -58,28 +59,52 @@ async def _own_grants(zone: CachedZone, agreed: ConsentState) -> ConsentState:
 async def record(
     services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client, user: User
 ) -> None:
-    """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
+    """Keep the user's yes to an authorization request."""
+    wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
     now = services.clock()
     async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await epochs.bump_user(conn, zone.id, user.id))
-        of_this = {"zone_id": zone.id, "user_id": user.id}
-        given = await storage.of_client(conn, client_ref=client.client_ref, **of_this)
-        await storage.record(conn, _merged(given, request), client_ref=client.client_ref, now=now, **of_this)
-        provider = await _token_service(conn, zone)
-        for asked in request.resources:
-            resource = await lookups.resource(conn, zone.id, asked.id)
-            if resource is None or resource.credential_provider_id not in (None, provider.id):
-                continue  # an account elsewhere or a stored credential takes more than consent
-            await storage.grant(
-                conn,
-                organization_id=zone.organization_id,
-                zone_id=zone.id,
-                user_id=user.id,
-                resource_id=asked.id,
-                provider_id=provider.id,
-                scopes=asked.scopes,
-                now=now,
-            )
+        await record_consents(conn, zone, client, user.id, wanted, request.redirect_host, now=now)
+
+
+async def record_consents(
+    conn: AsyncConnection,
+    zone: CachedZone,
+    client: Client,
+    user_id: str,
+    wanted: Mapping[str, frozenset[str]],
+    redirect_host: str | None,
+    *,
+    now: datetime,
+) -> None:
+    """Keep a user's yes: for the client, and as delegated grants for the zone's own token service.
+
+    Part of the caller's `services.epochs.transaction`, whose first statement is `epochs.bump_user`.
+
+    Args:
+        wanted: resource id, or SIGN_IN -> scopes.
+        redirect_host: where the answer goes; None for an answer on a page of the zone, which leaves it as the
+            user has seen it before.
+    """
+    of_this = {"zone_id": zone.id, "user_id": user_id}
+    given = await storage.of_client(conn, client_ref=client.client_ref, **of_this)
+    merged = _merged(given, wanted, redirect_host)
+    await storage.record(conn, merged, client_ref=client.client_ref, now=now, **of_this)
+    provider = await _token_service(conn, zone)
+    for resource_id, scopes in wanted.items():
+        resource = await lookups.resource(conn, zone.id, resource_id) if resource_id != SIGN_IN else None
+        if resource is None or resource.credential_provider_id not in (None, provider.id):
+            continue  # an account elsewhere or a stored credential takes more than consent
+        await storage.grant(
+            conn,
+            organization_id=zone.organization_id,
+            zone_id=zone.id,
+            user_id=user_id,
+            resource_id=resource_id,
+            provider_id=provider.id,
+            scopes=scopes,
+            now=now,
+        )
 
 
 def _was_given_here(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:
@@ -93,15 +118,23 @@ def _was_given_here(given: Mapping[str, ConsentRecord], request: AuthorizationRe
     )
 
 
-def _merged(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> list[ConsentRecord]:
+def _merged(
+    given: Mapping[str, ConsentRecord], wanted: Mapping[str, frozenset[str]], redirect_host: str | None
+) -> list[ConsentRecord]:
     """What stands after a yes: more than before for the same place to return to, else only this."""
-    wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
     merged = []
     for resource_id, scopes in wanted.items():
         before = given.get(resource_id)
-        kept = before.scopes if before and before.redirect_host == request.redirect_host else frozenset()
-        merged.append(ConsentRecord(resource_id, scopes | kept, request.redirect_host))
+        host = _earlier_host(given, resource_id) if redirect_host is None else redirect_host
+        kept = before.scopes if before and before.redirect_host == host else frozenset()
+        merged.append(ConsentRecord(resource_id, scopes | kept, host))
     return merged
+
+
+def _earlier_host(given: Mapping[str, ConsentRecord], resource_id: str) -> str:
+    """Where an earlier answer about the resource went, or that about signing in; empty without one."""
+    before = given.get(resource_id) or given.get(SIGN_IN)
+    return before.redirect_host if before is not None else ""
 
 
 async def _token_service(conn: AsyncConnection, zone: CachedZone) -> Provider:

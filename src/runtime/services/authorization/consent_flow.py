@@ -12,8 +12,9 @@ from runtime.services.authorization import authorization_codes, consent_decision
 from runtime.services.authorization.authorization_codes import CodeGrant
 from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.next_step import NextStep, page_address
-from runtime.services.authorization.requests import AccountPageRequest, AuthorizationRequest
+from runtime.services.authorization.requests import AuthorizationRequest, ZonePageRequest
 from runtime.services.container import Services
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 
@@ -63,6 +64,7 @@ async def complete_consent(
     await interactions.finish(services, zone.id, handle)
     if not allowed:  # the page has named the site that the answer goes to
         refusal = AccessDenied("the user denied the request")
+        current_decision().refuse(refusal)
         return NextStep(request.return_address(zone.issuer).refusal(refusal))
     await consent_decision.record(services, zone, request, client, signed_in.user)
     return await _issue_code(services, zone, request, signed_in)
@@ -86,6 +88,10 @@ async def _issue_code(
         issued_at=services.clock(),
     )
     code = await authorization_codes.issue(services, zone.id, grant)
+    decision = current_decision()
+    decision.user_id = signed_in.user.id
+    if not decision.is_made:  # a sign-in that a code follows at once is recorded as what it is
+        decision.issue()
     return NextStep(request.return_address(zone.issuer).with_code(code))
 
 
@@ -98,10 +104,11 @@ async def _prompted_user(
         raise BadLink(
             "you are not signed in as the user who was asked to consent; go back to the application"
         )
+    current_decision().user_id = signed_in.user.id
     return signed_in
 
 
 def _authorization_request(interaction: PendingLogin) -> AuthorizationRequest:
-    if isinstance(interaction.request, AccountPageRequest):
+    if isinstance(interaction.request, ZonePageRequest):
         raise BadLink("this sign-in has nothing to consent to; go back to the application and try again")
     return interaction.request

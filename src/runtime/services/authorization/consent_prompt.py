@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.oauth import redirect_uris
 from runtime.domain.oauth.scopes import POLICY_BUNDLE
@@ -38,7 +39,7 @@ class ConsentPrompt:
 
     Attributes:
         self_registered: the client introduced itself, so its name is only what it says.
-        redirect_host: where the answer goes, for the user to compare.
+        redirect_host: where the answer goes, for the user to compare; None for a page of the zone.
         on_this_device: the answer goes to a program on the user's own machine, which could be any program.
         sign_in: sign-in scopes in words.
     """
@@ -46,7 +47,7 @@ class ConsentPrompt:
     application: str
     description: str | None
     self_registered: bool
-    redirect_host: str
+    redirect_host: str | None
     on_this_device: bool
     sign_in: tuple[str, ...]
     resources: tuple[PromptedResource, ...]
@@ -55,25 +56,42 @@ class ConsentPrompt:
 async def build_prompt(
     services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client
 ) -> ConsentPrompt:
-    """What the consent page says."""
+    """What the consent page says of an authorization request."""
     shown = []
     async with services.database.reading() as conn:
         for asked in request.resources:
             resource = await lookups.resource(conn, zone.id, asked.id)
             if resource is not None:
-                scopes = tuple(sorted(asked.scopes))
-                shown.append(
-                    PromptedResource(resource.name, resource.identifier, resource.description, scopes)
-                )
+                shown.append(prompted_resource(resource, asked.scopes))
+    return prompt_of(client, request.redirect_uri, in_words(request.scopes), shown)
+
+
+def prompt_of(
+    client: Client,
+    redirect_uri: str | None,
+    sign_in: Collection[str],
+    resources: Collection[PromptedResource],
+) -> ConsentPrompt:
+    """What a page says of a client that wants these.
+
+    Args:
+        redirect_uri: where the answer goes; None for an answer on a page of the zone.
+        sign_in: sign-in scopes in words.
+    """
     return ConsentPrompt(
         application=client.name,
         description=client.description,
         self_registered=client.registration is not Registration.MANAGED,
-        redirect_host=request.redirect_host,
-        on_this_device=redirect_uris.is_loopback(request.redirect_uri),
-        sign_in=in_words(request.scopes),
-        resources=tuple(shown),
+        redirect_host=redirect_uris.host_of(redirect_uri) if redirect_uri is not None else None,
+        on_this_device=redirect_uri is not None and redirect_uris.is_loopback(redirect_uri),
+        sign_in=tuple(sign_in),
+        resources=tuple(resources),
     )
+
+
+def prompted_resource(resource: Resource, scopes: Collection[str]) -> PromptedResource:
+    """A resource as pages show it."""
+    return PromptedResource(resource.name, resource.identifier, resource.description, tuple(sorted(scopes)))
 
 
 def in_words(scopes: Collection[str]) -> tuple[str, ...]:

@@ -15,11 +15,12 @@ from runtime.domain.oauth import redirect_uris
 from runtime.services import rate_limits
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization import throttling
-from runtime.services.authorization.requests import AccountPageRequest, AuthorizationRequest
+from runtime.services.authorization.requests import AuthorizationRequest, ZonePageRequest
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 INTERACTION_SECONDS = 900
@@ -39,7 +40,7 @@ class PendingLogin(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    request: AuthorizationRequest | AccountPageRequest
+    request: AuthorizationRequest | ZonePageRequest
     browser: str
     created_at: datetime
     session_id: str | None = None
@@ -53,7 +54,7 @@ def browser_of(services: Services, pre_login: str) -> str:
 async def start(
     services: Services,
     zone: CachedZone,
-    request: AuthorizationRequest | AccountPageRequest,
+    request: AuthorizationRequest | ZonePageRequest,
     browser: Browser,
     pre_login: str,
     *,
@@ -66,7 +67,7 @@ async def start(
         session_id: the browser session that is asked for consent; None before the sign-in.
     Raises: TooManyTries; Unavailable.
     """
-    client_id = "" if isinstance(request, AccountPageRequest) else request.client_id
+    client_id = "" if isinstance(request, ZonePageRequest) else request.client_id
     await throttling.check_authorization_request_rate(services, zone, client_id, browser.address)
     interaction = PendingLogin(
         request=request,
@@ -86,6 +87,7 @@ async def client_of(zone: CachedZone, request: AuthorizationRequest) -> Client:
         raise BadLink(
             "the application or its redirect URI is no longer registered; go back to the application"
         )
+    current_decision().name_client(client)
     return client
 
 

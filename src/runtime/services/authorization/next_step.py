@@ -20,6 +20,7 @@ from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.requests import RedirectionEndpoint
 from runtime.services.client_types import Client
 from runtime.services.container import Services
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 
@@ -68,6 +69,8 @@ async def refused(
     Args:
         who: the user; or the browser, where nobody may be signed in.
     """
+    current_decision().name_client(client)
+    current_decision().refuse(refusal)
     location = address.refusal(refusal)
     if _is_known_to_all(zone, client, address) or await _is_known_to(services, zone, client, address, who):
         return NextStep(location)

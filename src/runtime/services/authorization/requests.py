@@ -89,8 +89,12 @@ class RedirectionEndpoint:
         """The address that hands over a code."""
         return self._with({"code": code})
 
+    def completed(self) -> str:
+        """The address that tells the application that it may go on, and nothing else."""
+        return self._with({})
+
     def refusal(self, error: OAuthError) -> str:
-        """The address that tells the application why there is no code."""
+        """The address that tells the application why it gets nothing."""
         return self._with({"error": error.code, "error_description": error.detail.replace("`", "'")})
 
     @property
@@ -103,10 +107,19 @@ class RedirectionEndpoint:
         return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{urlencode(members)}"
 
 
-class AccountPageRequest(AuthenticationRequirements):
-    """A sign-in that no application asks for: to see a page of the zone itself."""
+class ZonePageRequest(AuthenticationRequirements):
+    """A sign-in that no application asks for: to see a page of the zone itself.
 
-    page: Literal["account"]
+    Attributes:
+        query: of the page's address.
+    """
+
+    page: Literal["account", "oauth/connect"]
+    query: str = ""
+
+    def address(self, issuer: str) -> str:
+        """Where the page is."""
+        return f"{issuer}/{self.page}{'?' if self.query else ''}{self.query}"
 
 
 class AuthorizationRequest(AuthenticationRequirements):

@@ -6,7 +6,8 @@ from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.services.client_types import Client
 from runtime.services.clients import assertions
 from runtime.services.clients.authentication_throttling import FailedAuthenticationThrottle
-from runtime.services.clients.client_secrets import basic_credentials, client_with_secret
+from runtime.services.clients.client_secrets import SecretExpired, basic_credentials, client_with_secret
+from runtime.services.clients.last_used import LAST_USED
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
 from runtime.services.refused_requests import count_refusal
@@ -24,6 +25,9 @@ async def authenticate_client(
 ) -> Client:
     """The client that a request proves to come from. Who proves nothing is counted.
 
+    A secret whose credential has expired is refused as any other, but is no guess: instances that still have
+    it do not block the client id for those behind the same address that have the new one.
+
     Raises:
         InvalidRequest: two mechanisms in one request, or two client ids.
         InvalidClient: unknown client, wrong secret, no secret where one is due, one where none is, or an
@@ -33,9 +37,11 @@ async def authenticate_client(
         Unavailable: whether an assertion was used before cannot be told now.
     """
     try:
-        return await _proved(services, zone, form, authorization, address, throttle)
+        client = await _proved(services, zone, form, authorization, address, throttle)
     except (InvalidClient, InvalidRequest) as refusal:
         raise await count_refusal(services.rate_limiter, zone.id, refusal, whose=place_of(address)) from None
+    LAST_USED.record(services, zone.id, client)
+    return client
 
 
 async def _proved(
@@ -63,7 +69,10 @@ async def _proved(
     now = services.clock().timestamp()
     throttle.require_not_blocked(zone.id, claimed, address, now=now)
     for client_id, secret in pairs:
-        client = await client_with_secret(services, zone, client_id, secret)
+        try:
+            client = await client_with_secret(services, zone, client_id, secret)
+        except SecretExpired as expired:
+            raise InvalidClient(internal=str(expired), basic=bool(basic)) from None
         if client is not None:
             return client
     await throttle.record_failure(services.rate_limiter, zone.id, claimed, address, now=now)

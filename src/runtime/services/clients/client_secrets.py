@@ -5,16 +5,22 @@ Spec: RFC 6749 section 2.3.
 
 import base64
 import binascii
+from datetime import datetime
 from urllib.parse import unquote_plus
 
 from runtime.domain.errors import InvalidClient
 from runtime.domain.kinds.application import PasswordCredential
+from runtime.domain.kinds.values import rfc3339
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
-_NOBODY = bytes(32)  # compared with when there is no such client, so that takes as long
+_NOBODY = bytes(32)  # compared with when there is no such secret, so that takes as long
+
+
+class SecretExpired(Exception):
+    """The secret belonged to a credential that has expired; the message names it, for the log."""
 
 
 def basic_credentials(authorization: str | None) -> list[tuple[str, str]]:
@@ -43,24 +49,43 @@ async def client_with_secret(
 ) -> Client | None:
     """The client that shows this secret, or is public and shows none; None when nobody does.
 
-    Whoever guesses cannot tell from the time it takes which clients exist: before a refusal the database is
-    asked about either, and a digest is compared for either.
+    Whoever guesses cannot tell from the time it takes which clients exist, how many secrets one has, or which
+    of them it is: before a refusal the database is asked about any, and two digests are compared for any.
+
+    Raises: SecretExpired.
     """
     client = await zone.clients.get(client_id)
+    proved = _proved(services, client, secret)
     if client is None:
-        services.hasher.matches(secret or "", _NOBODY)
         return None
-    if _proves(services, client, secret) and (admitted := await revalidated_client(zone, client)) is not None:
+    expired = _expired(proved, services.clock()) if proved is not None else ""
+    if proved and not expired and (admitted := await revalidated_client(zone, proved)) is not None:
         return admitted
     await zone.clients.query_again(client_id)
+    if expired:
+        raise SecretExpired(expired)
     return None
 
 
-def _proves(services: Services, client: Client, secret: str | None) -> bool:
-    """Tell whether this secret, or its absence, is what the client's credential asks for."""
-    if client.is_public:
-        return secret is None
+def _proved(services: Services, client: Client | None, secret: str | None) -> Client | None:
+    """The client, with the credential that this secret, or its absence, belongs to."""
+    if client is not None and client.is_public:
+        return client if secret is None else None
+    own = client if isinstance(client, ApplicationClient) else None
+    found = None
+    for candidate in (own, own.other_secret if own is not None else None):
+        credential = candidate.credential if candidate is not None else None
+        expected = credential.secret_hash if isinstance(credential, PasswordCredential) else None
+        if services.hasher.matches(secret or "", expected or _NOBODY) and secret is not None and expected:
+            found = candidate
+    return found
+
+
+def _expired(client: Client, now: datetime) -> str:
+    """What the log says when the client's credential has expired by now; empty when it has not."""
     credential = client.credential if isinstance(client, ApplicationClient) else None
-    expected = credential.secret_hash if isinstance(credential, PasswordCredential) else None
-    matches = services.hasher.matches(secret or "", expected or _NOBODY)
-    return matches and secret is not None and expected is not None
+    if not isinstance(credential, PasswordCredential) or credential.expires_at is None:
+        return ""
+    if not credential.has_expired(now):
+        return ""
+    return f"the secret of credential `{credential.id}` expired at `{rfc3339(credential.expires_at)}`"

@@ -4,8 +4,11 @@ from datetime import datetime
 from typing import Any
 
 from runtime.domain.errors import InvalidScope
+from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
+from runtime.domain.oauth.entity_profiles import profile_of
 from runtime.domain.oauth.resources import at_most_one
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.container import Services
@@ -14,7 +17,6 @@ from runtime.services.issuing import policy_decision, target_checks
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
-    lifetime_end,
     new_token_id,
     token_type,
 )
@@ -66,9 +68,8 @@ async def client_credentials(
             raise InvalidScope(
                 "a token for the zone itself has no scopes: send `resource`, or leave out `scope`"
             )
-        return _issue(
-            services, zone, client, audience=zone.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
-        )
+        own = attenuation.Target(zone.issuer, frozenset(), services.settings.token_lifetime_seconds)
+        return _issue(zone, client, attenuation.originate(own, None, jkt=jkt, now=now), now)
     resource = await target_checks.require_resource(zone, await zone.resources.resolve(named), audiences)
     decision.resource_id = resource.id
     decision.step = 8
@@ -76,58 +77,42 @@ async def client_credentials(
     decision.step = 9
     await target_checks.require_own_tokens(zone, client, resource)
     decision.step = 10
-    narrowed = scope_strings.narrow(scopes, scope_strings.Limits(resource=frozenset(resource.scopes or ())))
-    if narrowed.refused:
-        raise InvalidScope("a requested scope is not available for that resource")
+    target = attenuation.Target(
+        resource.identifier,
+        frozenset(resource.scopes or ()),
+        resource.credential_lifetime_seconds or services.settings.token_lifetime_seconds,
+    )
+    plan = attenuation.originate(target, scopes, jkt=jkt, now=now)
     decision.step = 11
     verdict = await policy_decision.decide_direct(
-        zone, client, resource=resource, scopes=narrowed.issued, now=now
+        zone, client, resource=resource, scopes=plan.scopes, now=now
     )
     decision.determining = verdict.determining
     if verdict.scopes is None:
         raise policy_decision.denied()
     decision.step = 13
-    return _issue(
-        services,
-        zone,
-        client,
-        audience=resource.identifier,
-        scopes=verdict.scopes,
-        lifetime=resource.credential_lifetime_seconds,
-        jkt=jkt,
-        now=now,
-    )
+    return _issue(zone, client, plan.restricted_to(verdict.scopes), now)
 
 
-def _issue(
-    services: Services,
-    zone: CachedZone,
-    client: ApplicationClient,
-    *,
-    audience: str,
-    scopes: frozenset[str],
-    lifetime: int | None,
-    jkt: str | None,
-    now: datetime,
-) -> dict[str, Any]:
-    expires_at = lifetime_end(now, lifetime or services.settings.token_lifetime_seconds)
+def _issue(zone: CachedZone, client: ApplicationClient, plan: Delegation, now: datetime) -> dict[str, Any]:
     facts = AccessTokenFacts(
         issuer=zone.issuer,
         subject=client.application.identifier,
-        audience=audience,
+        subject_profile=profile_of(client.application.traits),
+        audience=plan.audience,
         client_id=client.client_id,
-        scopes=scopes,
+        scopes=plan.scopes,
         issued_at=now,
-        expires_at=expires_at,
+        expires_at=plan.expires_at,
         token_id=new_token_id(),
         session_id=None,
         authenticated_at=None,
         acr=None,
-        actors=(),
-        confirmation=confirmation(jkt),
+        actors=plan.actors,
+        confirmation=confirmation(plan.jkt),
     )
     return {
         "access_token": issue_access_token(zone, facts),
-        "token_type": token_type(jkt),
-        "expires_in": seconds(expires_at) - seconds(now),
-    } | scope_strings.member(scopes)
+        "token_type": token_type(plan.jkt),
+        "expires_in": seconds(plan.expires_at) - seconds(now),
+    } | scope_strings.member(plan.scopes)

@@ -8,19 +8,23 @@ the user's credential from the vault   13 a new one   14 stored for the next
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from runtime.domain.errors import InvalidScope
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
-from runtime.domain.oauth.claims import AccessTokenFacts, seconds
-from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, extend_chain, read_request
+from runtime.domain.oauth.attenuation import Delegation
+from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor, names_of, seconds
+from runtime.domain.oauth.entity_profiles import EntityProfile, profile_of
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, read_request
+from runtime.domain.policy.requests import PolicyApplication
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
 from runtime.services.authority.consents import Allowance, require_allowance
 from runtime.services.authority.subject_tokens import (
     SubjectToken,
+    as_actor,
     check_actor,
     check_provenance,
     prior_actors,
@@ -38,13 +42,13 @@ from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
-    lifetime_end,
     new_token_id,
     token_type,
 )
 from runtime.services.issuing.token_cache import CachedToken
 from runtime.services.token_event_log import Decision
-from runtime.services.vault import credentials
+from runtime.services.vault import credential_cache, credentials, refresh
+from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot
 
 
@@ -64,12 +68,47 @@ async def grant(context: TokenContext) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class ProposedToken:
-    """What would be issued, before policy has been asked."""
+class VerifiedChain:
+    """What an exchange goes on from: a verified subject token and what it rests on.
 
-    actors: tuple[str, ...]
-    scopes: frozenset[str]
-    expires_at: datetime
+    Attributes:
+        before: everyone who acted so far, the latest first.
+        root: None where an application acts on its own behalf.
+    """
+
+    subject: SubjectToken
+    before: tuple[ChainActor, ...]
+    root: SessionRoot | None
+    authority: policy_decision.PolicyPrincipal
+
+    @property
+    def delegation(self) -> Delegation:
+        """What the subject token delegates, with everyone who acted, though it may not name them all."""
+        subject = self.subject
+        ends = datetime.fromtimestamp(subject.expires_at, UTC)
+        return Delegation(subject.audience, subject.scopes, self.before, ends, subject.jkt)
+
+    @property
+    def subject_profile(self) -> EntityProfile:
+        """What the subject is, as the zone knows it now, whatever the subject token says."""
+        principal = self.authority.principal
+        if isinstance(principal, PolicyApplication):
+            return profile_of(principal.traits)
+        return EntityProfile.USER
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizedExchange:
+    """What an application may have.
+
+    Attributes:
+        plan: what the token would say.
+        credential: from the vault, in place of a token of the zone.
+    """
+
+    resource: Resource
+    plan: Delegation
+    credential: KeptCredential | None
 
 
 async def exchange(
@@ -92,50 +131,119 @@ async def exchange(
     """
     decision.step = 4
     subject = verify_subject_token(zone, request.subject_token, now)
-    decision.actors = subject.actors
+    decision.actors = names_of(subject.actors)
     resource = await zone.resources.resolve(request.resource)
 
     decision.step = 5
     held = await revalidation.cached_root(zone, subject.session_id)
     before = await prior_actors(zone, client, subject)
-    key = _cache_key(zone, client, request, subject, before, held.root, resource, jkt)
+    place = await credential_cache.place_of(zone, held.root, resource)
+    if place is not None:
+        key = credential_cache.entry_key(place)
+    else:
+        key = _cache_key(zone, client, request, subject, before, held.root, resource, jkt)
     standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
     require_not_denied(zone, subject.token_id)
-    root, authority = await _authority(zone, subject, standing, now)
+    root, authority = await authority_of(zone, subject, standing, now)
     decision.user_id = root.principal.user.id if root else None
 
+    chain = VerifiedChain(subject, before, root, authority)
+    cached = credential_cache.open_entry(candidate, zone, root, place, now)
+    authorized = await authorize(
+        services, zone, client, request, chain, resource, now=now, decision=decision, jkt=jkt, cached=cached
+    )
+    plan, scopes, credential = authorized.plan, authorized.plan.scopes, authorized.credential
+
+    decision.step = 12
+    if credential is not None:
+        resource = authorized.resource
+        refreshed = await refresh.current(
+            services, zone, client, root, resource, credential, wanted=request.scopes, now=now
+        )
+        if refreshed is not credential:
+            # It took as long as the provider did, and the user may have connected the account for more scopes
+            # since: what was concluded before is asked again, of the token that the vault has now.
+            raise revalidation.StaleZone
+        if root is not None and credential is not cached:
+            decision.step = 14
+            await credential_cache.store(services, zone, root, credential, now=services.clock())
+        return credentials.response(credential, scopes, until=plan.expires_at, now=services.clock())
+    under = (zone.epoch, *(root.epochs if root else (0, 0)))
+    token = token_cache.open_entry(candidate, key=key, sealer=zone.sealer, epochs=under, plan=plan, now=now)
+    if token is None or token.token_id in zone.denied:
+        decision.step = 13
+        token = _mint(zone, client, chain, plan, under, now)
+        decision.step = 14
+        await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
+    return _answer(token, jkt, now)
+
+
+async def authorize(
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    request: ExchangeRequest,
+    chain: VerifiedChain,
+    target: Resource | None,
+    *,
+    now: datetime,
+    decision: Decision,
+    jkt: str | None = None,
+    cached: KeptCredential | None = None,
+) -> AuthorizedExchange:
+    """Steps 6 to 11: what the application may have for a chain that is in order; nothing is issued.
+
+    Every rule of an exchange is asked here, of a real one and of one that is only explained.
+
+    Args:
+        target: what `resource` resolves to; None for an unknown one.
+        decision: is filled in on the way; its step is the one that refused.
+        cached: the user's credential for the resource, where it need not be read from the vault.
+    Raises: OAuthError.
+    """
+    root = chain.root
     decision.step = 6
     await target_checks.require_principal(zone, client)
-    issued_to = await check_provenance(zone, client, subject, jkt=jkt)
+    issued_to = await check_provenance(zone, client, chain.subject, jkt=jkt)
     if root is not None:
-        await require_chain_consents(services, zone, subject, root, now)
-    if root is not None and not _asks_for_the_same(client, issued_to, subject, resource):
-        await require_audience_consent(services, zone, subject, issued_to, root, now)
-    check_actor(zone, client, subject, request.actor_token, now)
+        await require_chain_consents(services, zone, chain.subject, root, now)
+    if root is not None and not _asks_for_the_same(client, issued_to, chain.subject, target):
+        await require_audience_consent(services, zone, chain.subject, issued_to, root, now)
+    await check_actor(zone, client, chain.subject, request.actor_token, now, jkt=jkt)
 
     decision.step = 7
-    resource = await target_checks.require_resource(zone, resource, request.audiences)
+    resource = await target_checks.require_resource(zone, target, request.audiences)
     decision.resource_id = resource.id
 
     decision.step = 8
     await target_checks.require_dependency(zone, client, resource)
 
     decision.step = 9
-    vault = await target_checks.require_token_source(zone, client, resource)
+    source = await target_checks.require_token_source(zone, client, resource)
     allowance = Allowance()
     if root is not None:
         allowance = await require_allowance(
             services, zone, client, root, resource, wanted=request.scopes, now=now
         )
     credential = None
-    if vault is not None:
+    if source is not None:
         credential = await credentials.require(
-            services, zone, client, root, resource, vault, allowance=allowance, now=now
+            services,
+            zone,
+            client,
+            root,
+            resource,
+            source,
+            allowance=allowance,
+            now=now,
+            wanted=request.scopes,
+            cached=cached,
         )
+        allowance = credential.bounds(allowance)
 
     decision.step = 10
-    plan = _plan(services, client, request, subject, before, root, resource, allowance, now)
-    decision.actors = plan.actors
+    plan = _plan(services, zone, client, request, chain, resource, allowance, jkt, now)
+    decision.actors = names_of(plan.actors)
     if credential is not None:
         credentials.require_whole(credential, plan.scopes)
 
@@ -143,8 +251,8 @@ async def exchange(
     verdict = await policy_decision.decide_exchange(
         zone,
         client,
-        authority,
-        actors=plan.actors,
+        chain.authority,
+        actors=decision.actors,
         resource=resource,
         scopes=plan.scopes,
         now=now,
@@ -153,19 +261,7 @@ async def exchange(
     if verdict.scopes is None or (credential is not None and credential.scopes - verdict.scopes):
         raise policy_decision.denied()
 
-    decision.step = 12
-    if credential is not None:
-        return credentials.response(credential, verdict.scopes, until=plan.expires_at, now=now)
-    under = (zone.epoch, *(root.epochs if root else (0, 0)))
-    token = token_cache.open_entry(
-        candidate, key=key, sealer=zone.sealer, epochs=under, scopes=verdict.scopes, now=now
-    )
-    if token is None or token.token_id in zone.denied:
-        decision.step = 13
-        token = _mint(zone, client, subject, root, resource, plan, verdict.scopes, under, jkt, now)
-        decision.step = 14
-        await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
-    return _answer(token, jkt, now)
+    return AuthorizedExchange(resource, plan.restricted_to(verdict.scopes), credential)
 
 
 def _asks_for_the_same(
@@ -188,7 +284,7 @@ def _cache_key(
     client: ApplicationClient,
     request: ExchangeRequest,
     subject: SubjectToken,
-    before: tuple[str, ...],
+    before: tuple[ChainActor, ...],
     root: SessionRoot | None,
     resource: Resource | None,
     jkt: str | None,
@@ -206,7 +302,7 @@ def _cache_key(
     )
 
 
-async def _authority(
+async def authority_of(
     zone: CachedZone, subject: SubjectToken, root: SessionRoot | None, now: datetime
 ) -> tuple[SessionRoot | None, policy_decision.PolicyPrincipal]:
     """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
@@ -228,63 +324,53 @@ async def _authority(
 
 def _plan(
     services: Services,
+    zone: CachedZone,
     client: ApplicationClient,
     request: ExchangeRequest,
-    subject: SubjectToken,
-    before: tuple[str, ...],
-    root: SessionRoot | None,
+    chain: VerifiedChain,
     resource: Resource,
     allowance: Allowance,
+    jkt: str | None,
     now: datetime,
-) -> ProposedToken:
-    """The chain, the scopes and the end of what would be issued.
+) -> Delegation:
+    """What would be issued, before policy has been asked.
 
     Raises: InvalidRequest for a chain too long; InvalidScope when a scope is beyond any of the limits.
     Spec: zone interface, section 6, rules 2, 4, 5 and 7.
     """
-    supported = frozenset(resource.scopes or ())
-    narrowed = scope_strings.narrow(
-        request.scopes,
-        scope_strings.Limits(
-            resource=supported,
-            grant=allowance.scopes,
-            subject=subject.scopes if subject.audience == resource.identifier else None,
-            ceiling=supported,
-        ),
-    )
-    if narrowed.refused:
-        raise InvalidScope("a requested scope is not available for that resource")
-    bounds = [root.session.expires_at] if root else [datetime.fromtimestamp(subject.expires_at, now.tzinfo)]
-    expires_at = lifetime_end(
-        now,
+    root = chain.root
+    target = attenuation.Target(
+        resource.identifier,
+        frozenset(resource.scopes or ()),
         resource.credential_lifetime_seconds or services.settings.token_lifetime_seconds,
-        allowance.ends_at,
-        *bounds,
+        allowed=allowance.scopes,
+        ends=(root.session.expires_at if root else None, allowance.ends_at),
     )
-    if seconds(expires_at) <= seconds(now):
+    plan = attenuation.attenuate(
+        chain.delegation, target, request.scopes, actor=as_actor(zone, client), jkt=jkt, now=now
+    )
+    if seconds(plan.expires_at) <= seconds(now):
         raise refused("the token would have no lifetime left")
-    return ProposedToken(extend_chain(before, client.application.identifier), narrowed.issued, expires_at)
+    return plan
 
 
 def _mint(
     zone: CachedZone,
     client: ApplicationClient,
-    subject: SubjectToken,
-    root: SessionRoot | None,
-    resource: Resource,
-    plan: ProposedToken,
-    scopes: frozenset[str],
+    chain: VerifiedChain,
+    plan: Delegation,
     under: token_cache.Epochs,
-    jkt: str | None,
     now: datetime,
 ) -> CachedToken:
     """A new token. Every fact in it was established in this request."""
+    root = chain.root
     facts = AccessTokenFacts(
         issuer=zone.issuer,
-        subject=subject.sub,
-        audience=resource.identifier,
+        subject=chain.subject.sub,
+        subject_profile=chain.subject_profile,
+        audience=plan.audience,
         client_id=client.client_id,
-        scopes=scopes,
+        scopes=plan.scopes,
         issued_at=now,
         expires_at=plan.expires_at,
         token_id=new_token_id(),
@@ -292,10 +378,10 @@ def _mint(
         authenticated_at=root.session.authenticated_at if root else None,
         acr=root.session.acr if root else None,
         actors=plan.actors,
-        confirmation=confirmation(jkt),
+        confirmation=confirmation(plan.jkt),
     )
     token = issue_access_token(zone, facts)
-    return CachedToken(token, facts.token_id, seconds(plan.expires_at), scopes, under)
+    return CachedToken(token, facts.token_id, seconds(plan.expires_at), plan.scopes, under)
 
 
 def _answer(token: CachedToken, jkt: str | None, now: datetime) -> dict[str, Any]:

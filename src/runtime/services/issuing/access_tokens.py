@@ -1,7 +1,7 @@
 """Making the zone's tokens. Spec: zone interface, section 3."""
 
 import secrets
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from runtime.domain.oauth import claims
@@ -23,12 +23,6 @@ def token_type(jkt: str | None) -> str:
 def confirmation(jkt: str | None) -> dict[str, str] | None:
     """The `cnf` of a token that is bound to the key of that thumbprint. Spec: RFC 9449 section 6.1."""
     return None if jkt is None else {"jkt": jkt}
-
-
-def lifetime_end(now: datetime, lifetime_seconds: int, *ends: datetime | None) -> datetime:
-    """When a token ends that lives this long and may not outlive any of *ends*."""
-    end = now + timedelta(seconds=lifetime_seconds)
-    return min((end, *(each for each in ends if each is not None)))
 
 
 def issue_access_token(zone: CachedZone, facts: AccessTokenFacts) -> str:

@@ -42,23 +42,26 @@ async def require_principal(zone: CachedZone, client: ApplicationClient) -> None
 async def require_own_tokens(zone: CachedZone, client: Client, resource: Resource) -> None:
     """Check that the zone itself makes the resource's tokens. Raises AccessDenied.
 
-    A token of another issuer takes an account that the user has connected, and none is; a credential of the
-    vault is handed out by token exchange alone.
+    A credential of the vault, a stored key or an outside provider's token, is handed out by token exchange
+    alone.
     """
     if await require_token_source(zone, client, resource) is not None:
         raise authorization_required(zone, client, resource, internal="only an exchange opens the vault")
 
 
 async def require_token_source(zone: CachedZone, client: Client, resource: Resource) -> Provider | None:
-    """The vault that keeps the users' credentials for a resource; None where the zone makes its tokens.
+    """The provider whose credentials the vault keeps for a resource; None where the zone makes its tokens.
 
-    Raises: AccessDenied for a resource whose tokens an outside provider issues: no account is connected.
+    A provider of type `service-vault` has the keys that users have stored; one of type `external` the tokens
+    of the accounts that they have connected.
+
+    Raises: AccessDenied when the provider is gone.
     """
     if resource.credential_provider_id is None:
         return None
     provider = await zone.providers.get(resource.credential_provider_id)
     if provider is not None and provider.type is ProviderType.SERVICE_STS:
         return None
-    if provider is None or provider.type is not ProviderType.SERVICE_VAULT:
-        raise authorization_required(zone, client, resource, internal="no connected account")
+    if provider is None:
+        raise authorization_required(zone, client, resource, internal="the provider is gone")
     return provider

@@ -13,6 +13,8 @@ import orjson
 
 from runtime.adapters.keys.sealing import SealBroken, Sealer
 from runtime.domain.errors import Unavailable
+from runtime.domain.oauth.attenuation import Delegation
+from runtime.domain.oauth.claims import ChainActor, seconds
 from runtime.storage.state import StateStore
 
 MIN_REMAINING_SECONDS = 60  # what has less left to live is made again
@@ -38,7 +40,7 @@ def entry_key(
     resource: str,
     scopes: frozenset[str] | None,
     client_id: str,
-    actors: tuple[str, ...],
+    actors: tuple[ChainActor, ...],
     session_id: str | None,
     confirmation: Mapping[str, str] | None = None,
 ) -> str:
@@ -49,16 +51,16 @@ def entry_key(
         scopes: as requested, whatever their order; None when the request names none.
         actors: everyone who acted before the requesting application.
     """
-    told = [
+    key_parts = [
         principal,
         resource,
         None if scopes is None else sorted(scopes),
         client_id,
-        actors,
+        [(actor.subject, actor.issuer, actor.client_id, actor.profile) for actor in actors],
         session_id,
         sorted(confirmation.items()) if confirmation else None,
     ]
-    return f"token:{zone_id}:{sha256(orjson.dumps(told)).hexdigest()}"
+    return f"token:{zone_id}:{sha256(orjson.dumps(key_parts)).hexdigest()}"
 
 
 def open_entry(
@@ -67,11 +69,12 @@ def open_entry(
     key: str,
     sealer: Sealer,
     epochs: Epochs,
-    scopes: frozenset[str],
+    plan: Delegation,
     now: datetime,
 ) -> CachedToken | None:
-    """The token under that key, when it may be given out again: made under these epochs, with just these
-    scopes, and not about to end. An entry moved here from another key does not open.
+    """The token under that key, when it may be given out again: made under these epochs, with just the scopes
+    of the plan, ending no later than that, and not about to end. An entry moved here from another key does
+    not open.
     """
     if sealed is None:
         return None
@@ -84,7 +87,8 @@ def open_entry(
     if tuple(kept_epochs) != epochs or expires_at - now.timestamp() < MIN_REMAINING_SECONDS:
         return None
     found = CachedToken(token, token_id, expires_at, frozenset(kept_scopes), epochs)
-    return found if found.scopes == scopes else None
+    is_within = found.scopes == plan.scopes and found.expires_at <= seconds(plan.expires_at)
+    return found if is_within else None
 
 
 async def store(state: StateStore, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 from runtime.domain.errors import InvalidScope, InvalidTarget
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
+from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts
+from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.domain.oauth.resources import RequestedResource, at_most_one
 from runtime.services.authority import consents
+from runtime.services.authority.connect_links import MissingAuthorization
 from runtime.services.authority.consents import authorization_required
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
@@ -25,7 +28,6 @@ from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
     issue_id_token,
-    lifetime_end,
     new_token_id,
     token_type,
 )
@@ -58,6 +60,7 @@ class TokenTarget:
     """What one access token is for.
 
     Attributes:
+        scopes: those that the user has authorized; the resource may have lost some of them.
         ends_at: when the user's delegated grant ends; None when it does not by itself.
     """
 
@@ -104,10 +107,11 @@ def narrowed(authority: UserAuthorization, scope: str | None) -> UserAuthorizati
     """The same authority with fewer scopes. Raises InvalidScope for one that was not authorized."""
     if scope is None:
         return authority
-    asked = scope_strings.parse(scope)
     whole = authority.scopes.union(*(each.scopes for each in authority.resources))
-    if beyond := asked - whole:
-        raise InvalidScope(f"`{min(beyond)[:60]}` is not a scope that the user has authorized")
+    narrowed = scope_strings.narrow(scope_strings.parse(scope), whole)
+    if narrowed.refused:
+        raise InvalidScope(f"`{min(narrowed.refused)[:60]}` is not a scope that the user has authorized")
+    asked = narrowed.issued
     resources = tuple(each.model_copy(update={"scopes": each.scopes & asked}) for each in authority.resources)
     return replace(authority, scopes=authority.scopes & asked, resources=resources)
 
@@ -122,36 +126,31 @@ async def answer(
     now: datetime,
 ) -> dict[str, Any]:
     """The members of a token response, but for a refresh token. Raises AccessDenied when policy says no."""
-    granted = authority.scopes
+    plan = attenuation.originate(_limits(services, zone, authority, target), None, jkt=authority.jkt, now=now)
     if target is not None:
-        granted = await _permitted(zone, authority, target, now)
-    lifetime = target.resource.credential_lifetime_seconds if target else None
+        plan = plan.restricted_to(await _permitted(zone, authority, target, plan.scopes, now))
     facts = AccessTokenFacts(
         issuer=zone.issuer,
         subject=authority.user.identifier,
-        audience=target.resource.identifier if target else zone.issuer,
+        subject_profile=EntityProfile.USER,
+        audience=plan.audience,
         client_id=authority.client.client_id,
-        scopes=granted,
+        scopes=plan.scopes,
         issued_at=now,
-        expires_at=lifetime_end(
-            now,
-            lifetime or services.settings.token_lifetime_seconds,
-            authority.session.expires_at,
-            target.ends_at if target else None,
-        ),
+        expires_at=plan.expires_at,
         token_id=new_token_id(),
         session_id=authority.session.id,
         authenticated_at=authority.session.authenticated_at,
         acr=authority.session.acr,
-        actors=(),
-        confirmation=confirmation(authority.jkt),
+        actors=plan.actors,
+        confirmation=confirmation(plan.jkt),
     )
     access_token = issue_access_token(zone, facts)
     members: dict[str, Any] = {
         "access_token": access_token,
         "token_type": token_type(authority.jkt),
         "expires_in": int((facts.expires_at - now).total_seconds()),
-    } | scope_strings.member(granted | authority.scopes)
+    } | scope_strings.member(plan.scopes | authority.scopes)
     if "openid" in authority.scopes:
         members["id_token"] = issue_id_token(
             zone,
@@ -169,6 +168,23 @@ async def answer(
             | ({"amr": authority.session.amr} if authority.session.amr else {}),
         )
     return members
+
+
+def _limits(
+    services: Services, zone: CachedZone, authority: UserAuthorization, target: TokenTarget | None
+) -> attenuation.Target:
+    """What limits a token of this authority, for a resource or for the zone itself."""
+    lifetime, ends = services.settings.token_lifetime_seconds, authority.session.expires_at
+    if target is None:
+        return attenuation.Target(zone.issuer, authority.scopes, lifetime, ends=(ends,))
+    resource = target.resource
+    return attenuation.Target(
+        resource.identifier,
+        frozenset(resource.scopes or ()),
+        resource.credential_lifetime_seconds or lifetime,
+        allowed=target.scopes,
+        ends=(ends, target.ends_at),
+    )
 
 
 def person_claims(user: User, profile: Mapping[str, Any], scopes: frozenset[str]) -> dict[str, Any]:
@@ -204,13 +220,21 @@ async def _usable(
     allowance = await consents.find_granted_allowance(services, zone, client, authority.user, asked)
     if allowance is None:
         raise authorization_required(
-            zone, client, resource, internal="consent was withdrawn during the request"
+            zone,
+            client,
+            resource,
+            internal="consent was withdrawn during the request",
+            missing=MissingAuthorization(authority.session, asked.scopes, services.clock()),
         )
-    return TokenTarget(resource, asked.scopes & frozenset(resource.scopes or ()), allowance.ends_at)
+    return TokenTarget(resource, asked.scopes, allowance.ends_at)
 
 
 async def _permitted(
-    zone: CachedZone, authority: UserAuthorization, target: TokenTarget, now: datetime
+    zone: CachedZone,
+    authority: UserAuthorization,
+    target: TokenTarget,
+    scopes: frozenset[str],
+    now: datetime,
 ) -> frozenset[str]:
     """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
     session, person = authority.session, await zone.session_roots.principal(authority.user)
@@ -226,7 +250,7 @@ async def _permitted(
         ),
         actors=(authority.client.identifier,),
         resource=target.resource,
-        scopes=target.scopes,
+        scopes=scopes,
         now=now,
     )
     if verdict.scopes is None:

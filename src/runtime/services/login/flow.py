@@ -25,11 +25,12 @@ from runtime.services.authorization import (
 )
 from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.next_step import NextStep, page_address
-from runtime.services.authorization.requests import AccountPageRequest, AuthorizationRequest
+from runtime.services.authorization.requests import AuthorizationRequest, ZonePageRequest
 from runtime.services.container import Services
 from runtime.services.login import upstream
 from runtime.services.login.upstream import UpstreamAuthentication
 from runtime.services.management.members import acceptance
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 
@@ -45,9 +46,11 @@ async def start_authorization(
     return await _sign_in(services, zone, request, browser)
 
 
-async def start_account_login(services: Services, zone: CachedZone, browser: Browser) -> NextStep:
-    """The first step of somebody who wants to see their account page. Raises OAuthError."""
-    return await _sign_in(services, zone, AccountPageRequest(page="account"), browser)
+async def start_page_login(
+    services: Services, zone: CachedZone, request: ZonePageRequest, browser: Browser
+) -> NextStep:
+    """The first step of somebody who wants to see a page of the zone. Raises OAuthError."""
+    return await _sign_in(services, zone, request, browser)
 
 
 async def complete_password_login(
@@ -129,7 +132,7 @@ async def refuse_authorization(
     services: Services, zone: CachedZone, interaction: PendingLogin, error: OAuthError, browser: Browser
 ) -> NextStep:
     """The step that tells the application of a sign-in that came to nothing. Raises the error without one."""
-    if isinstance(interaction.request, AccountPageRequest):
+    if isinstance(interaction.request, ZonePageRequest):
         raise error
     client = await interactions.client_of(zone, interaction.request)
     address = interaction.request.return_address(zone.issuer)
@@ -141,14 +144,9 @@ async def started_by(zone: CachedZone, interaction: PendingLogin) -> str:
     request = interaction.request
     return (
         zone.entity.name
-        if isinstance(request, AccountPageRequest)
+        if isinstance(request, ZonePageRequest)
         else (await interactions.client_of(zone, request)).name
     )
-
-
-def account_address(zone: CachedZone) -> str:
-    """Where users see what they allowed."""
-    return f"{zone.issuer}/account"
 
 
 async def _after_sign_in(
@@ -164,12 +162,15 @@ async def _after_sign_in(
 
     Somebody who is invited to the organization, and has signed in to its home zone, has accepted by that.
     """
+    decision = current_decision()
+    decision.user_id = signed_in.user.id
+    decision.succeed("signed_in")
     if zone.entity.owner_type is OwnerType.PLATFORM:
         await acceptance.accept_by_address(services, zone, signed_in.user, new_id())
     await interactions.finish(services, zone.id, handle)
     request = interaction.request
-    if isinstance(request, AccountPageRequest):
-        return NextStep(account_address(zone), session=cookie)
+    if isinstance(request, ZonePageRequest):
+        return NextStep(request.address(zone.issuer), session=cookie)
     try:
         requirements.require_met(request, signed_in, services.clock())
         step = await consent_flow.require_consent(services, zone, request, signed_in, browser)
@@ -180,7 +181,7 @@ async def _after_sign_in(
 
 
 async def _sign_in(
-    services: Services, zone: CachedZone, request: AuthorizationRequest | AccountPageRequest, browser: Browser
+    services: Services, zone: CachedZone, request: AuthorizationRequest | ZonePageRequest, browser: Browser
 ) -> NextStep:
     """Send the user to where they sign in. Raises OAuthError."""
     provider = await zone.user_provider()

@@ -3,12 +3,13 @@
 from contextlib import suppress
 
 from runtime.adapters.passwords import PasswordsBusy
-from runtime.domain.errors import Conflict, SignInUnavailable, ValidationFailed
+from runtime.domain.errors import Conflict, ServiceError, SignInUnavailable, ValidationFailed
 from runtime.domain.kinds.role import User
 from runtime.services.authority import admission, users
 from runtime.services.authority.admission import RegisteredBy
 from runtime.services.container import Services
 from runtime.services.login import throttling
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import users as storage
 from runtime.storage.sql.users import PasswordUser
@@ -16,8 +17,13 @@ from runtime.storage.sql.users import PasswordUser
 _BUSY = "too many sign-ins at this moment; try again shortly"
 
 
-class WrongPassword(Exception):
+class WrongPassword(ServiceError):
     """No such user, or not this password: which of them is not told."""
+
+    code, status = "wrong_password", 400
+
+    def __init__(self) -> None:
+        super().__init__("wrong e-mail address or password")
 
 
 async def authenticate(
@@ -38,6 +44,8 @@ async def authenticate(
         matches = await services.passwords.verify(found.password_hash if found else None, password)
     except PasswordsBusy:
         raise SignInUnavailable(_BUSY) from None
+    if found is not None:
+        current_decision().user_id = found.user.id
     if found is None or not matches:
         raise WrongPassword
     await throttling.reset_password_rate(services, zone.id, account, address)

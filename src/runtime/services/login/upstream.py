@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.identity_providers.answers import ProviderIdentity, ProviderRefused
-from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
+from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.sealing import SealBroken, new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.adapters.upstream_oauth.client_authentication import (
@@ -34,10 +34,8 @@ from runtime.domain.errors import (
     TemporarilyUnavailable,
     UnmetAuthenticationRequirements,
 )
-from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.provider import Provider
-from runtime.services import address_bound_secrets
-from runtime.services.authorization import interactions
+from runtime.services.authorization import interactions, provider_requests
 from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import Parameters
 from runtime.services.authorization.requirements import LEEWAY_SECONDS, AuthenticationRequirements
@@ -122,7 +120,7 @@ async def start_upstream_login(
     try:
         address = await services.openid.authorization_url(
             settings,
-            redirect_uri=_redirect_uri(zone),
+            redirect_uri=provider_requests.redirect_uri(zone),
             state=state,
             verifier=pending.verifier,
             nonce=pending.nonce,
@@ -215,10 +213,9 @@ def provider_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     Raises: SignInUnavailable where the secret was given for other addresses than the provider has.
     """
     try:
-        secret = address_bound_secrets.opened(zone.sealer, PROVIDER, provider, "client_secret")
+        return provider_requests.open_settings(zone, provider)
     except SealBroken:
         raise SignInUnavailable(_UNUSABLE, internal="the secret was given for other addresses") from None
-    return settings_of(provider, client_secret=secret)
 
 
 async def _pop_pending_login(services: Services, zone: CachedZone, state: str | None) -> UpstreamLogin:
@@ -240,7 +237,7 @@ async def _identify(
             settings,
             code=code,
             verifier=pending.verifier,
-            redirect_uri=_redirect_uri(zone),
+            redirect_uri=provider_requests.redirect_uri(zone),
             signer=signer,
         )
         identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())
@@ -254,19 +251,16 @@ async def _identify(
 
 
 def _refusal(error: str | None) -> OAuthError:
-    if error in ("access_denied", "login_required", "interaction_required", "consent_required"):
+    kind = provider_requests.refusal_kind(error)
+    if kind is AccessDenied:
         return AccessDenied("the identity provider did not complete the sign-in")
-    if error == "unmet_authentication_requirements":
+    if kind is UnmetAuthenticationRequirements:
         return UnmetAuthenticationRequirements(
             "the identity provider cannot satisfy the requested `acr_values`"
         )
-    if error == "temporarily_unavailable":
+    if kind is TemporarilyUnavailable:
         return TemporarilyUnavailable("the identity provider is temporarily unavailable; try again shortly")
     return ServerError("the identity provider could not sign the user in", internal=str(error)[:100])
-
-
-def _redirect_uri(zone: CachedZone) -> str:
-    return str(zone.entity.protocols.oauth2.redirect_uri)
 
 
 def _key(services: Services, zone_id: str, state: str) -> str:

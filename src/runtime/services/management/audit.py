@@ -72,10 +72,10 @@ async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed
 
 def _selection(special: Mapping[str, tuple[str, ...]]) -> AuditFilter:
     filters = {name: special[f"filter[{name}]"] for name in storage.FILTERS if f"filter[{name}]" in special}
-    return AuditFilter(filters, _time(special, "since"), _time(special, "until"))
+    return AuditFilter(filters, time_of(special, "since"), time_of(special, "until"))
 
 
-def _time(special: Mapping[str, tuple[str, ...]], name: str) -> datetime | None:
+def time_of(special: Mapping[str, tuple[str, ...]], name: str) -> datetime | None:
     """The time that a parameter says. Raises ValidationFailed."""
     if name not in special:
         return None

@@ -19,7 +19,9 @@ from runtime.domain.kinds import (
     Entity,
     Kind,
 )
+from runtime.domain.kinds.values import ProviderType
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.storage.sql import entities as rows
 from runtime.storage.sql import ownership
 
 # What is a part of something else: the member that names it, and the kinds that it may be of. Whoever has the
@@ -36,7 +38,14 @@ _PARTS: Mapping[str, tuple[str, tuple[Kind, ...]]] = {
 # What may name what another configuration has: whoever names it has the word about the matter, and what is
 # named lends nothing but its name. Any other reference across owners is refused.
 NAMED: Mapping[tuple[str, str], str] = {
-    (APPLICATION.name, "dependencies"): "what an application asks for; policies decide whether it gets that",
+    (
+        APPLICATION.name,
+        "accountable_group_id",
+    ): "who answers for an application, which lends it nothing",
+    (
+        APPLICATION.name,
+        "dependencies",
+    ): "what an application asks for; `refuse_lent_credentials` where that is more than the zone's tokens",
     (APPLICATION_CREDENTIAL.name, "provider_id"): "whose workloads an application takes for itself",
     (POLICY_SET.name, "policies"): "which texts of others whoever has the zone lets decide there",
     (ROLE_ASSIGNMENT.name, "group_id"): "whom the owner of a role gives it to",
@@ -91,11 +100,14 @@ async def refuse_part(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
         raise Forbidden(f"this credential is bound to `{own}`, and no configuration can manage {kind.one}")
 
 
-async def refuse_others_of(unit: UnitOfWork, kind: Kind, entity_id: str, *, why: str = "") -> None:
+async def refuse_others_of(
+    unit: UnitOfWork, kind: Kind, entity_id: str, *, why: str = "", remedy: str = ""
+) -> None:
     """Raise Forbidden for what another configuration manages itself, to a caller who acts for one alone.
 
     Args:
         why: what it has to do with the request, where that is not plain; the message begins with it.
+        remedy: what to do about it, where that is not plain; the message ends with it.
     """
     own = unit.caller.scope.owner
     if own is None:
@@ -104,8 +116,33 @@ async def refuse_others_of(unit: UnitOfWork, kind: Kind, entity_id: str, *, why:
     if owner not in (None, own):
         raise Forbidden(
             f"{why}{kind.name} `{entity_id}` belongs to the configuration `{owner}`,"
-            f" and this credential is bound to `{own}`"
+            f" and this credential is bound to `{own}`{remedy}"
         )
+
+
+async def refuse_lent_credentials(unit: UnitOfWork, zone_id: str, resource_ids: Iterable[str]) -> None:
+    """Raise Forbidden for a new dependency that would lend another configuration's stored credentials.
+
+    For a resource whose tokens the zone makes, a dependency lends a name. For any other, token exchange hands
+    out what its owner's vault keeps: shared keys, and tokens of the accounts that users have connected.
+    """
+    if unit.caller.scope.owner is None:
+        return
+    found = await rows.many(unit.conn, RESOURCE, sorted(resource_ids), within={"zone_id": zone_id})
+    provided = {one.id: one.credential_provider_id for one in found if one.credential_provider_id is not None}
+    providers = await rows.many(
+        unit.conn, PROVIDER, sorted(set(provided.values())), within={"zone_id": zone_id}
+    )
+    issuing = {one.id for one in providers if one.type is ProviderType.SERVICE_STS}
+    for resource_id, provider_id in provided.items():
+        if provider_id not in issuing:
+            await refuse_others_of(
+                unit,
+                RESOURCE,
+                resource_id,
+                why="a dependency on this resource lends the credentials that its provider keeps: ",
+                remedy="; ask for the dependency to be added with a credential that is not bound to an owner",
+            )
 
 
 async def refuse_references(unit: UnitOfWork, kind: Kind, member: str, of: Kind, ids: Iterable[str]) -> None:

@@ -180,6 +180,7 @@ CREATES: Mapping[str, CreateHandler] = dict.fromkeys(_kinds_with(Verb.CREATE), e
     API_KEY.name: api_keys.create,
     INVITATION.name: invitations.create,
     ZONE.name: zones.create,
+    PROVIDER.name: providers.create,
     APPLICATION.name: applications.create,
     APPLICATION_CREDENTIAL.name: credentials.create,
     RESOURCE.name: resources.create,

@@ -3,6 +3,7 @@
 Sessions, users and grants put their tokens on the revocation list themselves where they end, in storage.
 """
 
+from collections.abc import Collection
 from typing import cast
 
 from runtime.domain.kinds import (
@@ -15,11 +16,19 @@ from runtime.domain.kinds import (
     Kind,
 )
 from runtime.domain.kinds.api_key import ApiKey
-from runtime.domain.kinds.application import Application, PublicCredential, TokenCredential, UrlCredential
+from runtime.domain.kinds.application import (
+    Application,
+    PasswordCredential,
+    PublicCredential,
+    TokenCredential,
+    UrlCredential,
+)
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.role import User
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import api_keys, consents, entities, revocations
+from runtime.services.outbox import upstream_revocations
+from runtime.storage.sql import accountability, api_keys, consents, entities, revocations
 from runtime.storage.sql.client_refs import ClientRef
 
 _Renamable = PublicCredential | TokenCredential | UrlCredential  # the others are called as at the beginning
@@ -44,6 +53,7 @@ async def rename(unit: UnitOfWork, before: Entity, after: Entity) -> None:
         await keep(unit.conn, before.zone_id, before.identifier, now=unit.now)
         if isinstance(before, Resource):
             # A user's key was stored for that address, and goes to no other.
+            await revoke_upstream(unit, before.zone_id, resource_id=before.id)
             await consents.revoke_credentials(
                 unit.conn, zone_id=before.zone_id, resource_id=before.id, now=unit.now
             )
@@ -62,15 +72,57 @@ async def revoke(unit: UnitOfWork, kind: Kind, before: Entity) -> None:
             await _remove_key(unit, key, with_those_it_made=False)
     if isinstance(before, Resource):
         await revocations.add_resource(unit.conn, before.zone_id, before.identifier, now=unit.now)
+        await revoke_upstream(unit, before.zone_id, resource_id=before.id)
+    if isinstance(before, User):
+        await revoke_upstream(unit, before.zone_id, user_id=before.id)
     if kind not in (APPLICATION, APPLICATION_CREDENTIAL, USER_AGENT):
         return
     zone_id = cast(ZoneEntity, before).zone_id
     if kind is APPLICATION_CREDENTIAL:
-        await revocations.add_credential(unit.conn, zone_id, before.id, now=unit.now)
+        expired_at = before.expires_at if isinstance(before, PasswordCredential) else None
+        await revocations.add_credential(unit.conn, zone_id, before.id, now=unit.now, expired_at=expired_at)
         return
     is_managed = kind is APPLICATION
     client_ref = ClientRef(application_id=before.id) if is_managed else ClientRef(user_agent_id=before.id)
     await revocations.add_party(unit.conn, zone_id, client_ref, now=unit.now)
+
+
+async def revoke_ended(
+    unit: UnitOfWork, zone_id: str, application_ids: Collection[str] | None = None
+) -> None:
+    """Keep that tokens of applications are worth nothing that nobody active is accountable for any more.
+
+    Args:
+        application_ids: those that what was written may have ended; all of the zone without them.
+    """
+    if application_ids is not None and not application_ids:
+        return
+    for application_id in await accountability.ended(unit.conn, zone_id, application_ids):
+        await revocations.add_ended(unit.conn, zone_id, application_id, now=unit.now)
+        # Nobody has changed the application: an operator who asks why it stopped finds it in the audit log.
+        why = {"ended": "nobody active is accountable for it"}
+        await unit.record(
+            "applications.end", APPLICATION.name, application_id, zone_id, before=None, after=why
+        )
+
+
+async def revoke_upstream(
+    unit: UnitOfWork,
+    zone_id: str,
+    *,
+    grant_id: str | None = None,
+    user_id: str | None = None,
+    resource_id: str | None = None,
+) -> None:
+    """Have what outside providers have issued for a grant, a user or a resource revoked there as well."""
+    outbox = unit.services.outbox
+    named = {"grant_id": grant_id, "user_id": user_id, "resource_id": resource_id}
+    await upstream_revocations.enqueue_of(unit.conn, outbox, zone_id=zone_id, **named)
+
+    async def send() -> None:
+        outbox.notify()
+
+    unit.after_commit(send)
 
 
 async def _remove_key(unit: UnitOfWork, key: ApiKey, *, with_those_it_made: bool = True) -> None:

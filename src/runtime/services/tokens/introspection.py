@@ -22,6 +22,7 @@ from runtime.domain.errors import (
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.forms import Form
 from runtime.domain.oauth.scopes import to_text
+from runtime.services import token_event_log
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
 from runtime.services.authority.subject_tokens import (
@@ -40,21 +41,35 @@ from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICA
 from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
 from runtime.services.grants import refresh_token_rotation
+from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone
 
 INACTIVE = b'{"active":false}'
 
 
 async def respond(
-    services: Services, zone_id: str, form: Form, *, authorization: str | None, address: str
+    services: Services,
+    zone_id: str,
+    form: Form,
+    *,
+    authorization: str | None,
+    address: str,
+    request_id: str,
 ) -> bytes:
     """The JSON object that answers the question; exactly `INACTIVE` whatever is wrong with the token.
+
+    What is wrong is recorded, as far as the limits of records go: what a stranger shows to a resource server
+    comes here. That a token is active is no decision, and leaves none.
 
     Raises: OAuthError, InvalidClient for a caller that has not proved who it is; NotFound for an unknown
         zone; Unavailable.
     """
 
+    asked: tuple[CachedZone, Client | None] | None = None
+
     async def attempt(zone: CachedZone) -> bytes:
+        nonlocal asked
+        asked = zone, None
         client = await authenticate_client(
             services,
             zone,
@@ -63,6 +78,7 @@ async def respond(
             address=address,
             throttle=FAILED_AUTHENTICATIONS,
         )
+        asked = zone, client
         token = form.values.get("token")
         if token is None:
             raise InvalidRequest("`token` is missing")
@@ -74,12 +90,32 @@ async def respond(
     try:
         with one_request():
             return await revalidation.on_current_zone(services, zone_id, attempt, may_repeat=True)
-    except _Inactive:
-        return INACTIVE
+    except OAuthError as refusal:
+        if asked is not None:
+            decision = _decision(services, *asked, refusal, request_id)
+            services.decisions.record_sampled(decision, address=address)
+        if isinstance(refusal, _Inactive):
+            return INACTIVE
+        raise
+
+
+def _decision(
+    services: Services, zone: CachedZone, client: Client | None, refusal: OAuthError, request_id: str
+) -> Decision:
+    """What is recorded of a token that is not active, or of a caller that may not ask."""
+    decision = Decision(zone.organization_id, zone.id, services.clock(), request_id, event="introspection")
+    if client is not None:
+        decision.identify(client)
+    decision.refuse(refusal)
+    if isinstance(refusal, _Inactive):
+        decision.outcome = token_event_log.INACTIVE
+    return decision
 
 
 class _Inactive(OAuthError):
     """The token is not active, as far as the caller may know."""
+
+    code = token_event_log.INACTIVE
 
 
 async def _told_of(services: Services, zone: CachedZone, client: Client, token: str, now: datetime) -> bytes:
@@ -89,7 +125,7 @@ async def _told_of(services: Services, zone: CachedZone, client: Client, token: 
             return await _access_token(services, zone, client, token, now)
         return await _refresh_token(services, zone, client, token, now)
     except (InvalidGrant, AccessDenied, InsufficientAuthorization) as refusal:
-        raise _Inactive(refusal.detail) from None
+        raise _Inactive(refusal.detail, internal=refusal.internal or refusal.detail) from None
 
 
 async def _access_token(

@@ -19,7 +19,7 @@ from runtime.services.authority import session_revocation
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.grants import refresh_token_rotation
-from runtime.services.token_event_log import Decision
+from runtime.services.token_event_log import IGNORED, Decision
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
 
@@ -56,7 +56,7 @@ async def revoke(
         ended = await _access_token(services, zone, client, token, now, decision)
     else:
         ended = await _refresh_token(services, zone, client, token, decision)
-    decision.outcome, decision.step = "revoked" if ended else "ignored", None
+    decision.outcome, decision.step = "revoked" if ended else IGNORED, None
 
 
 async def _refresh_token(

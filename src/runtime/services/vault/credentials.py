@@ -1,6 +1,11 @@
-"""Credentials that a token exchange hands out of the vault, in place of a token of the zone."""
+"""Credentials that a token exchange hands out of the vault, in place of a token of the zone.
 
-from dataclasses import dataclass
+A credential is one key or one access token, whose scopes nobody here can reduce: a resource server that takes
+it sees all of them. So it is handed out whole or not at all, also where its provider could issue a narrower
+one at a refresh (RFC 6749 section 6): many providers do not, and some end the refresh token that was wider.
+"""
+
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -9,17 +14,19 @@ from pydantic import SecretStr
 from runtime.domain.errors import InvalidScope
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.services import secret_values
+from runtime.services.authority.connect_links import MissingAuthorization
 from runtime.services.authority.consents import Allowance, authorization_required
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.vault.sealing import BEARER, unseal
+from runtime.services.vault.sealing import BEARER, open_access_token
 from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import resource_secrets, vault_tokens
-from runtime.storage.sql.vault_tokens import VaultState
+from runtime.storage.sql.vault_tokens import VaultPlace, VaultRecord, VaultState
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,9 @@ class KeptCredential:
         scopes: what it is worth, whoever holds it: nobody can narrow it.
         expires_at: None for one that does not expire by itself.
         is_dead: whether its provider has refused to refresh it.
+        place, record: of a user's own, what it is for and as the vault has it; None for a shared one, and for
+            one from the cache.
+        refreshed_row: id of its row in the vault, where it is refreshed.
     """
 
     access_token: SecretStr
@@ -37,10 +47,22 @@ class KeptCredential:
     scopes: frozenset[str]
     expires_at: datetime | None
     is_dead: bool = False
+    place: VaultPlace | None = None
+    record: VaultRecord | None = field(default=None, repr=False)
+    refreshed_row: str | None = None
 
-    def is_usable(self, now: datetime) -> bool:
+    def is_valid(self, now: datetime) -> bool:
         """Tell whether whoever accepts it would still do so."""
         return not self.is_dead and (self.expires_at is None or seconds(self.expires_at) > seconds(now))
+
+    def is_usable(self, now: datetime) -> bool:
+        """Tell whether it is valid, or may be again when it is refreshed."""
+        return self.is_valid(now) or (self.refreshed_row is not None and not self.is_dead)
+
+    def bounds(self, allowance: Allowance) -> Allowance:
+        """What the user's word comes to with this credential: nobody is told more than it can do."""
+        within = self.scopes if allowance.scopes is None else self.scopes & allowance.scopes
+        return Allowance(within, allowance.ends_at)
 
 
 async def require(
@@ -49,32 +71,50 @@ async def require(
     client: Client,
     root: SessionRoot | None,
     resource: Resource,
-    vault: Provider,
+    provider: Provider,
     *,
     allowance: Allowance,
     now: datetime,
+    wanted: frozenset[str] | None = None,
+    cached: KeptCredential | None = None,
 ) -> KeptCredential:
     """The credential for a resource, if the application may use it now: the user's own before a shared one.
 
     Args:
         root: None for a chain without a user, for which there are shared credentials alone.
+        provider: what `target_checks.require_token_source` found.
         allowance: what the user lets this application do; the credential counts only within it.
+        wanted: the scopes that were requested; None for all.
+        cached: the user's own, from `credential_cache`; nothing is read from the database then.
     Raises: AccessDenied, which asks for the user.
     """
-    found = await find(services, zone, root.principal.user.id, resource, vault, now) if root else None
-    if found is None:
+    missing = MissingAuthorization(root.session, wanted, now) if root else None
+    found = cached
+    if found is None and root is not None:
+        found = await find(services, zone, root.principal.user.id, resource, provider, now)
+    if found is None and provider.type is ProviderType.SERVICE_VAULT:
         found = await find_shared(services, zone, resource)
     if found is None or not found.is_usable(now):
-        raise authorization_required(zone, client, resource, internal="no credential in the vault")
+        internal = "no credential in the vault"
+        raise authorization_required(zone, client, resource, internal=internal, missing=missing)
+    offered = frozenset(resource.scopes or ())
+    if not found.scopes <= offered:
+        # It can still do what the resource does not offer any more, so no consent is to the whole of it.
+        internal = "the resource has lost a scope that the credential is worth"
+        raise authorization_required(zone, client, resource, internal=internal, missing=missing)
+    beyond = (wanted or frozenset()) - found.scopes
+    if provider.type is ProviderType.EXTERNAL and beyond and beyond <= offered:
+        # The user can connect the account again, for more than it was connected for.
+        internal = "the account was connected for fewer scopes"
+        raise authorization_required(zone, client, resource, internal=internal, missing=missing)
     if not allowance.covers(found.scopes):
-        raise authorization_required(
-            zone, client, resource, internal="the consent covers less than the credential is worth"
-        )
+        internal = "the consent covers less than the credential is worth"
+        raise authorization_required(zone, client, resource, internal=internal, missing=missing)
     return found
 
 
 async def find(
-    services: Services, zone: CachedZone, user_id: str, resource: Resource, vault: Provider, now: datetime
+    services: Services, zone: CachedZone, user_id: str, resource: Resource, provider: Provider, now: datetime
 ) -> KeptCredential | None:
     """The user's credential for a resource, from the database, usable or not; None without an active grant.
 
@@ -82,14 +122,24 @@ async def find(
     """
     async with services.database.querying() as conn:
         found = await vault_tokens.find(
-            conn, zone_id=zone.id, user_id=user_id, resource_id=resource.id, provider_id=vault.id, now=now
+            conn, zone_id=zone.id, user_id=user_id, resource_id=resource.id, provider_id=provider.id, now=now
         )
-    if found is None:
-        return None
-    tokens = unseal(zone.sealer, found.id, found.version, found.tokens)
-    scopes = found.scopes & frozenset(resource.scopes or ())
-    is_dead = found.state is VaultState.DEAD
-    return KeptCredential(tokens.access_token, tokens.token_type, scopes, tokens.expires_at, is_dead)
+    place = VaultPlace(zone.id, user_id, resource.id, provider.id)
+    return kept_credential(zone, place, found) if found is not None else None
+
+
+def kept_credential(zone: CachedZone, place: VaultPlace, record: VaultRecord) -> KeptCredential:
+    """A row of the vault, opened."""
+    return KeptCredential(
+        access_token=open_access_token(zone.sealer, record.id, record.version, record.tokens),
+        token_type=record.tokens.token_type,
+        scopes=record.scopes,
+        expires_at=record.tokens.expires_at,
+        is_dead=record.state is VaultState.DEAD,
+        place=place,
+        record=record,
+        refreshed_row=record.id if record.tokens.refresh_token is not None else None,
+    )
 
 
 async def find_shared(services: Services, zone: CachedZone, resource: Resource) -> KeptCredential | None:
@@ -132,5 +182,5 @@ def response(
         "issued_token_type": ACCESS_TOKEN,
         "token_type": credential.token_type,
         "expires_in": seconds(ends) - seconds(now),
-        "scope": scope_strings.to_text(scopes),
+        "scope": scope_strings.to_text(scopes & credential.scopes),
     }

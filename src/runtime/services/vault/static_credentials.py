@@ -31,14 +31,23 @@ def check(value: str) -> SecretStr:
 
 
 async def store(
-    services: Services, zone: CachedZone, user_id: str, resource_id: str, credential: SecretStr
+    services: Services,
+    zone: CachedZone,
+    user_id: str,
+    resource_id: str,
+    credential: SecretStr,
+    *,
+    shown: str,
 ) -> None:
     """Keep a credential of the user for a resource: their delegated grant for it is active from now on.
 
     It is worth what the resource's scopes of today are, and takes the place of the one before. No application
     may use it without the user's consent of its own.
 
-    Raises: InvalidRequest when the resource does not have its credentials from the zone's vault.
+    Args:
+        shown: the resource's identifier on the page on which the user has pasted the credential.
+    Raises: InvalidRequest when the resource does not have its credentials from the zone's vault, or has
+        another identifier by now: the credential would be sent to another address than the user has read.
     """
     now = services.clock()
     async with services.epochs.transaction() as (conn, bumped):
@@ -49,6 +58,10 @@ async def store(
         provider = await zone_data.provider(conn, zone.id, provider_id) if provider_id else None
         if resource is None or provider is None or provider.type != ProviderType.SERVICE_VAULT:
             raise InvalidRequest("no key is kept for that resource")
+        if resource.identifier != shown:
+            raise InvalidRequest(
+                "the resource's address was changed meanwhile; read the page again, then paste the key"
+            )
         grant_id, _ = await consents.grant(
             conn,
             organization_id=zone.organization_id,
@@ -58,11 +71,17 @@ async def store(
             provider_id=provider.id,
             scopes=resource.scopes or (),
             now=now,
+            replaces=True,
         )
         row_id = new_id()
         tokens = VaultTokens(credential, None, BEARER, None)
         await vault_tokens.put(
-            conn, row_id, seal(zone.sealer, row_id, 1, tokens), zone_id=zone.id, grant_id=grant_id, now=now
+            conn,
+            row_id,
+            seal(zone.sealer, row_id, 1, tokens, provider),
+            zone_id=zone.id,
+            grant_id=grant_id,
+            now=now,
         )
         await token_events.add(conn, [_stored(zone, user_id, resource, services)])
 

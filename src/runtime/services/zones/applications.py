@@ -5,6 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds.application import Application
 from runtime.domain.policy import requests
 from runtime.services import cache_sizes
+from runtime.services.zones.accountability import AccountabilityRule
 from runtime.services.zones.read_through import ReadThroughCache
 from runtime.storage.sql import names
 from runtime.storage.sql import zone_data as storage
@@ -12,10 +13,11 @@ from runtime.storage.sql.database import Database
 
 
 class ApplicationCache:
-    """The applications of one zone."""
+    """The applications of one zone that are not ended."""
 
-    def __init__(self, database: Database, zone_id: str) -> None:
+    def __init__(self, database: Database, zone_id: str, accountability: AccountabilityRule) -> None:
         self._zone_id = zone_id
+        self._accountability = accountability
         size = cache_sizes.APPLICATIONS
         self._by_id: ReadThroughCache[Application] = ReadThroughCache(database, size)
         self._by_identifier: ReadThroughCache[Application] = ReadThroughCache(database, size)
@@ -25,15 +27,21 @@ class ApplicationCache:
 
     async def get(self, application_id: str) -> Application | None:
         """The application of that id."""
-        return await self._by_id.read(
-            application_id, lambda conn: storage.application(conn, self._zone_id, application_id)
-        )
+
+        async def query(conn: AsyncConnection) -> Application | None:
+            found = await storage.application(conn, self._zone_id, application_id)
+            return await self._accountability.active(conn, found)
+
+        return await self._by_id.read(application_id, query)
 
     async def by_identifier(self, identifier: str) -> Application | None:
         """The application of that identifier."""
-        return await self._by_identifier.read(
-            identifier, lambda conn: storage.application_named(conn, self._zone_id, identifier)
-        )
+
+        async def query(conn: AsyncConnection) -> Application | None:
+            found = await storage.application_named(conn, self._zone_id, identifier)
+            return await self._accountability.active(conn, found)
+
+        return await self._by_identifier.read(identifier, query)
 
     async def policy_facts(self, application: Application) -> requests.PolicyApplication:
         """What policies may know of an application, how it authenticated and what it depends on left out."""

@@ -12,6 +12,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import zone_settings
 from runtime.services import zone_keys
 from runtime.services.epochs import Epochs, RevalidationWindow
+from runtime.services.zones.accountability import AccountabilityRule
 from runtime.services.zones.applications import ApplicationCache
 from runtime.services.zones.clients import ClientCache
 from runtime.services.zones.policies import Policies, PolicyCache
@@ -80,8 +81,9 @@ class CachedZone:
         self.is_uncached = False
         self._read = RevalidationWindow(epochs, generation)
         self._signing = ring.signing
-        self.clients = ClientCache(database, zone.id)
-        self.applications = ApplicationCache(database, zone.id)
+        accountability = AccountabilityRule(self.settings.require_active_accountable)
+        self.clients = ClientCache(database, zone.id, accountability)
+        self.applications = ApplicationCache(database, zone.id, accountability)
         self.resources = ResourceCache(database, zone.id)
         self.providers = ProviderCache(database, zone.id)
         self.withdrawals = WithdrawalCache(database, zone.id)

@@ -5,6 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds.user_agent import Registration
 from runtime.services import cache_sizes
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
+from runtime.services.zones.accountability import AccountabilityRule
 from runtime.services.zones.read_through import ReadThroughCache
 from runtime.storage.sql import user_agents
 from runtime.storage.sql import zone_data as storage
@@ -14,8 +15,9 @@ from runtime.storage.sql.database import Database
 class ClientCache:
     """The clients of one zone, by client id and by a workload's subject."""
 
-    def __init__(self, database: Database, zone_id: str) -> None:
+    def __init__(self, database: Database, zone_id: str, accountability: AccountabilityRule) -> None:
         self._database = database
+        self._accountability = accountability
         self._zone_id = zone_id
         self._by_id: ReadThroughCache[Client] = ReadThroughCache(database, cache_sizes.CLIENTS)
         self._by_subject: ReadThroughCache[tuple[ApplicationClient, ...]] = ReadThroughCache(
@@ -27,7 +29,11 @@ class ClientCache:
 
         async def query(conn: AsyncConnection) -> Client | None:
             if found := await storage.client(conn, self._zone_id, client_id):
-                return ApplicationClient(*found)
+                (credential, *others), application = found
+                if not await self._accountability.is_active(conn, application):
+                    return None
+                other = ApplicationClient(others[0], application) if others else None
+                return ApplicationClient(credential, application, other)
             known = await user_agents.find(conn, client_id, zone_id=self._zone_id)
             return UserAgentClient(known) if known else None
 
@@ -52,6 +58,11 @@ class ClientCache:
 
         async def query(conn: AsyncConnection) -> tuple[ApplicationClient, ...] | None:
             found = await storage.workloads(conn, self._zone_id, subject)
-            return tuple(ApplicationClient(*each) for each in found) or None
+            clients = [
+                ApplicationClient(credential, application)
+                for credential, application in found
+                if await self._accountability.is_active(conn, application)
+            ]
+            return tuple(clients) or None
 
         return await self._by_subject.read(subject, query) or ()

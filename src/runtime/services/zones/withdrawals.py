@@ -15,13 +15,20 @@ class WithdrawalCache:
         self._zone_id = zone_id
         self._instants: ReadThroughCache[int] = ReadThroughCache(database, cache_sizes.WITHDRAWALS)
 
-    async def withdrawn_at(self, claim: str, name: str) -> int:
-        """When the holder of that name was last deleted or renamed, in seconds since 1970; 0 for never.
+    async def is_withdrawn(self, claim: str, name: str, *, issued_at: float) -> bool:
+        """Tell whether the holder of a name in a token was deleted or renamed since the token was issued.
+
+        Whoever has the name now is another, or has lost what was issued until then.
 
         Args:
             claim: the claim of a token that has it: `client_id` of a credential, `actor` of an application in
                 a chain, `aud` of a resource.
+            issued_at: `iat` of the token, in seconds since 1970.
         """
+        return issued_at <= await self._withdrawn_at(claim, name)
+
+    async def _withdrawn_at(self, claim: str, name: str) -> int:
+        """When that was for the last time, in seconds since 1970; 0 for never."""
 
         async def query(conn: AsyncConnection) -> int:
             found = await revocations.withdrawn_at(conn, self._zone_id, claim, name)

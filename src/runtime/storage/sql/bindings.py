@@ -237,6 +237,32 @@ async def texts_of(
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class VersionedPolicy:
+    """The policy that a version is of, and the version's number."""
+
+    policy_id: str
+    name: str
+    version: int
+
+
+async def policies_of_versions(
+    conn: AsyncConnection, zone_id: str, version_ids: Iterable[str]
+) -> dict[str, VersionedPolicy]:
+    """The policy of each of these versions, by the version's id; those that are gone are left out."""
+    found: dict[str, VersionedPolicy] = {}
+    for batch in _batches(sorted(set(version_ids))):
+        rows = await conn.execute(
+            select(_texts.c.id, _texts.c.version, _policies.c.id.label("policy_id"), _policies.c.name)
+            .join(
+                _policies, and_(_policies.c.id == _texts.c.policy_id, _policies.c.zone_id == _texts.c.zone_id)
+            )
+            .where(_texts.c.zone_id == zone_id, _texts.c.id.in_(batch))
+        )
+        found.update((row.id, VersionedPolicy(row.policy_id, row.name, row.version)) for row in rows)
+    return found
+
+
 def _batches(ids: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH))
 

@@ -39,7 +39,11 @@ class GivenConsent:
 
 @dataclass(frozen=True, slots=True)
 class GivenGrant:
-    """A delegated grant that stands, with names."""
+    """A delegated grant that stands, with names.
+
+    Attributes:
+        refreshed_at: when the provider's tokens were last refreshed; None before the first time.
+    """
 
     id: str
     resource_name: str
@@ -49,6 +53,12 @@ class GivenGrant:
     is_stored: bool  # a credential that the user has stored
     scopes: frozenset[str]
     since: datetime
+    refreshed_at: datetime | None
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether it is for an account at an outside provider."""
+        return not self.is_own and not self.is_stored
 
 
 async def consents(conn: AsyncConnection, *, zone_id: str, user_id: str) -> list[GivenConsent]:
@@ -113,6 +123,7 @@ async def grants(conn: AsyncConnection, *, zone_id: str, user_id: str, now: date
             _grants.c.id,
             _grants.c.scopes,
             _grants.c.created_at,
+            _grants.c.refreshed_at,
             _resources.c.name.label("resource_name"),
             _resources.c.identifier.label("resource_identifier"),
             _providers.c.name.label("provider_name"),
@@ -137,6 +148,7 @@ async def grants(conn: AsyncConnection, *, zone_id: str, user_id: str, now: date
             is_stored=row.provider_type == ProviderType.SERVICE_VAULT,
             scopes=frozenset(row.scopes or ()),
             since=row.created_at,
+            refreshed_at=row.refreshed_at,
         )
         for row in found
     ]

@@ -162,10 +162,17 @@ async def grant(
     provider_id: str,
     scopes: Collection[str],
     now: datetime,
+    replaces: bool = False,
+    expires_at: datetime | None = None,
 ) -> tuple[str, int]:
     """Make or widen a user's delegated grant for a resource, active again if it was not; its id and epoch.
 
     A grant that was ended starts again with these scopes alone.
+
+    Args:
+        replaces: it has these scopes alone from now on, and this end, whatever it had before: what another
+            credential than before can do.
+        expires_at: None for a grant that does not end by itself.
     """
     of_this = (
         _grants.c.zone_id == zone_id,
@@ -187,6 +194,7 @@ async def grant(
                 scopes=sorted(scopes),
                 status=_AUTHORIZED.target.value,
                 epoch=1,
+                expires_at=expires_at,
                 refresh_token_set=False,
                 created_at=now,
                 updated_at=now,
@@ -194,14 +202,20 @@ async def grant(
         )
         return grant_id, 1
     alive = standing.status == "active" and (standing.expires_at is None or standing.expires_at > now)
-    wanted = sorted({*scopes, *(standing.scopes or ())} if alive else set(scopes))
-    if alive and wanted == sorted(standing.scopes or ()):
+    wanted = sorted({*scopes, *(standing.scopes or ())} if alive and not replaces else set(scopes))
+    if alive and not replaces and wanted == sorted(standing.scopes or ()):
         return standing.id, int(standing.epoch)
     epoch = int(standing.epoch) + 1
     await conn.execute(
         update(_grants)
         .where(*of_this)
-        .values(scopes=wanted, status=_AUTHORIZED.target.value, expires_at=None, epoch=epoch, updated_at=now)
+        .values(
+            scopes=wanted,
+            status=_AUTHORIZED.target.value,
+            expires_at=expires_at,
+            epoch=epoch,
+            updated_at=now,
+        )
     )
     return standing.id, epoch
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 
-from sqlalchemy import ColumnElement, Table, desc, func, select
+from sqlalchemy import ColumnElement, Table, desc, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, SERVICE_ACCOUNT, ZONE, Kind
@@ -163,8 +163,10 @@ async def used(
     table = TABLES[kind.name]
     client = table.c.id if kind is APPLICATION else table.c.application_id
     clients: dict[str, str] = {}
+    # The secret of one that has expired locks nobody out.
+    works = () if kind is APPLICATION else (or_(table.c.expires_at.is_(None), table.c.expires_at > now),)
     for batch in _batches(ids):
-        query = select(table.c.id, client).where(table.c.zone_id == tenant_id, table.c.id.in_(batch))
+        query = select(table.c.id, client).where(table.c.zone_id == tenant_id, table.c.id.in_(batch), *works)
         clients.update((row[0], row[1]) for row in await conn.execute(query))
     seen = await _lately(conn, organization_id, tenant_id, now)
     if seen is None:

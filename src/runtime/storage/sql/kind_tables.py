@@ -45,8 +45,14 @@ def column_type(annotation: Any) -> TypeEngine[Any]:
 
 def _columns(kind: Kind) -> list[Column[Any]]:
     everywhere = set.intersection(*(set(entity.model_fields) for entity in kind.classes))
+    slot = kind.handle_shared.slot if kind.handle_shared else None
     return [
-        Column(name, column_type(member.annotation), nullable=member.nullable or name not in everywhere)
+        Column(
+            name,
+            column_type(member.annotation),
+            nullable=member.nullable or name not in everywhere,
+            server_default="0" if name == slot else None,
+        )
         for name, member in kind.stored().items()
     ]
 
@@ -74,6 +80,8 @@ def _keys(kind: Kind) -> list[SchemaItem]:
     stored = kind.stored()
     for name, target in kind.references.items():
         mark = stored[name].ref
+        if mark is not None and mark.lasting:
+            continue
         late = mark is not None and mark.late
         own = "id" if kind is ZONE else owner
         other = BY_NAME[target].tenant
@@ -98,7 +106,7 @@ def _indexes(kind: Kind, table: Table) -> None:
     for name, columns in unique.items():
         columns = (name,) if stored[name].has(Mark.GLOBAL) else columns
         if name == kind.handle and kind.handle_beside:
-            _handle_beside(table, columns, *kind.handle_beside)
+            _handle_beside(kind, table, columns, *kind.handle_beside)
             continue
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in columns), unique=True, **options)
     for name, together in kind.unique_together.items():
@@ -113,12 +121,16 @@ def _indexes(kind: Kind, table: Table) -> None:
         Index(f"{table.name}_{names[-1]}_idx", *(table.c[column] for column in (*within[:1], *names)))
 
 
-def _handle_beside(table: Table, columns: tuple[str, ...], type_: str, member: str) -> None:
-    """Two uniquenesses of a handle: for one variant together with another member, for the rest by itself."""
+def _handle_beside(kind: Kind, table: Table, columns: tuple[str, ...], type_: str, member: str) -> None:
+    """Two uniquenesses of a handle: for one variant together with another member, for the rest by itself.
+
+    Where several entities may share a handle, the slot makes it unique.
+    """
     *within, handle = columns
     alike, other = table.c.type == type_, table.c.type != type_
+    slot = () if kind.handle_shared is None else (kind.handle_shared.slot,)
     for name, where, chosen in (
-        (handle, other, columns),
+        (handle, other, (*columns, *slot)),
         (f"{type_}_{handle}", alike, (*within, member, handle)),
     ):
         Index(

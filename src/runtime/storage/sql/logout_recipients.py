@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.application import ApplicationProtocols
 from runtime.domain.kinds.user_agent import ClientMetadata
+from runtime.storage.sql import accountability
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
@@ -36,7 +37,7 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
     """The clients behind these sessions, applications and user agents, that gave an address for it.
 
     Those are the clients that users have signed in to. Who got a token of the session by exchange alone has
-    no session to end.
+    no session to end. An application that is ended receives nothing.
     """
     if not session_ids:
         return []
@@ -46,6 +47,7 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
             _sessions.c.id,
             _sessions.c.client_id,
             _users.c.identifier,
+            _applications.c.id.label("application_id"),
             _applications.c.protocols,
             _user_agents.c.client_metadata,
         )
@@ -70,10 +72,13 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
             _sessions.c.client_id.is_not(None),
         )
     )
+    told = [(row, address) for row in found if (address := _address(row.protocols, row.client_metadata))]
+    applications = {row.application_id for row, _ in told if row.application_id is not None}
+    ended = await accountability.ended(conn, zone_id, applications) if applications else ()
     return [
         LogoutRecipient(row.organization_id, row.id, row.identifier, row.client_id, address)
-        for row in found
-        if (address := _address(row.protocols, row.client_metadata))
+        for row, address in told
+        if row.application_id not in ended
     ]
 
 

@@ -329,6 +329,12 @@ token_events = Table(
 )
 Index("token_events_at_idx", token_events.c.organization_id, token_events.c.zone_id, token_events.c.at)
 Index("token_events_age_idx", token_events.c.at)
+Index(
+    "token_events_request_id_idx",
+    token_events.c.organization_id,
+    token_events.c.zone_id,
+    token_events.c.request_id,
+)
 
 # The audit log is append-only for everyone who does not first drop these.
 _REFUSAL = "'audit_events is append-only'"

@@ -58,7 +58,7 @@ def _unique_columns(table: Table, name: str | None, text: str) -> list[str]:
 
 
 def _taken(kind: Kind, row: Mapping[str, Any], columns: list[str]) -> Conflict:
-    member = columns[-1]
+    member = kind.handle if kind.handle in columns else columns[-1]
     message = f"there is already {kind.one} with the {member} `{row[member]}`"
     return Conflict(message, problems=[Problem("conflict", message, member)])
 

@@ -30,6 +30,8 @@ _user_agents = TABLES["UserAgent"]
 _LONGEST_DEFAULT_SECONDS = 86_400
 # The most that a resource may say. Whatever it says by now, it may have said that when a token was issued.
 _LONGEST = timedelta(seconds=31_536_000)
+# A request that authenticated just before its credential expired is answered by then.
+_LAST_REQUEST = timedelta(minutes=1)
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -118,20 +120,37 @@ async def add_grant(
 
 async def add_party(conn: AsyncConnection, zone_id: str, client_ref: ClientRef, *, now: datetime) -> None:
     """Keep that a client goes: for what was issued to it, where it acted in a chain, and its sessions."""
-    issued = await _issued(conn, zone_id, client_ref, now)
-    acted = []
-    if client_ref.application_id is not None:
-        forget_at = await _longest(conn, zone_id, now)
-        named = await conn.execute(_identifier(_applications, zone_id, client_ref.id))
-        acted = [Revocation(now, forget_at, {"actor": row.identifier}) for row in named]
-        await _withdraw(conn, zone_id, [*acted, *issued])
+    withdrawn = await _withdraw_client(conn, zone_id, client_ref, now)
     found = await conn.execute(
         select(_sessions.c.id, _sessions.c.expires_at).where(
             _sessions.c.zone_id == zone_id, _sessions.c.status == "active", client_ref.owns(_sessions)
         )
     )
     ended = [Revocation(now, row.expires_at, {"sid": row.id}) for row in found]
-    await add(conn, zone_id, [*issued, *acted, *ended])
+    await add(conn, zone_id, [*withdrawn, *ended])
+
+
+async def add_ended(conn: AsyncConnection, zone_id: str, application_id: str, *, now: datetime) -> None:
+    """Keep that an application is ended for now: for what was issued to it, and where it acted in a chain.
+
+    Its sessions are not over: once it is active again, its users' refresh tokens lead to new tokens.
+    """
+    client_ref = ClientRef(application_id=application_id)
+    await add(conn, zone_id, await _withdraw_client(conn, zone_id, client_ref, now))
+
+
+async def _withdraw_client(
+    conn: AsyncConnection, zone_id: str, client_ref: ClientRef, now: datetime
+) -> list[Revocation]:
+    """The entries of what a client was issued and where an application acted; its names are withdrawn."""
+    issued = await _issued(conn, zone_id, client_ref, now)
+    if client_ref.application_id is None:
+        return issued
+    forget_at = await _longest(conn, zone_id, now)
+    named = await conn.execute(_identifier(_applications, zone_id, client_ref.id))
+    acted = [Revocation(now, forget_at, {"actor": row.identifier}) for row in named]
+    await _withdraw(conn, zone_id, [*acted, *issued])
+    return [*issued, *acted]
 
 
 async def add_renamed(conn: AsyncConnection, zone_id: str, name: str, *, now: datetime) -> None:
@@ -183,16 +202,26 @@ async def _issued(
 
 
 async def add_credential(
-    conn: AsyncConnection, zone_id: str, credential_id: str, *, now: datetime, former: str | None = None
+    conn: AsyncConnection,
+    zone_id: str,
+    credential_id: str,
+    *,
+    now: datetime,
+    former: str | None = None,
+    expired_at: datetime | None = None,
 ) -> None:
     """Keep that one credential of an application goes: for what was issued to it, and where it acted.
 
     Chains name applications, not credentials: what another credential of the application has led to ends too,
-    and is asked for again.
+    and is asked for again. So does what was issued with another secret of the same client id. Once everything
+    must have expired that was issued to a credential before it expired itself, nothing is revoked.
 
     Args:
         former: the client id that it had until now, if it does not go but is called otherwise.
+        expired_at: when it expires, or has expired.
     """
+    if expired_at is not None and expired_at + _LAST_REQUEST + _LONGEST <= now:
+        return
     forget_at = await _longest(conn, zone_id, now)
     claims = await _client_ids(conn, zone_id, _credentials.c.id == credential_id)
     claims += [{"client_id": former}] if former is not None else []

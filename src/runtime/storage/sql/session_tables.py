@@ -124,7 +124,7 @@ Index("delegated_grants_resource_id_idx", delegated_grants.c.zone_id, delegated_
 Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
 
 # The upstream credential of a delegated grant. `version` is the one that a refresh compares and swaps; who
-# holds the lease is the only one that refreshes.
+# holds the lease is the only one that refreshes. A lease without an owner is a pause after a failure.
 vault_tokens = Table(
     "vault_tokens",
     METADATA,
@@ -140,12 +140,15 @@ vault_tokens = Table(
     number("failures"),
     text("lease_owner", nullable=True),
     instant("lease_until", nullable=True),
+    instant("refresh_at", nullable=True),
+    instant("used_at", nullable=True),
     instant("created_at"),
     instant("updated_at"),
     primary_key("vault_tokens", "zone_id", "id"),
     belongs("vault_tokens", "zone_id grant_id", "delegated_grants zone_id id"),
 )
 Index("vault_tokens_grant_id_key", vault_tokens.c.zone_id, vault_tokens.c.grant_id, unique=True)
+Index("vault_tokens_refresh_at_idx", vault_tokens.c.refresh_at)
 
 # The refresh tokens that follow from one sign-in: one is current, the one before is tolerated for a moment.
 refresh_families = Table(

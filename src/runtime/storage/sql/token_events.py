@@ -3,15 +3,17 @@
 A driver that gets rows one by one fights the event loop for the interpreter at each of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import delete, select, text, tuple_
+from sqlalchemy import Row, delete, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.organization_tables import token_events as _events
+from runtime.storage.sql.paging import KeyColumn, Keyset, Page, fetch
 
 
 class TokenEvent(NamedTuple):
@@ -45,6 +47,24 @@ class TokenEvent(NamedTuple):
     credential_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TokenEventFilter:
+    """Which events are asked for.
+
+    Attributes:
+        filters: column of `FILTERS` -> values, of which one must match.
+        since: the first instant that counts.
+        until: the first instant that no longer counts.
+    """
+
+    filters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+# What events can be selected by; each is a column.
+FILTERS = ("request_id", "user_id", "application_id", "resource_id", "event", "outcome")
+_NEWEST_FIRST = Keyset((KeyColumn(_events.c.at, descending=True), KeyColumn(_events.c.id, descending=True)))
 _COLUMNS = TokenEvent._fields
 _ORGANIZATION = _COLUMNS.index("organization_id")
 # A row that is no token request: an application has proved itself, once a day for each credential.
@@ -80,6 +100,37 @@ async def add(conn: AsyncConnection, events: Sequence[TokenEvent]) -> None:
     packed = orjson.dumps(rows, default=_packed, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
     statement = _SQLITE if conn.dialect.name == "sqlite" else _POSTGRESQL
     await conn.execute(statement, {"rows": packed})
+
+
+async def page(
+    conn: AsyncConnection,
+    organization_id: str,
+    zone_id: str,
+    selection: TokenEventFilter,
+    *,
+    limit: int,
+    after: tuple[datetime, str] | None = None,
+    before: tuple[datetime, str] | None = None,
+) -> Page[TokenEvent]:
+    """One page of a zone's events, newest first.
+
+    Args:
+        after: the page starts behind the event of that instant and id: it has what is older.
+        before: the page ends in front of it; not together with `after`.
+    """
+    columns = _events.c
+    wanted = [columns.organization_id == organization_id, columns.zone_id == zone_id]
+    wanted.extend(columns[name].in_(values) for name, values in selection.filters.items())
+    if selection.since is not None:
+        wanted.append(columns.at >= selection.since)
+    if selection.until is not None:
+        wanted.append(columns.at < selection.until)
+    query = select(*(columns[name] for name in _COLUMNS)).where(*wanted)
+    return await fetch(conn, query, _NEWEST_FIRST, _read, limit=limit, after=after, before=before)
+
+
+def _read(row: Row[Any]) -> TokenEvent:
+    return TokenEvent(**row._mapping)
 
 
 async def forget(conn: AsyncConnection, *, before: datetime, limit: int) -> int:

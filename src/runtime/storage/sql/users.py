@@ -12,7 +12,7 @@ from runtime.domain.kinds import USER
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import PrincipalType, UserStatus
-from runtime.storage.sql import entities
+from runtime.storage.sql import accountability, entities
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
@@ -201,11 +201,12 @@ async def change(conn: AsyncConnection, user: User, **values: Any) -> None:
 
 
 async def bind_invitations(conn: AsyncConnection, user: User, *, now: datetime) -> int:
-    """Turn what waits for the user's address into memberships and roles of theirs; how many there were.
+    """Turn what waits for the user's address into theirs: memberships, roles, accountability; how much.
 
     Only for a verified address: whoever can claim any address would otherwise join any group.
     """
-    return await _join_groups(conn, user, now) + await _take_roles(conn, user)
+    joined = await _join_groups(conn, user, now)
+    return joined + await _take_roles(conn, user) + await accountability.bind_address(conn, user)
 
 
 async def _join_groups(conn: AsyncConnection, user: User, now: datetime) -> int:

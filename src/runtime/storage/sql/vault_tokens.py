@@ -5,20 +5,23 @@ refreshes, and what it writes is compared and swapped on the row's id and versio
 replaced has another id, so an old refresh finds nothing to write to.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.delegated_grants import TRANSITIONS, Cause
-from runtime.domain.kinds.values import GrantStatus
+from runtime.domain.kinds.values import GrantStatus, ProviderType, UserStatus
 from runtime.storage.sql.grant_states import may_move
-from runtime.storage.sql.tables import METADATA
+from runtime.storage.sql.tables import METADATA, TABLES
 
 _grants = METADATA.tables["delegated_grants"]
+_providers = TABLES["Provider"]
 _tokens = METADATA.tables["vault_tokens"]
+_users = TABLES["User"]
 _REFRESHED = TRANSITIONS[Cause.REFRESH]
 
 
@@ -35,12 +38,24 @@ class SealedTokens:
 
     Attributes:
         expires_at: of the access token; None for one that does not expire by itself.
+        refresh_at: from when on the access token is worth refreshing; None when nothing refreshes it.
     """
 
     access_token: bytes
     refresh_token: bytes | None
     token_type: str
     expires_at: datetime | None
+    refresh_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VaultPlace:
+    """What a delegated grant is for: of a user, a resource and a provider there is one."""
+
+    zone_id: str
+    user_id: str
+    resource_id: str
+    provider_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,7 @@ class VaultRecord:
     """A row of the vault, with what its grant allows.
 
     Attributes:
+        lease_owner: who refreshes; None beside a `lease_until` ahead: nobody does before that.
         scopes: of the grant.
         grant_expires_at: None for a grant that does not end by itself.
         failures: refreshes refused since the last one that succeeded.
@@ -59,9 +75,26 @@ class VaultRecord:
     tokens: SealedTokens
     state: VaultState
     failures: int
+    lease_owner: str | None
     lease_until: datetime | None
     scopes: frozenset[str]
     grant_expires_at: datetime | None
+
+    def is_due(self, now: datetime) -> bool:
+        """Tell whether the access token is worth refreshing by now."""
+        return self.tokens.refresh_at is not None and self.tokens.refresh_at <= now
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCredential:
+    """What a provider has issued, and nobody is to use any more; sealed for its row and version."""
+
+    organization_id: str
+    zone_id: str
+    provider_id: str
+    row_id: str
+    version: int
+    tokens: SealedTokens
 
 
 # Made once: making a statement costs more than running it.
@@ -106,12 +139,24 @@ async def find(
         id=row.id,
         grant_id=row.grant_id,
         version=row.version,
-        tokens=SealedTokens(row.access_token, row.refresh_token, row.token_type, row.expires_at),
+        tokens=SealedTokens(
+            row.access_token, row.refresh_token, row.token_type, row.expires_at, row.refresh_at
+        ),
         state=VaultState(row.state),
         failures=row.failures,
+        lease_owner=row.lease_owner,
         lease_until=row.lease_until,
         scopes=frozenset(row.grant_scopes or ()),
         grant_expires_at=row.grant_expires_at,
+    )
+
+
+async def hold_provider(conn: AsyncConnection, provider_id: str, *, zone_id: str) -> None:
+    """Let nobody change a provider until the transaction ends: what ends its grants sees all of them."""
+    await conn.execute(
+        select(_providers.c.id)
+        .where(_providers.c.zone_id == zone_id, _providers.c.id == provider_id)
+        .with_for_update(read=True)
     )
 
 
@@ -149,6 +194,72 @@ async def remove(conn: AsyncConnection, grant_id: str, *, zone_id: str) -> None:
     await conn.execute(delete(_tokens).where(_tokens.c.zone_id == zone_id, _tokens.c.grant_id == grant_id))
 
 
+async def issued(
+    conn: AsyncConnection,
+    *,
+    zone_id: str,
+    limit: int,
+    grant_id: str | None = None,
+    user_id: str | None = None,
+    resource_id: str | None = None,
+) -> list[EndedCredential]:
+    """The credentials of a grant, a user or a resource that outside providers have issued.
+
+    They are held as they are until the transaction ends, which is going to remove them.
+    """
+    named = {"id": grant_id, "user_id": user_id, "resource_id": resource_id}
+    found = await conn.execute(
+        select(_tokens, _grants.c.organization_id, _grants.c.provider_id)
+        .join_from(
+            _grants, _tokens, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id)
+        )
+        .join(
+            _providers,
+            and_(_providers.c.zone_id == _grants.c.zone_id, _providers.c.id == _grants.c.provider_id),
+        )
+        .where(
+            _grants.c.zone_id == zone_id,
+            *(_grants.c[name] == value for name, value in named.items() if value is not None),
+            _providers.c.type == ProviderType.EXTERNAL.value,
+        )
+        .order_by(_grants.c.id)
+        .limit(limit)
+        .with_for_update(of=(_grants, _tokens))
+    )
+    return [
+        EndedCredential(
+            row.organization_id,
+            zone_id,
+            row.provider_id,
+            row.id,
+            row.version,
+            SealedTokens(row.access_token, row.refresh_token, row.token_type, row.expires_at),
+        )
+        for row in found
+    ]
+
+
+async def forget(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
+    """Forget credentials that have been worth nothing since before then; how many, *limit* at most.
+
+    Their provider has refused to refresh them, or their grant has expired. The grants stay: what the user has
+    said is theirs to take back.
+    """
+    over = (
+        select(_tokens.c.zone_id, _tokens.c.id)
+        .join(_grants, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id))
+        .where(
+            or_(
+                and_(_tokens.c.state == VaultState.DEAD.value, _tokens.c.updated_at < before),
+                _grants.c.expires_at < before,
+            )
+        )
+        .limit(limit)
+    )
+    gone = await conn.execute(delete(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(over)))
+    return gone.rowcount
+
+
 async def take_lease(
     conn: AsyncConnection,
     row_id: str,
@@ -177,7 +288,15 @@ async def take_lease(
 
 
 async def replace(
-    conn: AsyncConnection, row_id: str, tokens: SealedTokens, *, zone_id: str, version: int, now: datetime
+    conn: AsyncConnection,
+    row_id: str,
+    tokens: SealedTokens,
+    *,
+    zone_id: str,
+    version: int,
+    now: datetime,
+    scopes: frozenset[str] | None = None,
+    grant_expires_at: datetime | None = None,
 ) -> bool:
     """Keep what a refresh has brought as the next version, and end the lease; False when it comes too late.
 
@@ -186,6 +305,7 @@ async def replace(
 
     Args:
         version: the one that was refreshed; the tokens are sealed for the next.
+        scopes, grant_expires_at: the grant's from now on; it keeps what it has where no scopes are given.
     """
     # The grant's row is locked before the vault's, as a revocation does it.
     grant_id = await conn.scalar(
@@ -217,6 +337,7 @@ async def replace(
             refreshed_at=now,
             refresh_token_set=tokens.refresh_token is not None,
             updated_at=now,
+            **({} if scopes is None else {"scopes": sorted(scopes), "expires_at": grant_expires_at}),
         )
     )
     return True
@@ -255,6 +376,50 @@ async def note_failure(
     return VaultState.DEAD
 
 
+async def pause(
+    conn: AsyncConnection, row_id: str, *, zone_id: str, version: int, owner: str, until: datetime
+) -> None:
+    """End a lease whose refresh has come to nothing: nobody tries again before *until*."""
+    await conn.execute(
+        update(_tokens)
+        .where(*_version(zone_id, row_id, version), _tokens.c.lease_owner == owner)
+        .values(lease_owner=None, lease_until=until)
+    )
+
+
+async def due(conn: AsyncConnection, *, now: datetime, used_since: datetime, limit: int) -> list[VaultPlace]:
+    """Whose access tokens are worth refreshing: those in use, of active grants and users, not yet over."""
+    found = await conn.execute(
+        select(_grants.c.zone_id, _grants.c.user_id, _grants.c.resource_id, _grants.c.provider_id)
+        .join_from(
+            _tokens,
+            _grants,
+            and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id),
+        )
+        .join(_users, and_(_users.c.zone_id == _grants.c.zone_id, _users.c.id == _grants.c.user_id))
+        .where(
+            _tokens.c.refresh_at <= now,
+            _tokens.c.expires_at > now,
+            _tokens.c.used_at > used_since,
+            _tokens.c.state == VaultState.LIVE.value,
+            or_(_tokens.c.lease_until.is_(None), _tokens.c.lease_until <= now),
+            may_move(now, Cause.REFRESH),
+            _users.c.status == UserStatus.ACTIVE.value,
+        )
+        .order_by(_tokens.c.refresh_at)
+        .limit(limit)
+    )
+    return [VaultPlace(*row) for row in found]
+
+
+async def note_used(conn: AsyncConnection, used: Iterable[tuple[str, str]], *, now: datetime) -> None:
+    """Keep that the credentials of these zones and rows have just been handed out."""
+    pairs = sorted(used)
+    await conn.execute(
+        update(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(pairs)).values(used_at=now)
+    )
+
+
 def _version(zone_id: str, row_id: str, version: int) -> tuple[ColumnElement[bool], ...]:
     return (_tokens.c.zone_id == zone_id, _tokens.c.id == row_id, _tokens.c.version == version)
 
@@ -265,4 +430,5 @@ def _columns(tokens: SealedTokens) -> dict[str, object]:
         "refresh_token": tokens.refresh_token,
         "token_type": tokens.token_type,
         "expires_at": tokens.expires_at,
+        "refresh_at": tokens.refresh_at,
     }

@@ -3,7 +3,7 @@
 Every query names the zone. Entities come out, or small values where no kind covers what is asked.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -305,16 +305,20 @@ async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> int:
 
 async def client(
     conn: AsyncConnection, zone_id: str, client_id: str
-) -> tuple[Credential, Application] | None:
-    """The credential that goes by that client id, and its application.
+) -> tuple[Sequence[Credential], Application] | None:
+    """The credentials that go by that client id, newest first, and their application.
 
-    A workload goes by its credential's id. Nobody chooses that one, so it comes before a name that somebody
-    may have given to another credential afterwards.
+    There are two of them at most, and then both have a password. A workload goes by its credential's id.
+    Nobody chooses that one, so it comes before a name that somebody may have given to another credential
+    afterwards.
     """
     rows = (await conn.execute(_clients(zone_id, client_id))).mappings().all()
     if not rows:
         return None
-    return await _with_owner(conn, next((row for row in rows if row["id"] == client_id), rows[0]))
+    workload = next((row for row in rows if row["id"] == client_id), None)
+    chosen = [workload] if workload is not None else sorted(rows, key=_age, reverse=True)
+    found = await _with_owner(conn, chosen[0])
+    return None if found is None else ([_credential(row) for row in chosen], found[1])
 
 
 async def client_exists(conn: AsyncConnection, zone_id: str, client_id: str) -> bool:
@@ -460,8 +464,16 @@ def _clients(zone_id: str, client_id: str) -> Select[Any]:
     return select(_credentials).where(_credentials.c.zone_id == zone_id, or_(by_id, by_name))
 
 
+def _age(row: RowMapping) -> tuple[datetime, str]:
+    return row["created_at"], row["id"]
+
+
+def _credential(row: RowMapping) -> Credential:
+    return cast(Credential, APPLICATION_CREDENTIAL.read(dict(row)))
+
+
 async def _with_owner(conn: AsyncConnection, row: RowMapping) -> tuple[Credential, Application] | None:
-    credential = cast(Credential, APPLICATION_CREDENTIAL.read(dict(row)))
+    credential = _credential(row)
     owner = await application(conn, credential.zone_id, credential.application_id)
     return (credential, owner) if owner else None
 

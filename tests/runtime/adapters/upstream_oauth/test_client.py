@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from tests.support.scripted_provider import Scripted, scripted_provider
 
 from runtime.adapters.identity_providers.settings import ProviderSettings
+from runtime.adapters.keys.jose import InvalidJwt
 from runtime.adapters.keys.signing import SigningKey, VerificationKey, verify
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.upstream_oauth.circuit_breaker import FAILURES_TO_OPEN, CircuitBreakers
@@ -154,7 +156,7 @@ async def test_a_public_client_names_itself(provider, client, settings, changes)
 
 @pytest.mark.standard("RFC 7523")
 async def test_authenticates_by_a_signed_assertion(provider, client, settings):
-    """For the provider's issuer, a minute long, never the same twice, and without the secret."""
+    """A minute long, never the same twice, and without the secret."""
     provider.answers({"access_token": "at"})
     given = settings(token_endpoint_auth_method=Method.PRIVATE_KEY_JWT)
 
@@ -167,7 +169,7 @@ async def test_authenticates_by_a_signed_assertion(provider, client, settings):
             {KEY.kid: VerificationKey.of(KEY)},
             typ="client-authentication+jwt",
             issuer="zone",
-            audience=provider.url,
+            audience=f"{provider.url}/token",
             now=NOW,
         )
         for each in provider.received
@@ -177,6 +179,55 @@ async def test_authenticates_by_a_signed_assertion(provider, client, settings):
     assert read[0]["jti"] != read[1]["jti"]
     assert provider.received[0].members["client_assertion_type"] == ASSERTION_TYPE
     assert "client_secret" not in provider.received[0].members
+
+
+def assertion_for(received, audience):
+    """The claims of the client assertion that was received. Raises InvalidJwt for another audience."""
+    return verify(
+        received.members["client_assertion"],
+        {KEY.kid: VerificationKey.of(KEY)},
+        typ="client-authentication+jwt",
+        issuer="zone",
+        audience=audience,
+        now=NOW,
+    )
+
+
+async def redeem_and_revoke(client, given):
+    """Post an assertion to the token endpoint, and another one to the revocation endpoint."""
+    await redeem(client, given, signing_key=KEY)
+    await client.revoke(given, token="rt", token_type_hint="refresh_token", signing_key=KEY)
+
+
+async def test_an_assertion_for_discovered_endpoints_is_for_the_issuer(provider, client, discovered):
+    """The issuer's own metadata says that they are its endpoints."""
+    publish(provider, metadata(provider))
+
+    await redeem_and_revoke(client, discovered(token_endpoint_auth_method=Method.PRIVATE_KEY_JWT))
+
+    for path in ("/found/token", "/found/revoke"):
+        (received,) = provider.at(path)
+        assert assertion_for(received, provider.url)["aud"] == provider.url
+
+
+@pytest.mark.threat("46j")
+@pytest.mark.parametrize("configured", ["token_endpoint", "revocation_endpoint"])
+async def test_an_assertion_for_a_configured_endpoint_cannot_be_relayed(
+    provider, client, discovered, configured
+):
+    """It is for that endpoint's URL: a server that is configured beside the real issuer has no use for it."""
+    publish(provider, metadata(provider))
+    given = discovered(token_endpoint_auth_method=Method.PRIVATE_KEY_JWT)
+    await redeem_and_revoke(client, given)
+    found = provider.at("/found/token" if configured == "token_endpoint" else "/found/revoke")
+    assert assertion_for(found[0], provider.url)
+
+    await redeem_and_revoke(client, replace(given, **{configured: f"{provider.url}/elsewhere"}))
+
+    (received,) = provider.at("/elsewhere")
+    assert assertion_for(received, f"{provider.url}/elsewhere")
+    with pytest.raises(InvalidJwt):
+        assertion_for(received, provider.url)
 
 
 @pytest.mark.parametrize(
@@ -484,15 +535,15 @@ async def test_a_check_by_hand_is_made_in_any_case(provider, outbound, settings)
     assert isinstance(await client.refresh(settings(), refresh_token="rt"), UpstreamTokens)
 
 
-async def test_one_providers_failures_are_no_others(provider, client, settings):
+@pytest.mark.parametrize("other", [{"provider_id": "p2"}, {"partition": "z2"}], ids=["provider", "zone"])
+async def test_one_providers_failures_are_no_others(provider, client, settings, other):
     """Neither another provider of the zone, nor that of another zone, is left alone."""
     provider.answers(b"", 503)
     for _ in range(FAILURES_TO_OPEN):
         await client.refresh(settings(), refresh_token="rt")
     provider.answers({"access_token": "at"})
 
-    for other in ({"provider_id": "p2"}, {"partition": "z2"}):
-        assert isinstance(await client.refresh(settings(**other), refresh_token="rt"), UpstreamTokens)
+    assert isinstance(await client.refresh(settings(**other), refresh_token="rt"), UpstreamTokens)
 
 
 async def test_refusals_are_no_failures(provider, client, settings):

@@ -8,15 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.domain.oauth import claims
-from runtime.domain.oauth.claims import AccessTokenFacts
+from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor
+from runtime.domain.oauth.entity_profiles import EntityProfile, profile_of
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 700_000, tzinfo=UTC)
+
+ISSUER = "https://zone.example"
 
 
 def facts(**changes):
     plain = AccessTokenFacts(
-        issuer="https://zone.example",
+        issuer=ISSUER,
         subject="ada",
+        subject_profile=EntityProfile.USER,
         audience="https://api.example",
         client_id="agent",
         scopes=frozenset({"write", "read"}),
@@ -26,7 +30,7 @@ def facts(**changes):
         session_id="s1",
         authenticated_at=NOW.replace(hour=11),
         acr="2",
-        actors=("agent", "portal"),
+        actors=(ChainActor("agent", ISSUER, "agent-1", "ai_agent"), ChainActor("portal")),
     )
     return replace(plain, **changes)
 
@@ -36,6 +40,7 @@ def test_writes_every_claim():
     assert claims.access_token(facts(confirmation={"jkt": "x"}, extra={"purpose": "demo"})) == {
         "iss": "https://zone.example",
         "sub": "ada",
+        "sub_profile": "user",
         "aud": "https://api.example",
         "client_id": "agent",
         "scope": "read write",
@@ -45,7 +50,13 @@ def test_writes_every_claim():
         "sid": "s1",
         "auth_time": 1795258800,
         "acr": "2",
-        "act": {"sub": "agent", "act": {"sub": "portal"}},
+        "act": {
+            "sub": "agent",
+            "iss": "https://zone.example",
+            "client_id": "agent-1",
+            "sub_profile": "ai_agent",
+            "act": {"sub": "portal"},
+        },
         "cnf": {"jkt": "x"},
         "purpose": "demo",
     }
@@ -55,7 +66,9 @@ def test_leaves_out_what_is_not():
     """No scopes, no session, no user signed in and no chain: no claims for them."""
     bare = facts(scopes=frozenset(), session_id=None, authenticated_at=None, acr=None, actors=())
 
-    assert claims.access_token(bare).keys() == {"iss", "sub", "aud", "client_id", "iat", "exp", "jti"}
+    assert claims.access_token(bare).keys() == {
+        *("iss", "sub", "sub_profile", "aud", "client_id", "iat", "exp", "jti")
+    }
 
 
 def test_extra_claims_replace_nothing():
@@ -64,21 +77,55 @@ def test_extra_claims_replace_nothing():
         claims.access_token(facts(actors=(), extra={"act": {"sub": "someone"}}))
 
 
+ACTORS = st.builds(
+    ChainActor,
+    st.text(min_size=1),
+    st.sampled_from([None, ISSUER]),
+    st.none() | st.text(),
+    st.sampled_from([None, "service", "ai_agent", "service ai_agent"]),
+)
+
+
 @pytest.mark.threat("15d")
-@given(st.lists(st.text(min_size=1), max_size=claims.MAX_CHAIN_DEPTH).map(tuple))
+@given(st.lists(ACTORS, max_size=claims.MAX_CHAIN_DEPTH).map(tuple))
 def test_a_chain_survives_the_token(actors):
     """Every actor that is written is read again, in order, so a chain is never shortened."""
-    assert claims.actors_of({"act": claims.nest_actors(actors)}) == actors
+    assert claims.actors_of({"iss": ISSUER, "act": claims.nest_actors(actors)}) == actors
 
 
 @pytest.mark.threat("15d")
 @pytest.mark.parametrize(
-    "act", ["agent", {"sub": 1}, {}, {"sub": "a", "act": "b"}, claims.nest_actors(("a",) * 9)]
+    "act",
+    [
+        "agent",
+        {"sub": 1},
+        {},
+        {"sub": "a", "act": "b"},
+        {"sub": "a", "iss": "https://elsewhere.example"},
+        {"sub": "a", "client_id": 1},
+        {"sub": "a", "sub_profile": ["ai_agent"]},
+        claims.nest_actors((ChainActor("a"),) * 9),
+    ],
 )
 def test_a_strange_chain_is_refused(act):
     """What this service would not have written, or too deep a chain, is not read as a shorter one."""
     with pytest.raises(ValueError, match="act"):
-        claims.actors_of({"act": act})
+        claims.actors_of({"iss": ISSUER, "act": act})
+
+
+@pytest.mark.parametrize(
+    ("traits", "profile"),
+    [
+        (None, "service"),
+        ([], "service"),
+        (["mcp-server"], "service"),
+        (["ai-agent"], "ai_agent"),
+        (["gateway", "ai-agent"], "ai_agent"),
+    ],
+)
+def test_the_trait_of_an_agent_makes_it_one(traits, profile):
+    """Any other application is a service."""
+    assert profile_of(traits) == profile
 
 
 def test_at_hash_is_the_one_of_the_standard():

@@ -1,4 +1,4 @@
-"""Where logout tokens may be posted to."""
+"""Addresses to which back-channel logout tokens may be posted."""
 
 import pytest
 
@@ -21,11 +21,19 @@ WEB, LOCAL = "https://app.example/logout?tenant=7", "http://localhost:9000/logou
         ("file:///etc/passwd", "scheme"),
     ],
 )
-def test_only_what_can_be_posted_to_safely(uri, reason):
-    """An https address that all parsers read alike; the machine's own is for development."""
-    assert address_refusal(WEB, on_loopback=False) is None
-    assert address_refusal("https://app.example/logout?state=x", on_loopback=False) is None
+@pytest.mark.parametrize("on_loopback", [False, True])
+def test_what_parsers_read_differently_is_refused(uri, reason, on_loopback):
+    """Wherever the service itself runs: only an https address that all parsers read alike is posted to."""
+    assert address_refusal(uri, on_loopback=on_loopback) == reason
+
+
+@pytest.mark.parametrize("uri", [WEB, "https://app.example/logout?state=x"])
+def test_an_https_address_can_be_posted_to(uri):
+    """With a query or without."""
+    assert address_refusal(uri, on_loopback=False) is None
+
+
+def test_the_machines_own_address_is_for_development():
+    """Nobody but a service that runs on this machine posts to it without TLS."""
     assert address_refusal(LOCAL, on_loopback=True) is None
     assert address_refusal(LOCAL, on_loopback=False) == "insecure"
-    for on_loopback in (False, True):
-        assert address_refusal(uri, on_loopback=on_loopback) == reason

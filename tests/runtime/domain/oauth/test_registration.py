@@ -1,4 +1,4 @@
-"""What a client may say of itself, and what is made of it."""
+"""Client metadata of dynamic registration: what is taken, refused and derived."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a policy looks at is found in its structure, however its text spells it."""
+"""The attributes that a policy reads are found in its structure, however its text spells them."""
 
 import pytest
 

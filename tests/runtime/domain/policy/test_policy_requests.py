@@ -1,4 +1,4 @@
-"""What the policy engine is asked."""
+"""Authorization requests to the policy engine: principal, action, resource and context."""
 
 import json
 from datetime import UTC, datetime, timedelta

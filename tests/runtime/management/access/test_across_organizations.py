@@ -5,6 +5,7 @@ Ada's account belongs to the organization `home`, and she acts for `away` too. E
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import httpx
 import pytest
@@ -194,34 +195,75 @@ class TestConnection:
             assert_refused(Person(ada, f"ada-{new_id()}").signed_in_by(evil))
 
 
-@pytest.mark.threat("39a", "39c", "39e", "39h")
-def test_a_self_signed_assertion(home: Api, away: Api, issuer: OpenIDServer, impostor: OpenIDServer) -> None:
-    """Keys that the administrator names vouch at home; for nobody who acts elsewhere, and for nobody new."""
+@dataclass
+class Vouching:
+    """Ada, who acts for two organizations, and Bob, who acts for his own, vouched for by assertions."""
+
+    home: Api
+    issuer: OpenIDServer
+    impostor: OpenIDServer
+    ada: Person
+    bob: Person
+    credential: dict[str, Any]
+
+    def redeem(self, provider: OpenIDServer, subject: str) -> httpx.Response:
+        """The answer to an assertion of a provider about somebody."""
+        zone_issuer = self.ada.who.client.issuer
+        form = {"grant_type": GRANT_TYPE, "assertion": provider.vouch(zone_issuer, sub=subject)}
+        form |= {"client_id": self.credential["identifier"], "client_secret": self.credential["password"]}
+        return httpx.post(f"{zone_issuer}/oauth/token", data={**form, "resource": self.home.server.url})
+
+    def let_the_impostor_sign(self) -> None:
+        """The administrator at home names the impostor's keys."""
+        reconnect(self.home, protocols={"oauth2": {"jwks_uri": self.impostor.addresses["jwks_uri"]}})
+
+
+@pytest.fixture
+def vouching(home: Api, away: Api, issuer: OpenIDServer, impostor: OpenIDServer) -> Vouching:
     connect(home, issuer)
     ada, bob = federated(home, issuer, "ada"), federated(home, issuer, "bob")
     assert join(away, ada.who.email, ada.by(issuer)).status_code == 200
     assert acts_for(ada.by(issuer), away)
-    credential, zone_issuer = application(home, public=False), ada.who.client.issuer
+    return Vouching(home, issuer, impostor, ada, bob, application(home, public=False))
 
-    def redeem(provider: OpenIDServer, subject: str) -> httpx.Response:
-        form = {"grant_type": GRANT_TYPE, "assertion": provider.vouch(zone_issuer, sub=subject)}
-        form |= {"client_id": credential["identifier"], "client_secret": credential["password"]}
-        return httpx.post(f"{zone_issuer}/oauth/token", data={**form, "resource": home.server.url})
 
-    vouched = {one.subject: redeem(issuer, one.subject) for one in (ada, bob)}
-    assert {each.status_code for each in vouched.values()} == {200}
-    # The application is one of the home organization's, so its tokens act there alone.
-    for answer in vouched.values():
-        mine = ada.who.with_token(answer.json()["access_token"])
-        assert acts_for(mine, home)
-        assert not acts_for(mine, away)
+@pytest.mark.threat("39a", "39e")
+@pytest.mark.parametrize("name", ["ada", "bob"])
+def test_an_assertion_acts_in_the_applications_organization_alone(
+    home: Api, away: Api, vouching: Vouching, name: str
+) -> None:
+    """Whomever it is about: the application that redeems it is one of the home organization's."""
+    person: Person = getattr(vouching, name)
+    vouched = vouching.redeem(vouching.issuer, person.subject)
+    assert vouched.status_code == 200
+    mine = vouching.ada.who.with_token(vouched.json()["access_token"])
+    assert acts_for(mine, home)
+    assert not acts_for(mine, away)
 
-    reconnect(home, protocols={"oauth2": {"jwks_uri": impostor.addresses["jwks_uri"]}})
-    assert redeem(impostor, bob.subject).status_code == 200
-    for whom in (ada.subject, "nobody"):
-        refused = redeem(impostor, whom)
-        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
-    assert redeem(issuer, ada.subject).status_code == 400
+
+@pytest.mark.threat("39a", "39c")
+def test_keys_that_the_administrator_names_vouch_for_who_acts_at_home(vouching: Vouching) -> None:
+    """An assertion that is signed with them, about somebody who acts nowhere else."""
+    vouching.let_the_impostor_sign()
+    assert vouching.redeem(vouching.impostor, vouching.bob.subject).status_code == 200
+
+
+@pytest.mark.threat("39a", "39c", "39e", "39h")
+@pytest.mark.parametrize("whom", ["ada", "nobody"])
+def test_keys_that_the_administrator_names_vouch_for_nobody_else(vouching: Vouching, whom: str) -> None:
+    """Neither for who acts elsewhere, nor for somebody new."""
+    vouching.let_the_impostor_sign()
+    subject = vouching.ada.subject if whom == "ada" else whom
+    refused = vouching.redeem(vouching.impostor, subject)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+
+
+@pytest.mark.threat("39a", "39c")
+def test_keys_that_are_named_no_more_vouch_for_nobody(vouching: Vouching) -> None:
+    """The assertions of the provider that was connected before are refused."""
+    assert vouching.redeem(vouching.issuer, vouching.ada.subject).status_code == 200
+    vouching.let_the_impostor_sign()
+    assert vouching.redeem(vouching.issuer, vouching.ada.subject).status_code == 400
 
 
 @dataclass

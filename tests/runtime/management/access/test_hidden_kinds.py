@@ -1,4 +1,4 @@
-"""What a role does not see answers the same whether it is there or not: status, words and headers.
+"""Kinds that a role cannot see answer the same whether an entity exists or not: status, text and headers.
 
 The cases are the cells of the checked-in matrix that say 404, so a new route is covered as soon as it exists.
 """

@@ -1,21 +1,24 @@
-"""What a credential of one configuration may name of what another has: member by member, of every kind."""
+"""References of owner-bound credentials to objects of another configuration, for every member and kind."""
 
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import httpx
 import pytest
 from pydantic import BaseModel
 from tests.runtime.management.access.test_bound_credentials import PERMIT, Team, bound
 from tests.runtime.management.conftest import Api, Zone
-from tests.support.applying import create
+from tests.support.applying import create, update
 
 from runtime.domain.kinds import ALL
 from runtime.domain.kinds.marks import Mark, members
 from runtime.services.management import credential_scope
 
 # Kind and member -> what may be named: what others have, too (`named`), or only one's own and nobody's. A
-# `part` belongs to whoever has what it names.
+# `part` belongs to whoever has what it names; who is named as a user is in no configuration (`nobody's`).
 REFERENCES = {
+    ("Application", "accountable_group_id"): "named",
+    ("Application", "accountable_user_id"): "nobody's",
     ("Application", "dependencies"): "named",
     ("ApplicationCredential", "application_id"): "part",
     ("ApplicationCredential", "provider_id"): "named",
@@ -30,6 +33,7 @@ REFERENCES = {
     ("Zone", "user_identity_provider_id"): "named",
 }
 OF = {
+    "accountable_group_id": "Group",
     "application_id": "Application",
     "credential_provider_id": "Provider",
     "default_mcp_gateway_application_id": "Application",
@@ -42,7 +46,7 @@ OF = {
     "user_identity_provider_id": "Provider",
 }
 _NOT_WRITTEN = (Mark.DERIVED, Mark.INTERNAL, Mark.SERVER, Mark.INPUT)
-REFUSED = [place for place, rule in REFERENCES.items() if rule != "named"]
+REFUSED = [place for place, rule in REFERENCES.items() if rule in ("lent", "part")]
 
 
 def _references(model: type[BaseModel]) -> Iterator[str]:
@@ -113,7 +117,9 @@ def _naming(api: Api, zone: Zone, kind: str, member: str, named: str, mine: Team
 
 
 @pytest.mark.threat("49t")
-@pytest.mark.parametrize("place", [each for each in REFERENCES if each[0] != "Zone"], ids=".".join)
+@pytest.mark.parametrize(
+    "place", [each for each in REFERENCES if each[0] != "Zone" and each[1] in OF], ids=".".join
+)
 def test_what_a_changeset_may_name(api: Api, zone: Zone, place: tuple[str, str]) -> None:
     """One's own, what nobody has, and what others have where their word is not needed."""
     kind, member = place
@@ -161,3 +167,85 @@ def test_single_calls_name_nothing_of_others_anew(api: Api, zone: Zone, member: 
     api.ok("PATCH", place, patch)
     mine.api.ok("PATCH", place, {"description": "as it is", **patch})
     mine.api.ok("PATCH", place, {member: own})
+
+
+PLACES = ("add", "create", "changeset create", "changeset update")
+
+
+def _provider(zone: Zone, kind: str) -> str:
+    """A provider of that type: a new one, or one of those that a zone is born with."""
+    if kind == "external":
+        return str(zone.make("providers")["id"])
+    found = zone.api.ok("GET", zone.path("/providers"))["items"]
+    return next(str(each["id"]) for each in found if each["type"] == kind)
+
+
+def _depend(team: Team, zone: Zone, resource: str, place: str) -> httpx.Response:
+    """Declare a new dependency of a team's application on a resource, in one of the ways that there are."""
+    name = team.api.named()
+    if place == "create":
+        body = {"name": name, "identifier": name, "dependencies": [{"id": resource}]}
+        return team.api("POST", zone.path("/applications"), body)
+    if place == "changeset create":
+        return team.post(
+            create("Application", name, zone.id, name=name, identifier=name, dependencies=[resource])
+        )
+    (application,) = team.apply(create("Application", name, zone.id, name=name, identifier=name))
+    if place == "add":
+        return team.api("PUT", zone.path(f"/applications/{application}/dependencies/{resource}"))
+    return team.post(update("Application", application, name, zone.id, dependencies=[resource]))
+
+
+@pytest.mark.threat("49u")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", ["service-vault", "external"])
+def test_a_dependency_lends_no_credentials_of_others(api: Api, zone: Zone, kind: str, place: str) -> None:
+    """One's own, nobody's, and for a caller who is not bound; not what another team's vault keeps."""
+    mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+    new = _new(api, zone, "Resource")
+    (own,), (other,) = mine.apply(new), theirs.apply(_new(api, zone, "Resource"))
+    nobodys = zone.make("resources")["id"]
+    for each in (own, other, nobodys):
+        api.ok("PATCH", zone.path(f"/resources/{each}"), {"credential_provider_id": _provider(zone, kind)})
+
+    for team, resource in ((mine, own), (mine, nobodys), (Team(api, mine.owner), other)):
+        assert _depend(team, zone, resource, place).is_success
+    answer = _depend(mine, zone, other, place)
+    assert answer.status_code == 403
+    assert f"Resource `{other}` belongs to the configuration `{theirs.owner}`" in answer.json()["message"]
+    assert "with a credential that is not bound to an owner" in answer.json()["message"]
+
+
+@pytest.mark.threat("49u")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_dependency_on_tokens_of_the_zone_is_free(api: Api, zone: Zone, is_named: bool, place: str) -> None:
+    """Another team's resource whose tokens the zone makes, by default or by its provider for that."""
+    mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+    (other,) = theirs.apply(_new(api, zone, "Resource"))
+    patch = {"credential_provider_id": _provider(zone, "service-sts") if is_named else None}
+    api.ok("PATCH", zone.path(f"/resources/{other}"), patch)
+    assert _depend(mine, zone, other, place).is_success
+
+
+@pytest.mark.threat("49u")
+def test_a_dependency_that_is_there_stays_as_it_is(api: Api, zone: Zone) -> None:
+    """The resource's owner moves it to the vault: the dependency can be kept, not widened, and removed."""
+    mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+    (other,), (own,) = (team.apply(_new(api, zone, "Resource")) for team in (theirs, mine))
+    name = api.named()
+    (application,) = mine.apply(create("Application", name, zone.id, name=name, identifier=name))
+    place = zone.path(f"/applications/{application}/dependencies/{other}")
+    conditional = f"{place}?when_accessing={own}"
+    mine.api.ok("PUT", conditional)
+    api.ok(
+        "PATCH",
+        zone.path(f"/resources/{other}"),
+        {"credential_provider_id": _provider(zone, "service-vault")},
+    )
+
+    mine.api.ok("PUT", conditional)
+    mine.apply(update("Application", application, name, zone.id, dependencies=[other, own]))
+    mine.api.refused(403, "PUT", place)
+    mine.api.ok("DELETE", place)
+    mine.api.refused(403, "PUT", conditional)

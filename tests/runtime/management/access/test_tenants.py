@@ -124,6 +124,14 @@ REFERENCES = [
         "provider_id",
         "providers",
     ),
+    *(
+        (method, path, body, f"accountable_{kind}_id", f"{kind}s")
+        for method, path, body in (
+            ("POST", "/applications", {"identifier": "urn:a", "name": "a"}),
+            ("PATCH", "/applications/{applications}", {}),
+        )
+        for kind in ("user", "group")
+    ),
     *(("POST", "/secrets", BODIES["secrets"], "entity_id", owner) for owner in ("applications", "users")),
     ("PATCH", "", {}, "user_identity_provider_id", "providers"),
     ("PATCH", "", {}, "default_resource_id", "resources"),

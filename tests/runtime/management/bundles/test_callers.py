@@ -1,4 +1,4 @@
-"""Who may ask for a policy bundle."""
+"""Callers of the policy bundle: a user's token for the zone, and nothing else."""
 
 from collections.abc import Callable
 from dataclasses import replace

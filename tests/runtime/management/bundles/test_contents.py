@@ -1,6 +1,5 @@
-"""What a policy bundle must not say, however well it is formed."""
+"""Contents that a policy bundle is refused for, however well it is formed."""
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.runtime.management.bundles.holding import PERMIT, Holder, archive_of, opened
+from tests.support.waiting import working_at_most
 
 from runtime.contract.bundles import MEDIA_TYPE
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES, Archive, write
@@ -105,15 +105,14 @@ class TestContents:
             return f"permit (principal, action, resource) when {{ {whole}.contains({part}) }};"
 
         assert ann.put(archive_of({"new_policy": "p"}, files={"p": listing(1_000)})).status_code == 200
-        began = time.perf_counter()
         for text, told in (
             (listing(30_000), "commas"),
             (listing(4_000, depth=20), "the formatted text exceeds a limit"),
         ):
-            refused = ann.put(archive_of({"new_policy": "p"}, files={"p": text}))
+            with working_at_most(seconds=4):  # each took 6 s and more before lists were bounded
+                refused = ann.put(archive_of({"new_policy": "p"}, files={"p": text}))
             assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
             assert told in refused.json()["message"]
-        assert time.perf_counter() - began < 4  # 6 s and more before lists were bounded
         several, text = [{"new_policy": f"p{n}"} for n in range(6)], listing(4_000)
         assert 6 * len(text) < parsing.MAX_TEXT_BYTES
         refused = ann.put(archive_of(*several, files={f"p{n}": text for n in range(6)}))
@@ -124,8 +123,9 @@ class TestContents:
         """Whoever writes without end waits; others do not, and reading goes on."""
         one = archive_of({"new_policy": "p"})
         assert ann.put(one).status_code == 200
-        for _ in range(rate_limits.BUNDLE_WRITES.amount):
-            last = ann("DELETE")
+        for _ in range(2 * rate_limits.BUNDLE_WRITES.amount):  # a new window may begin meanwhile
+            if (last := ann("DELETE")).status_code == 429:
+                break
         assert (last.status_code, last.json()["code"]) == (429, "rate_limit_exceeded")
         assert ann.put(one).status_code == 429
         assert ann("GET").status_code == 200

@@ -1,4 +1,4 @@
-"""What a dry run says goes with deletions: counted from what is there, and gone when they are applied."""
+"""Effects of deletions that a dry run counts: they exist, and are gone when the changeset is applied."""
 
 from datetime import timedelta
 from typing import Any

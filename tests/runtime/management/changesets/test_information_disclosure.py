@@ -1,4 +1,4 @@
-"""What refusals of changesets tell: nothing that their sender could not read anyway."""
+"""Refusals of changesets disclose nothing that their sender could not read anyway."""
 
 import json
 from collections.abc import Callable, Mapping

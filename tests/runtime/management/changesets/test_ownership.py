@@ -1,4 +1,4 @@
-"""Who owns what: nothing of another configuration is changed or deleted, and handing over takes two sides."""
+"""Ownership: no configuration changes or deletes what another manages, and handing over takes both."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is kept of a changeset: the answer for whoever sends it again, and its receipt."""
+"""Receipts of changesets, and the answer that is repeated to whoever sends one again."""
 
 import asyncio
 from collections.abc import Mapping

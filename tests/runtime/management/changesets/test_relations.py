@@ -1,4 +1,4 @@
-"""What manifests say beside members: texts, what sets hold, members of groups, holders of roles."""
+"""Relations in changesets: policy texts, entries of policy sets, group members, role assignments."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 from tests.support.applying import Git, api, app, create, on, ref, update
 
 from runtime.domain.errors import Conflict, ValidationFailed
-from runtime.domain.kinds import BY_NAME, ZONE, Verb
-from runtime.storage.sql import session_roots
+from runtime.domain.kinds import BY_NAME, USER, ZONE, Verb
+from runtime.storage.sql import session_roots, users
 
 PERMIT = "permit(principal, action, resource);"
 FORBID = "forbid(principal, action, resource);"
@@ -219,3 +219,71 @@ async def test_nothing_is_joined_to_what_is_gone_again(git: Git, zone: str, what
         (line["kind"], line["ownership"]["name"]) for line in await git.snapshot() if line.get("ownership")
     }
     assert ((what, name) in there, ("Resource", "payroll") in there) == (False, what != "Zone")
+
+
+async def test_an_accountable_user_is_named_by_address(git: Git, zone: str) -> None:
+    """The application has the user's id, a manifest the address in lower case."""
+    ann = await git.company.user(await git.company.run(ZONE, Verb.RETRIEVE, {}, zone), "ann@example.org")
+    await git.apply(app("agent", zone, accountable_user="Ann@example.org"))
+    found = await git.found("Application", "agent")
+    assert found["spec"]["accountable_user"] == "ann@example.org"
+    assert ann.id in [row["accountable_user_id"] for row in await git.rows("applications")]
+
+
+async def test_an_application_waits_for_its_accountable_user(git: Git, zone: str) -> None:
+    """Whoever has the verified address one day is accountable; until then the address stands there."""
+    await git.apply(app("agent", zone, accountable_user="Ann@example.org"))
+    assert (await git.found("Application", "agent"))["spec"]["accountable_user"] == "ann@example.org"
+    services = git.company.services
+    ann = await git.company.user(await git.company.run(ZONE, Verb.RETRIEVE, {}, zone), "ann@example.org")
+    async with services.database.transaction() as conn:
+        await users.bind_invitations(conn, ann, now=services.clock())
+    assert ann.id in [row["accountable_user_id"] for row in await git.rows("applications")]
+    assert (await git.found("Application", "agent"))["spec"]["accountable_user"] == "ann@example.org"
+
+
+async def test_a_deleted_accountable_user_differs_from_the_manifest(git: Git, zone: str) -> None:
+    """The snapshot has the id in place of the address, so that a plan shows that somebody else is needed."""
+    ann = await git.company.user(await git.company.run(ZONE, Verb.RETRIEVE, {}, zone), "ann@example.org")
+    await git.apply(app("agent", zone, accountable_user="ann@example.org"))
+    await git.company.delete(USER, zone, ann.id)
+    assert (await git.found("Application", "agent"))["spec"]["accountable_user"] == ann.id
+
+
+async def test_an_update_without_dependencies_keeps_them(git: Git, zone: str) -> None:
+    """The accountable user is written apart from the other relations of an application."""
+    await git.apply(api("notes", zone), app("agent", zone, dependencies=[ref("Resource", "notes")]))
+    before = await git.found("Application", "agent")
+    await git.apply(update("Application", before["id"], "agent", zone, accountable_user="ann@example.org"))
+    assert (await git.found("Application", "agent"))["spec"]["dependencies"] == before["spec"]["dependencies"]
+
+
+async def test_an_accountable_user_is_cleared(git: Git, zone: str) -> None:
+    """A manifest that no longer names anybody leaves nobody accountable."""
+    await git.apply(app("agent", zone, accountable_user="ann@example.org"))
+    before = await git.found("Application", "agent")
+    await git.apply(update("Application", before["id"], "agent", zone, accountable_user=None))
+    assert "accountable_user" not in (await git.found("Application", "agent"))["spec"]
+
+
+@pytest.mark.parametrize("to_group", [True, False])
+async def test_a_group_and_a_user_replace_each_other(git: Git, zone: str, to_group: bool) -> None:
+    """One operation clears the one and sets the other, whichever is written first."""
+    await git.apply(create("Group", "team", zone, name="Team"))
+    group, user = {"accountable_group_id": git.id("Group", "team")}, {"accountable_user": "ann@example.org"}
+    first, then = (user, group) if to_group else (group, user)
+    await git.apply(app("agent", zone, **first))
+    found = await git.found("Application", "agent")
+    await git.apply(update("Application", found["id"], "agent", zone, **dict.fromkeys(first), **then))
+    spec = (await git.found("Application", "agent"))["spec"]
+    assert {name: spec[name] for name in {**group, **user} if name in spec} == then
+
+
+async def test_a_group_beside_an_accountable_user_is_refused(git: Git, zone: str) -> None:
+    """A changeset that leaves both accountable changes nothing."""
+    await git.apply(create("Group", "team", zone, name="Team"))
+    with pytest.raises(ValidationFailed, match="conflicts with `accountable_user_id`"):
+        await git.apply(
+            app("agent", zone, accountable_user="a@b.test", accountable_group_id=git.id("Group", "team"))
+        )
+    assert await git.names("Application") == set()

@@ -1,7 +1,6 @@
 """Snapshots that nobody reads: each holds a database connection, so there are few, and none for long."""
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from tests.runtime.management.changesets.test_changesets_http import a_zone, cha
 from tests.runtime.management.conftest import Api, caller
 from tests.support.applying import app
 from tests.support.server import Server
+from tests.support.waiting import wait_until
 
 from runtime.api.shared import response_streams
 from runtime.services.management.changesets.concurrency_limits import (
@@ -50,10 +50,8 @@ def held(api: Api) -> int:
 
 def held_at_last(api: Api, most: int, *, within_seconds: float = 10) -> int:
     """How many connections are in use once callers have been read: at most *most*, or else too many."""
-    until = time.monotonic() + within_seconds
-    while (now := held(api)) > most and time.monotonic() < until:
-        time.sleep(0.1)
-    return now
+    wait_until(lambda: held(api) <= most, seconds=within_seconds, otherwise=lambda: f"{held(api)} in use")
+    return held(api)
 
 
 def asking(api: Api) -> socket.socket:
@@ -85,10 +83,14 @@ def unread(api: Api, count: int) -> Iterator[None]:
 
 def eventually(api: Api, *, within_seconds: float = 10) -> httpx.Response:
     """The snapshot once there is a place again: the server notices by itself that one is free."""
-    until = time.monotonic() + within_seconds
-    while (response := snapshot(api)).status_code == 429 and time.monotonic() < until:
-        time.sleep(0.1)
-    return response
+    answers: list[httpx.Response] = []
+
+    def has_a_place() -> bool:
+        answers.append(snapshot(api))
+        return answers[-1].status_code != 429
+
+    wait_until(has_a_place, seconds=within_seconds)
+    return answers[-1]
 
 
 @pytest.mark.threat("41e", "41i")
@@ -122,10 +124,7 @@ def test_who_reads_a_little_now_and_then_is_cut_off(large: Api, monkeypatch: pyt
         dripping = asking(reader)
         assert dripping.recv(64).startswith(b"HTTP/1.1 200")
         assert snapshot(reader).status_code == 429
-        until = time.monotonic() + 20
-        while held(large) and time.monotonic() < until:
-            dripping.recv(1)
-            time.sleep(0.1)
+        wait_until(lambda: dripping.recv(1) and not held(large))
         assert held(large) == 0
         assert snapshot(reader).status_code == 200
         dripping.close()

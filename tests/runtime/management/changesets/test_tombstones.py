@@ -1,4 +1,4 @@
-"""What is deleted and was managed: its owner hears of it, once; and secrets that others have written."""
+"""Tombstones: a deleted object is reported to its owner once; and secrets that others have written."""
 
 from datetime import timedelta
 from typing import Any

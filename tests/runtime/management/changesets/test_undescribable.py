@@ -1,4 +1,4 @@
-"""What a snapshot tells of that no manifest describes: secrets, members, credentials."""
+"""Objects in a snapshot that no manifest can describe: secrets, members, credentials."""
 
 import json
 from dataclasses import dataclass

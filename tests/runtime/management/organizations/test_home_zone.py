@@ -1,4 +1,4 @@
-"""What organizations' home zones are given when the service starts, and people by the operator."""
+"""Home zones: their entities, made when the service starts, and their first users, made by the operator."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

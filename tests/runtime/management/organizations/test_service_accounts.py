@@ -44,35 +44,43 @@ class TestServiceAccounts:
         assert api("DELETE", account["path"]).status_code == 204
         api.refused(404, "GET", path)
 
-    def test_tokens(self, api: Api) -> None:
-        """Client credentials, in the body or by HTTP Basic, give a token that works as the account."""
+    @pytest.fixture(params=["in the body", "by HTTP Basic"])
+    def issued(self, api: Api, request: pytest.FixtureRequest) -> tuple[str, httpx.Response]:
+        """The path of a new credential, and the answer to who authenticates with it."""
         account, credential = self._credential(api)
-        form = {"grant_type": "client_credentials"}
-        in_body = {
-            **form,
-            "client_id": credential["client_id"],
-            "client_secret": credential["client_secret"],
-        }
-        basic = httpx.BasicAuth(credential["client_id"], credential["client_secret"])
-        url = f"{api.server.url}/service-account-token"
-        for answer in (
-            httpx.post(url, data=in_body, trust_env=False),
-            httpx.post(url, data=form, auth=basic, trust_env=False),
-        ):
-            assert answer.status_code == 200
-            assert answer.headers["cache-control"] == "no-store"
-            token = answer.json()
-            assert token["token_type"] == "Bearer"
-            assert token["expires_in"] == 3600
-            service = caller(api.server, token["access_token"], api.organization_id)
-            assert [one["id"] for one in service.ok("GET", "/organizations")["items"]] == [
-                api.organization_id
-            ]
-            assert service.zone().id
-            service.refused(403, "PATCH", f"/organizations/{api.organization_id}", {"name": "x"})
+        pair = {name: credential[name] for name in ("client_id", "client_secret")}
+        form, url = {"grant_type": "client_credentials"}, f"{api.server.url}/service-account-token"
         path = f"/organizations/{api.organization_id}/service-accounts/{account['id']}"
-        assert api.ok("GET", f"{path}/credentials/{credential['id']}")["last_used_at"]
-        api.ok("DELETE", f"{path}/credentials/{credential['id']}")
+        if request.param == "in the body":
+            answer = httpx.post(url, data={**form, **pair}, trust_env=False)
+        else:
+            answer = httpx.post(url, data=form, auth=httpx.BasicAuth(*pair.values()), trust_env=False)
+        return f"{path}/credentials/{credential['id']}", answer
+
+    def test_client_credentials_give_a_bearer_token_for_an_hour(
+        self, issued: tuple[str, httpx.Response]
+    ) -> None:
+        """The answer is RFC 6749's, and nobody may cache it."""
+        _, answer = issued
+        assert answer.status_code == 200
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.json()["token_type"] == "Bearer"
+        assert answer.json()["expires_in"] == 3600
+
+    def test_a_token_acts_as_its_service_account(self, api: Api, issued: tuple[str, httpx.Response]) -> None:
+        """In its organization alone, and with the role of a member."""
+        service = caller(api.server, issued[1].json()["access_token"], api.organization_id)
+        assert [one["id"] for one in service.ok("GET", "/organizations")["items"]] == [api.organization_id]
+        assert service.zone().id
+        service.refused(403, "PATCH", f"/organizations/{api.organization_id}", {"name": "x"})
+
+    def test_a_token_ends_with_its_credential(self, api: Api, issued: tuple[str, httpx.Response]) -> None:
+        """The credential says when it was used last; once it is deleted its tokens are refused."""
+        path, answer = issued
+        service = caller(api.server, answer.json()["access_token"], api.organization_id)
+        service.ok("GET", "/zones")
+        assert api.ok("GET", path)["last_used_at"]
+        api.ok("DELETE", path)
         service.refused(401, "GET", "/zones")
 
     @pytest.mark.parametrize(

@@ -45,23 +45,25 @@ async def alike(services: Services) -> str:
 
 class TestOneAddress:
     @pytest.mark.threat("49r")
-    def test_another_spelling_of_what_is_there(self, api: Api, zone: Zone) -> None:
+    @pytest.mark.parametrize(
+        "index", range(6), ids=["scheme", "host", "port", "escapes", "slash", "two slashes"]
+    )
+    def test_another_spelling_of_what_is_there(self, api: Api, zone: Zone, index: int) -> None:
         """By a single call and by changeset, tried out or not; whoever asks, and in whichever order."""
-        for index in range(6):
-            identifier = f"{host(api)}/api"
-            zone.make("resources", identifier=f"{identifier}s")
-            free = zone.make("resources")
-            pair = [identifier, otherwise(identifier)[index]]
-            first, second = reversed(pair) if index % 2 else pair
-            zone.make("resources", identifier=first)
+        identifier = f"{host(api)}/api"
+        zone.make("resources", identifier=f"{identifier}s")
+        free = zone.make("resources")
+        pair = [identifier, otherwise(identifier)[index]]
+        first, second = reversed(pair) if index % 2 else pair
+        zone.make("resources", identifier=first)
 
-            body = {"identifier": second, "name": "twin"}
-            told = api.refused(409, "POST", zone.path("/resources"), body)
-            assert f"`{second}` is the same URL as `{first}`" in told["message"]
-            api.refused(409, "PATCH", zone.path(f"/resources/{free['id']}"), {"identifier": second})
-            assert f"`{second}` is the same URL as `{first}`" in Team(api, "any").refused(
-                409, resource(api, zone, second)
-            )
+        body = {"identifier": second, "name": "twin"}
+        told = api.refused(409, "POST", zone.path("/resources"), body)
+        assert f"`{second}` is the same URL as `{first}`" in told["message"]
+        api.refused(409, "PATCH", zone.path(f"/resources/{free['id']}"), {"identifier": second})
+        assert f"`{second}` is the same URL as `{first}`" in Team(api, "any").refused(
+            409, resource(api, zone, second)
+        )
 
     @pytest.mark.threat("49r")
     def test_two_of_one_changeset(self, api: Api, zone: Zone) -> None:
@@ -135,7 +137,8 @@ class TestOneAddress:
 
 class TestBeneathAPrefix:
     @pytest.mark.threat("49r")
-    def test_nothing_of_ones_own_beneath_the_prefix_of_others(self, api: Api, zone: Zone) -> None:
+    @pytest.mark.parametrize("end", ["/salaries", "/salaries/", "?x=1", "/a/b"])
+    def test_nothing_of_ones_own_beneath_the_prefix_of_others(self, api: Api, zone: Zone, end: str) -> None:
         """New, or renamed; beneath what is no prefix, beside it, and beneath one's own it goes through."""
         mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
         address = host(api)
@@ -146,15 +149,14 @@ class TestBeneathAPrefix:
         own = resource(api, zone, f"{address}/apis", prefix=True)
         made, _ = mine.apply(own, resource(api, zone, f"{address}/apis/below"))
 
-        for end in ("/salaries", "/salaries/", "?x=1", "/a/b"):
-            beneath = f"{address}/api{end}"
-            told = mine.refused(403, resource(api, zone, beneath))
-            assert f"`{beneath}` is beneath the prefix `{address}/api`" in told
-            assert f"{OTHERS}{theirs.owner}`" in told
-            body = {"identifier": beneath, "name": "x"}
-            mine.api.refused(403, "POST", zone.path("/resources"), body)
-            mine.refused(403, update("Resource", made, own["name"], zone.id, identifier=beneath))
-            mine.api.refused(403, "PATCH", zone.path(f"/resources/{made}"), {"identifier": beneath})
+        beneath = f"{address}/api{end}"
+        told = mine.refused(403, resource(api, zone, beneath))
+        assert f"`{beneath}` is beneath the prefix `{address}/api`" in told
+        assert f"{OTHERS}{theirs.owner}`" in told
+        body = {"identifier": beneath, "name": "x"}
+        mine.api.refused(403, "POST", zone.path("/resources"), body)
+        mine.refused(403, update("Resource", made, own["name"], zone.id, identifier=beneath))
+        mine.api.refused(403, "PATCH", zone.path(f"/resources/{made}"), {"identifier": beneath})
 
     @pytest.mark.threat("49r")
     def test_what_the_other_has_given_stays_as_it_was_given(self, api: Api, zone: Zone) -> None:

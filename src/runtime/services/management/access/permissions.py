@@ -52,6 +52,8 @@ secrets                      lcrud     lcrud      l          lcrud        l     
 user_agents                  lr        lr         lr         lr           lr          lr
 sessions                     lrud      lrud       lr         lrud         lr          lrud
 delegated_grants             lrud      lrud       lr         lrud         lr          lrud
+decisions                    l         l          l          l            l           l
+explanations                 r         r          r          r            r           r
 changesets                   lcr       lcr        lr         lcr          lr          lcr
 audit_events                 l         -          -          -            -           l
 snapshot                     r         r          r          r            r           r

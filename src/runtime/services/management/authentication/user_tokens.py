@@ -104,7 +104,7 @@ async def signed_in(services: Services, presented: PresentedToken) -> Authentica
         if "act" in claims:
             raise Unauthorized(REFUSED, internal="an actor besides the user")
         jkt = await _possessed(services, zone, presented, claims)
-        client = await _application(services, zone, str(claims["sid"]), str(claims["client_id"]))
+        client = await _application(services, zone, claims)
         async with services.database.reading() as conn:
             await _owner(conn, zone)
             session, user = await _standing(services, conn, zone, str(claims["sid"]))
@@ -115,19 +115,26 @@ async def signed_in(services: Services, presented: PresentedToken) -> Authentica
     return AuthenticatedUser(zone, session, user, client, jkt)
 
 
-async def _application(
-    services: Services, zone: CachedZone, session_id: str, client_id: str
-) -> ApplicationClient:
+async def _application(services: Services, zone: CachedZone, claims: dict[str, Any]) -> ApplicationClient:
     """The application, if it may call the management API, for an administrator and for the user.
 
-    Raises: Unauthorized.
+    A client id can be there again, or still, after its tokens were revoked: with its other secret, or once
+    somebody active is accountable for its application.
+
+    Args:
+        zone: where the session of the verified token is, and the client that it names.
+
+    Raises: Unauthorized; KeyError for a claim that is missing.
     """
+    session_id, client_id = str(claims["sid"]), str(claims["client_id"])
     client, target = (
         await zone.clients.get(client_id),
         await zone.resources.resolve(services.settings.public_url),
     )
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
+    if await zone.withdrawals.is_withdrawn("client_id", client_id, issued_at=claims["iat"]):
+        raise Unauthorized(REFUSED, internal="the client id was withdrawn since the token was issued")
     if not await client_lookup.may_request(zone, client, target):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
     root = await zone.session_roots.read(session_id)
@@ -152,7 +159,7 @@ async def by_organization_token(services: Services, presented: PresentedToken) -
         claims = verified.claims(services, zone, presented.token, typ=TOKEN_TYPE)
         jkt = await _possessed(services, zone, presented, claims)
         home = await services.zones.get(str(claims[_HOME]))
-        client = await _application(services, home, str(claims["sid"]), str(claims["client_id"]))
+        client = await _application(services, home, claims)
         async with services.database.reading() as conn:
             organization = await _owner(conn, zone)
             await _owner(conn, home)

@@ -1,7 +1,8 @@
-"""Limits of changesets and snapshots: how many run at once, and how long a caller's dry runs take in an hour.
+"""Limits of changesets, snapshots and explanations: how many run at once, and how long dry runs take an hour.
 
 A changeset keeps its body, and what is made of it, in memory; a snapshot keeps a connection of the database
-for as long as its reader takes; a dry run writes nothing, but takes as long as an apply.
+for as long as its reader takes, an explanation for as long as it is worked on; a dry run writes nothing, but
+takes as long as an apply.
 """
 
 from collections import Counter
@@ -27,6 +28,10 @@ BESIDE_BYTES = 4 * 1024 * 1024
 SNAPSHOTS = 8  # in one process: most connections of the database are for what is done in no time
 SNAPSHOTS_OF_ORGANIZATION = 4
 SNAPSHOTS_OF_CALLER = 2
+
+EXPLANATIONS = 8  # in one process: each reads at one instant, on a connection of its own
+EXPLANATIONS_OF_ORGANIZATION = 4
+EXPLANATIONS_OF_CALLER = 2
 
 _taken: WeakKeyDictionary[Database, Counter[tuple[str, ...]]] = WeakKeyDictionary()
 
@@ -77,6 +82,22 @@ def snapshot_slot(services: Services, caller: Caller) -> Iterator[None]:
         _Share((*whose, caller.id), of_caller, f"the caller is already reading {of_caller} snapshots"),
         _Share(whose, of_organization, f"the organization is already reading {of_organization} snapshots"),
         _Share(("snapshots",), SNAPSHOTS, "too many snapshots are being read"),
+    )
+    with _taking(services, shares):
+        yield
+
+
+@contextmanager
+def explanation_slot(services: Services, caller: Caller) -> Iterator[None]:
+    """A slot for one explanation, while it is worked on. Raises RateLimited."""
+    whose = (caller.organization_id, "explanations")
+    of_caller, of_organization = EXPLANATIONS_OF_CALLER, EXPLANATIONS_OF_ORGANIZATION
+    shares = (
+        _Share((*whose, caller.id), of_caller, f"the caller has {of_caller} explanations under way already"),
+        _Share(
+            whose, of_organization, f"the organization has {of_organization} explanations under way already"
+        ),
+        _Share(("explanations",), EXPLANATIONS, "too many explanations are under way"),
     )
     with _taking(services, shares):
         yield

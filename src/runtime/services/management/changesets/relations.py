@@ -1,4 +1,4 @@
-"""Phase: write relations: a policy's text, the policies of a set, dependencies, members of groups.
+"""Phase: write relations: policy texts, the policies of a set, dependencies, accountable users, members.
 
 A policy's text is written with its operation; what names other entities is deferred until all of them exist.
 """
@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from runtime.domain.kinds import APPLICATION, GROUP, POLICY, POLICY_SET, Entity, Kind
+from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.policy import Policy, PolicySet
 from runtime.domain.kinds.role import Group
 from runtime.services.management.changesets.changeset import PackedOperation
@@ -88,11 +89,7 @@ class DeferredRelations:
         if kind is POLICY_SET:
             await self._compose(target, extras)
         elif kind is APPLICATION:
-            application = step.made or await entity_of(self.unit, kind, target)
-            wanted = extras.get("dependencies") or []
-            await applications.set_dependencies(
-                self.unit, application, wanted, has_none=step.made is not None
-            )
+            await self._relate_application(step)
         elif kind is GROUP:
             group = step.made or await entity_of(self.unit, kind, target)
             if not isinstance(group, Group):
@@ -103,6 +100,19 @@ class DeferredRelations:
                 extras.get("members") or [],
                 is_empty=step.made is not None,
                 known=partial(self._known, group.zone_id),
+            )
+
+    async def _relate_application(self, step: DeferredStep) -> None:
+        application = step.made or await entity_of(self.unit, step.kind, step.target)
+        if not isinstance(application, Application):
+            raise TypeError("an operation on applications returned something else")
+        if "accountable_user" in step.extras:
+            application = await applications.set_accountable_user(
+                self.unit, application, step.extras["accountable_user"]
+            )
+        if "dependencies" in step.extras:
+            await applications.set_dependencies(
+                self.unit, application, step.extras["dependencies"] or [], has_none=step.made is not None
             )
 
     async def _known(self, zone_id: str, emails: Collection[str]) -> Iterable[groups.Known]:

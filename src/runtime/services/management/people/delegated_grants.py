@@ -7,7 +7,7 @@ from runtime.domain.kinds import DELEGATED_GRANT, Entity, Kind, Verb
 from runtime.domain.kinds.session import DelegatedGrant
 from runtime.domain.kinds.values import GrantStatus
 from runtime.services import epochs
-from runtime.services.management import entities
+from runtime.services.management import entities, token_revocation
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.people.expiry import status_filter, with_current_status
@@ -44,6 +44,7 @@ async def revoke(
     scope, grant = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.UPDATE)
     if grant.status is not GrantStatus.REVOKED:
         await _bump_user(unit, grant)
+        await token_revocation.revoke_upstream(unit, grant.zone_id, grant_id=grant.id)
         if await consents.revoke(unit.conn, grant.id, zone_id=grant.zone_id, now=unit.now):
             await _record(unit, "revoke", grant, before={"status": "active"}, after={"status": "revoked"})
     return with_current_status(unit, await storage.get(unit.conn, DELEGATED_GRANT, entity_id, within=scope))
@@ -56,6 +57,7 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """
     scope, grant = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.DELETE)
     await _bump_user(unit, grant)
+    await token_revocation.revoke_upstream(unit, grant.zone_id, grant_id=grant.id)
     of_this = {"user_id": grant.user_id, "resource_id": grant.resource_id}
     await consents.withdraw(unit.conn, zone_id=grant.zone_id, **of_this, now=unit.now)
     await storage.remove(unit.conn, DELEGATED_GRANT, grant.id, within=scope)

@@ -10,11 +10,11 @@ from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFaile
 from runtime.domain.identifiers import slug_of, with_suffix
 from runtime.domain.kinds import GROUP, USER, Entity, Kind, Verb
 from runtime.domain.kinds.role import Group
-from runtime.services.management import credential_scope, entities
+from runtime.services.management import credential_scope, entities, token_revocation
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import changes, directory
+from runtime.storage.sql import accountability, changes, directory
 from runtime.storage.sql import entities as storage
 
 MEMBERS = "group_members"
@@ -62,6 +62,13 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """Remove a group that no external directory keeps, with its memberships and assignments."""
     scope, before = await _own(unit, parents, entity_id, GROUP.operations, Verb.DELETE)
     await entities.remove(unit, GROUP, scope, before)
+    await _revoke_ended(unit, before)
+
+
+async def _revoke_ended(unit: UnitOfWork, group: Group) -> None:
+    """Revoke tokens of the applications that the group is accountable for, if nobody active is in it now."""
+    owned = await accountability.of_group(unit.conn, group.zone_id, group.id)
+    await token_revocation.revoke_ended(unit, group.zone_id, owned)
 
 
 async def _own(
@@ -134,6 +141,7 @@ async def remove_member(unit: UnitOfWork, parents: Parents, group_id: str, user_
     if not await directory.leave(unit.conn, group_id, user_id, zone_id=scope["zone_id"]):
         raise NotFound(f"there is no User `{user_id}`")
     await _record(unit, "remove", group, before={"user_id": user_id})
+    await _revoke_ended(unit, group)
 
 
 async def emails(unit: UnitOfWork, group: Group) -> list[str]:
@@ -179,6 +187,8 @@ async def set_members(
     await directory.disinvite(unit.conn, group.id, invited - pending, zone_id=zone_id)
     before = sorted(set(present.values()) | invited)
     await _record(unit, "set", group, before={"members": before}, after={"members": sorted(wanted)})
+    if leaving:
+        await _revoke_ended(unit, group)
 
 
 async def _members(unit: UnitOfWork, group: Group) -> tuple[dict[str, str], set[str]]:

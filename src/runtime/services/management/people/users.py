@@ -8,12 +8,12 @@ from runtime.domain.kinds import PROVIDER, USER, Entity, Kind, Verb
 from runtime.domain.kinds.role import User, UserCredential
 from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, UserStatus
 from runtime.services import epochs
-from runtime.services.management import entities
+from runtime.services.management import entities, token_revocation
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.people import sessions
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import directory, organization_users
+from runtime.storage.sql import accountability, directory, organization_users
 from runtime.storage.sql import entities as storage
 
 _DEFAULT_SOURCE = ("user",)
@@ -51,7 +51,10 @@ async def retrieve(
 async def update(
     unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
-    """Change a user. Disabling ends their sessions; a new address counts as not verified."""
+    """Change a user. Disabling ends their sessions; a new address counts as not verified.
+
+    Where the zone says so, it ends the applications that nobody else is accountable for.
+    """
     scope, before = await entities.for_change(unit, USER, parents, entity_id, Verb.UPDATE)
     zone = await entities.zone_of(unit, scope["zone_id"])
     if before.external and zone.external_sync_enabled:
@@ -76,11 +79,18 @@ async def store(unit: UnitOfWork, before: User, after: User) -> User:
     if after.status is UserStatus.DISABLED:
         await _end_sessions(unit, before)
     unit.epochs.add(epochs.user_key(before.id), after.epoch)
-    return await entities.change(unit, USER, {"zone_id": before.zone_id}, before, after)
+    stored = await entities.change(unit, USER, {"zone_id": before.zone_id}, before, after)
+    if after.status is UserStatus.DISABLED and before.status is not UserStatus.DISABLED:
+        owned = await accountability.of_user(unit.conn, before.zone_id, before.id)
+        await token_revocation.revoke_ended(unit, before.zone_id, owned)
+    return stored
 
 
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
-    """Remove a user with credentials, grants, sessions, memberships and assignments."""
+    """Remove a user with credentials, grants, sessions, memberships and assignments.
+
+    Applications that the user is accountable for go on naming the id, until they are changed.
+    """
     _, before = await entities.for_change(unit, USER, parents, entity_id, Verb.DELETE)
     await unit.next_revision()
     await _require_no_account(unit, before, "deleted")
@@ -92,7 +102,9 @@ async def remove(unit: UnitOfWork, user: User) -> None:
     await unit.next_revision()
     await _end_sessions(unit, user)
     unit.epochs.add(epochs.user_key(user.id), user.epoch + 1)
+    owned = await accountability.of_user(unit.conn, user.zone_id, user.id)  # while the memberships are there
     await entities.remove(unit, USER, {"zone_id": user.zone_id}, user)
+    await token_revocation.revoke_ended(unit, user.zone_id, owned)
 
 
 async def _require_no_account(unit: UnitOfWork, user: User, what: str) -> None:

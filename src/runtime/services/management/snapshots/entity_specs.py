@@ -11,11 +11,12 @@ from runtime.contract.answers import plain
 from runtime.contract.bodies import settable
 from runtime.contract.manifests import spec_members
 from runtime.domain.kinds import APPLICATION, GROUP, POLICY, POLICY_SET, ROLE_ASSIGNMENT, Entity, Kind, Verb
+from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.marks import Mark, members, part_of
 from runtime.domain.kinds.role import RoleAssignment
 from runtime.domain.kinds.values import PrincipalType
 from runtime.domain.kinds.zone import ADDRESSES, Zone
-from runtime.storage.sql import changes
+from runtime.storage.sql import accountability, changes
 
 Extras = Callable[[Entity], dict[str, Any]]
 
@@ -91,7 +92,11 @@ async def extras_of(conn: AsyncConnection, kind: Kind, zone_ids: Collection[str]
     """What a manifest says beside the members: a function of the entity, with nothing left to query."""
     if kind is APPLICATION:
         dependencies = await changes.dependencies(conn, zone_ids)
-        return lambda entity: {"dependencies": dependencies.get(entity.id, [])}
+        addresses = await accountability.addresses(conn, zone_ids)
+        return lambda entity: {
+            "dependencies": dependencies.get(entity.id, []),
+            **accountable_user(entity, addresses),
+        }
     if kind is GROUP:
         emails = await changes.member_emails(conn, zone_ids)
         return lambda entity: {"members": emails.get(entity.id, [])}
@@ -109,6 +114,18 @@ async def extras_of(conn: AsyncConnection, kind: Kind, zone_ids: Collection[str]
         users = await changes.assigned_users(conn, zone_ids)
         return lambda entity: assignment_spec(entity, users)
     return _nothing
+
+
+def accountable_user(application: Entity, addresses: Mapping[str, str]) -> dict[str, str]:
+    """The accountable user of an application as a manifest names them: by address; a deleted one by the id.
+
+    Args:
+        addresses: id -> address of the users who are accountable for an application.
+    """
+    if not isinstance(application, Application):
+        raise TypeError(f"{type(application).__name__} is no Application")
+    user_id = application.accountable_user_id
+    return {} if user_id is None else {"accountable_user": addresses.get(user_id, user_id)}
 
 
 def assignment_spec(assignment: Entity, users: Mapping[str, str]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from runtime.storage.sql import changes, organization_revision, ownership, tombs
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
 _LINES_A_CHUNK = 200
-_FORM = 6  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
+_FORM = 7  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ class LookupCache:
         owners: (kind name, id) -> the configuration that manages the entity, or None.
         slugs: (kind name, ids of the scope) -> the slugs that are taken, once that has been worth asking.
         slugs_asked: how many slugs have been looked for there.
+        client_ids: zone id -> client ids that may be taken, once that has been worth asking.
+        client_ids_asked: zone id -> how many client ids have been looked for there.
         resource_overlaps: zone id -> its resources by URL, once all has been written.
         signing_keys: zone id -> kid -> key, opened once.
     """
@@ -26,5 +28,7 @@ class LookupCache:
     owners: dict[tuple[str, str], str | None] = field(default_factory=dict)
     slugs: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     slugs_asked: dict[tuple[str, ...], int] = field(default_factory=dict)
+    client_ids: dict[str, set[str]] = field(default_factory=dict)
+    client_ids_asked: dict[str, int] = field(default_factory=dict)
     resource_overlaps: dict[str, ResourceOverlaps] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict, repr=False)

@@ -1,6 +1,7 @@
-"""Applications: redirect URIs, traits, and dependencies on resources."""
+"""Applications: redirect URIs, traits, who is accountable for them, and dependencies on resources."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from runtime.domain.errors import Forbidden, NotFound, Problem, ValidationFailed
@@ -9,12 +10,12 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth import logout, redirect_uris
-from runtime.services.management import credential_scope, entities
+from runtime.services.management import credential_scope, entities, token_revocation
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import applications as storage
-from runtime.storage.sql import changes
+from runtime.storage.sql import changes, directory
 from runtime.storage.sql import entities as rows
 
 DEPENDENCIES = "application_dependencies"
@@ -47,6 +48,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     entities.require(unit, APPLICATION, Verb.CREATE, scope)
     made = await entities.new_entity(unit, APPLICATION, scope, body)
     _check_addresses(unit, made)
+    _check_accountable_when_finished(unit, made)
     await entities.add(unit, APPLICATION, made)
     if wanted := body.get("dependencies"):
         await set_dependencies(unit, made, [entry["id"] for entry in wanted], has_none=True)
@@ -61,8 +63,54 @@ async def update(
     scope, before = await entities.for_change(unit, APPLICATION, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, APPLICATION, scope, before, patch)
     _check_addresses(unit, after)
-    stored = await entities.change(unit, APPLICATION, scope, before, after)
+    stored = await _store(unit, before, after)
     return (await counted(unit, scope["zone_id"], [stored]))[0]
+
+
+async def _store(unit: UnitOfWork, before: Application, after: Application) -> Application:
+    _check_accountable_when_finished(unit, after)
+    stored = await entities.change(unit, APPLICATION, {"zone_id": before.zone_id}, before, after)
+    if _accountable(after) != _accountable(before):
+        await token_revocation.revoke_ended(unit, after.zone_id, [after.id])
+    return stored
+
+
+def _accountable(application: Application) -> tuple[str | None, str | None]:
+    return application.accountable_user_id, application.accountable_group_id
+
+
+def _check_accountable_when_finished(unit: UnitOfWork, application: Application) -> None:
+    """Check that not both a user and a group are accountable when the unit finishes.
+
+    Until then a changeset may replace the one with the other, in two steps.
+    """
+    if any(_accountable(application)):
+        check = partial(_require_one_accountable, unit, application.zone_id, application.id)
+        unit.deferred_checks[APPLICATION.name, application.id] = check
+
+
+async def _require_one_accountable(unit: UnitOfWork, zone_id: str, application_id: str) -> None:
+    found = await rows.many(unit.conn, APPLICATION, [application_id], within={"zone_id": zone_id})
+    if found and all(_accountable(found[0])):
+        raise ValidationFailed.of(
+            "accountable_group_id", "conflicts with `accountable_user_id`; set one of them to null"
+        )
+
+
+async def set_accountable_user(unit: UnitOfWork, before: Application, email: str | None) -> Application:
+    """Make whoever has that verified address accountable for an application, now or one day; or nobody.
+
+    Until somebody has it, the application names the address in place of a user. Raises ValidationFailed.
+    """
+    await entities.require_in(unit, APPLICATION, Verb.UPDATE, before.zone_id)
+    entities.refuse_platform_owned(APPLICATION, before)
+    named = None
+    if email is not None:
+        await unit.next_revision()
+        address = email.lower()
+        known = await directory.users_by_email(unit.conn, [address], zone_id=before.zone_id)
+        named = next((user_id for user_id, _, is_verified in known if is_verified), address)
+    return await _store(unit, before, before.model_copy(update={"accountable_user_id": named}))
 
 
 def _check_addresses(unit: UnitOfWork, application: Application) -> None:
@@ -121,6 +169,7 @@ async def set_dependencies(
     if not has_none:
         present = await storage.dependencies_of(unit.conn, application.id, zone_id=zone_id)
     if missing := sorted(wanted - present.keys()):
+        await credential_scope.refuse_lent_credentials(unit, zone_id, missing)
         await _touch(unit, application)
         await storage.add_dependencies(unit.conn, application.id, missing, zone_id=zone_id, now=unit.now)
         for resource_id in missing:
@@ -158,7 +207,8 @@ async def add_dependency(
 ) -> None:
     """Declare a dependency; of one that is there, only the condition is replaced.
 
-    Raises: NotFound for a resource of another zone, ValidationFailed for such a condition.
+    Raises: NotFound for a resource of another zone, ValidationFailed for such a condition; Forbidden for one
+        of another configuration whose credentials are not made by the zone.
     """
     scope = await _application_scope(unit, parents, application_id, Verb.CREATE)
     application = await rows.get(unit.conn, APPLICATION, application_id, within=scope)
@@ -172,6 +222,8 @@ async def add_dependency(
     present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
     if present.get(resource_id) == tuple(when_accessing):
         return
+    # Another condition, too: without one, a dependency holds for every request.
+    await credential_scope.refuse_lent_credentials(unit, scope["zone_id"], [resource_id])
     await _put(unit, application, resource_id, tuple(when_accessing))
 
 

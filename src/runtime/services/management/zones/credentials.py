@@ -1,24 +1,41 @@
-"""Application credentials: with a secret that is shown once, without one, or a workload identity."""
+"""Application credentials: with a secret that is shown once, without one, or a workload identity.
+
+Two password credentials of one application may have the same client id, so that a secret is replaced without
+an interruption: the second one is created, then the first expires or is deleted.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import ValidationFailed
+from runtime.domain.errors import Conflict, Problem, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, Entity, Kind, Verb
-from runtime.domain.kinds.application import ANY_SUBJECT, ApplicationCredential, TokenCredential
-from runtime.domain.kinds.values import CredentialType
+from runtime.domain.kinds.application import (
+    ANY_SUBJECT,
+    MAX_SECRETS,
+    ApplicationCredential,
+    PasswordCredential,
+    TokenCredential,
+)
+from runtime.domain.kinds.values import CredentialType, rfc3339
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.storage.sql import client_ids
 from runtime.storage.sql import entities as storage
+
+_CLIENT_IDS_ONE_BY_ONE = 5
 
 
 async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
-    """Make a credential. The password of a `password` one stands in `unit.shown_once`, nowhere else."""
+    """Make a credential. The password of a `password` one stands in `unit.shown_once`, nowhere else.
+
+    Raises: Conflict for a client id that another application has, another type of credential, or two secrets;
+        ValidationFailed for an `expires_at` that is over.
+    """
     scope = await entities.scope_of(unit, APPLICATION_CREDENTIAL, parents)
     entities.require(unit, APPLICATION_CREDENTIAL, Verb.CREATE, scope)
     await entities.require_in_zone(
@@ -32,8 +49,11 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     if body["type"] == CredentialType.PASSWORD:
         password = new_secret()
         decided["secret_hash"] = unit.services.hasher.hash(password)
+        if "identifier" in body:
+            decided["slot"] = await _free_slot(unit, scope["zone_id"], body["identifier"], application.id)
     slug = await entities.free_slug(unit, APPLICATION_CREDENTIAL, scope, application.slug)
     made = await entities.new_entity(unit, APPLICATION_CREDENTIAL, scope, body, slug=slug, **decided)
+    _require_future_expiry(unit, made)
     await entities.add(unit, APPLICATION_CREDENTIAL, made)
     if body["type"] == CredentialType.PASSWORD:
         unit.shown_once[made.id] = {"password": password}
@@ -51,6 +71,7 @@ async def update(
     if isinstance(after, TokenCredential):
         identifier = _identifier_of(after.subject, any_subject=after.any_subject)
         after = after.model_copy(update={"identifier": identifier})
+    _require_future_expiry(unit, after, before)
     return await entities.change(unit, APPLICATION_CREDENTIAL, scope, before, after)
 
 
@@ -58,6 +79,60 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """Remove a credential. Raises NotFound, Forbidden."""
     scope, before = await _for_change(unit, parents, entity_id, Verb.DELETE)
     await entities.remove(unit, APPLICATION_CREDENTIAL, scope, before)
+    if isinstance(before, PasswordCredential):
+        await client_ids.close_gap(unit.conn, before.zone_id, before.identifier)
+
+
+async def _free_slot(unit: UnitOfWork, zone_id: str, client_id: str, application_id: str) -> int:
+    """The slot of a new password credential: the second, where its application has one with this client id.
+
+    Of what is somebody else's, the first is taken, which the uniqueness refuses. Raises Conflict beside two.
+    """
+    await unit.next_revision()  # nobody else of the organization writes between this and the insert
+    if not await _may_be_taken(unit, zone_id, client_id):
+        return 0
+    others = await client_ids.password_credentials(unit.conn, zone_id, client_id)
+    if not others or others[0].application_id != application_id:
+        return 0
+    if len(others) < MAX_SECRETS:
+        return 1 - others[0].slot
+    message = (
+        f"the client id `{client_id}` already has {MAX_SECRETS} password credentials, `{others[0].id}` and "
+        f"`{others[1].id}`; delete the one that is no longer used"
+    )
+    raise Conflict(message, problems=[Problem("conflict", message, "identifier")])
+
+
+async def _may_be_taken(unit: UnitOfWork, zone_id: str, client_id: str) -> bool:
+    """Tell whether to look for credentials with this client id; a unit that makes many asks once for all."""
+    cache = unit.cache
+    asked = cache.client_ids_asked[zone_id] = cache.client_ids_asked.get(zone_id, 0) + 1
+    if asked == _CLIENT_IDS_ONE_BY_ONE:
+        cache.client_ids[zone_id] = await client_ids.taken(unit.conn, zone_id)
+    if (known := cache.client_ids.get(zone_id)) is None:
+        return True
+    may_be = client_id in known
+    known.add(client_id)
+    return may_be
+
+
+def _require_future_expiry(
+    unit: UnitOfWork, after: ApplicationCredential, before: ApplicationCredential | None = None
+) -> None:
+    """Raise ValidationFailed for an `expires_at` in the past, unless it is what it was.
+
+    When a credential is deleted, this time tells what may have been issued to it.
+    """
+    if not isinstance(after, PasswordCredential) or after.expires_at is None:
+        return
+    if isinstance(before, PasswordCredential) and before.expires_at == after.expires_at:
+        return
+    if after.has_expired(unit.now):
+        raise ValidationFailed.of(
+            "expires_at",
+            f"`{rfc3339(after.expires_at)}` is in the past; set a later time, or delete the credential to "
+            "withdraw its secret now",
+        )
 
 
 async def _for_change(

@@ -7,8 +7,10 @@ signed in before ends with it.
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.domain.delegated_grants import issuing_addresses
+from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import PROVIDER, Entity, Kind, Verb
-from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.provider import Provider, leads_to_other_token
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
@@ -17,19 +19,45 @@ from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import consents, directory, revocations
 
 
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make a provider whose settings take an access token, and no other token, from its answers."""
+    scope = await entities.scope_of(unit, PROVIDER, parents)
+    entities.require(unit, PROVIDER, Verb.CREATE, scope)
+    made = await entities.new_entity(unit, PROVIDER, scope, body)
+    _check_pointer(None, made)
+    return await entities.add(unit, PROVIDER, made)
+
+
 async def update(
     unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a provider; one that speaks for others by now ends what it signed in and issued before."""
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, PROVIDER, scope, before, _with_issuer(before, patch))
+    _check_pointer(before, after)
     stored = await entities.change(unit, PROVIDER, scope, before, after)
     await end_what_rested_on(unit, before, stored)
-    if _issuing(before) != _issuing(stored):
+    if issuing_addresses(before) != issuing_addresses(stored):
         await consents.revoke_credentials(
             unit.conn, zone_id=before.zone_id, provider_id=before.id, now=unit.now
         )
     return stored
+
+
+def _check_pointer(before: Provider | None, after: Provider) -> None:
+    """Raise ValidationFailed for a new access token pointer that leads to a refresh token or an ID token."""
+    pointer = _access_token_pointer(after)
+    is_new = before is None or pointer != _access_token_pointer(before)
+    if pointer and is_new and leads_to_other_token(pointer):
+        raise ValidationFailed.of(
+            "protocols.oauth2.token_response_access_token_pointer",
+            "leads to a refresh token or an ID token, which no application receives; name the access token",
+        )
+
+
+def _access_token_pointer(provider: Provider) -> str | None:
+    oauth2 = provider.protocols.oauth2 if provider.protocols else None
+    return oauth2.token_response_access_token_pointer if oauth2 else None
 
 
 def _with_issuer(before: Provider, patch: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -78,13 +106,6 @@ async def end_what_rested_on_former(unit: UnitOfWork, before: Zone, after: Zone)
     await directory.touch_provider(unit.conn, **of_it, revision=await unit.next_revision())
     ended = await directory.end_provider_sessions(unit.conn, former, zone_id=before.id, now=unit.now)
     await sessions.announce_ended_sessions(unit, ended, before.id)
-
-
-def _issuing(provider: Provider) -> tuple[str | None, ...]:
-    """Who issues the credentials in the vault, where they are refreshed, and to which client."""
-    oauth2 = provider.protocols.oauth2 if provider.protocols else None
-    issuer = (oauth2.issuer if oauth2 else None) or provider.identifier
-    return issuer, oauth2.token_endpoint if oauth2 else None, provider.client_id
 
 
 def _vouching(provider: Provider) -> tuple[str | None, ...]:

@@ -1,0 +1,60 @@
+"""Renders decision records as text."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.terminal import Line, Styled
+
+from .value_diff import counted
+
+
+def decision_lines(found: Sequence[Mapping[str, Any]], *, limit: int) -> Iterator[Line]:
+    """Records as text, the newest first."""
+    for each in found:
+        yield from _record_lines(each)
+    if not found:
+        yield "no decision matches; records are kept for a limited time, and are written within a second"
+    elif len(found) == limit:
+        yield f"the newest {counted(limit, 'record')}; `--limit` shows more"
+
+
+def _record_lines(record: Mapping[str, Any]) -> Iterator[Line]:
+    refused = record["outcome"] == "refused"
+    outcome = Styled(str(record["outcome"]), "red" if refused else "green", bold=True)
+    yield f"{record['at']}  {record['event']}  ", outcome, *_error(record)
+    if record["reason"]:
+        yield f"    reason: {record['reason']}"
+    if record["step"] is not None:
+        named = f" ({record['step_name']})" if record["step_name"] else ""
+        yield f"    step: {record['step']}{named}"
+    for label in ("user", "application", "resource"):
+        if record[f"{label}_id"] is not None:
+            yield f"    {label}: {record[label] or record[f'{label}_id'] + ' (deleted)'}"
+    if record["user_agent_id"] is not None:
+        yield f"    client: {record['user_agent_id']} (registered itself)"
+    if record["actors"]:
+        yield f"    actors: {', '.join(record['actors'])}"
+    for policy in record["policies"]:
+        yield f"    {'forbidden' if refused else 'permitted'} by: {policy_text(policy)}"
+    if record["requests"] > 1:
+        yield f"    requests: {record['requests']:,}, similar ones counted together from this time on"
+    if record["request_id"]:
+        yield f"    request: {record['request_id']}"
+
+
+def _error(record: Mapping[str, Any]) -> Sequence[str]:
+    return [f"  {record['error']}"] if record["error"] else []
+
+
+def policy_text(policy: Mapping[str, Any]) -> str:
+    """A rule that decided, with the place it was written from, on one line."""
+    name = policy.get("policy") or f"version {policy['policy_version_id']} of a policy that is gone"
+    told = f"policy `{name}`, rule `{policy['rule']}`"
+    source = policy.get("source")
+    if source is None:
+        return told
+    place = source.get("file") or f"manifests of `{source['owner']}`"
+    if source.get("file") and source.get("line"):
+        place = f"{place}:{source['line']}"
+    commit = f", commit {source['commit'][:12]}" if source.get("commit") else ""
+    return f"{told} ({place}{commit})"

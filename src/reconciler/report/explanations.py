@@ -1,0 +1,51 @@
+"""Renders explanations of token exchanges as text."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.terminal import Line, Styled
+
+from .decisions import policy_text
+
+_MARKS = {
+    "passed": Styled("ok", "green"),
+    "assumed": Styled("assumed", "yellow"),
+    "refused": Styled("refused", "red", bold=True),
+    "not_reached": Styled("not reached", dim=True),
+}
+_NAME_WIDTH = 12  # of the longest name of a step, and two spaces
+
+
+def explanation_lines(explanation: Mapping[str, Any]) -> Iterator[Line]:
+    """An explanation as text: the answer first, then each exchange with its steps."""
+    hops = explanation["hops"]
+    answer = (
+        Styled("allowed", "green", bold=True)
+        if explanation["allowed"]
+        else Styled("refused", "red", bold=True)
+    )
+    yield answer, f": {_sentence(hops[-1], explanation)}"
+    for hop in hops:
+        yield ""
+        if len(hops) > 1:
+            yield Styled(f"{hop['application']} -> {hop['resource'] or '?'}", bold=True)
+        yield from _hop_lines(hop)
+
+
+def _sentence(hop: Mapping[str, Any], explanation: Mapping[str, Any]) -> str:
+    """What is said first: about the exchange that the chain ends with."""
+    if explanation["allowed"]:
+        scopes = f" with `{' '.join(hop['scopes'])}`" if hop["scopes"] else ", without scopes"
+        return f"`{hop['application']}` gets `{hop['resource']}` for `{explanation['user']}`{scopes}"
+    target = f" `{hop['resource']}`" if hop["resource"] else " a token"
+    return f"`{hop['application']}` does not get{target} for `{explanation['user']}`: {hop['error']}"
+
+
+def _hop_lines(hop: Mapping[str, Any]) -> Iterator[Line]:
+    for step in hop["steps"]:
+        detail = f"  {step['detail']}" if step.get("detail") else ""
+        yield f"  {step['step']:>2}  {step['name']:<{_NAME_WIDTH}}", _MARKS[step["outcome"]], detail
+    for policy in hop["policies"]:
+        yield f"  {'permitted' if hop['allowed'] else 'forbidden'} by: {policy_text(policy)}"
+    for remedy in hop["remedies"]:
+        yield Styled("  to fix", "yellow"), f": {remedy}"

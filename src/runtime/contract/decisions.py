@@ -1,0 +1,143 @@
+"""The JSON types of decision records and explanations: what was or would be decided, by whom, and why."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
+
+from runtime.domain.identifiers import example_id
+from runtime.domain.kinds.marks import Example
+from runtime.domain.kinds.values import Part, Timestamp
+
+
+class ManifestSource(Part):
+    """The manifest that an object was last written from, as its ownership record has it.
+
+    `file` and `line` are relative to the configuration's repository; null where the record has none.
+    """
+
+    owner: Annotated[str, Example("acme/identity")]
+    name: Annotated[str, Example("payments")]
+    file: Annotated[str | None, Example("config/policies.yaml")] = None
+    line: Annotated[int | None, Example(14)] = None
+    commit: Annotated[str | None, Example("9fceb02d0ae598e95dc970b74767f19372d61af8")] = None
+    repository: Annotated[str | None, Example("https://git.acme.example/identity")] = None
+
+
+class DecidingPolicy(Part):
+    """A rule that decided: a `permit` where the request was allowed, a `forbid` where it was refused.
+
+    `rule` is its `@id`, or its position in the text from 0. `policy` is null once the policy is gone.
+    """
+
+    rule: Annotated[str, Example("only-finance")]
+    policy_version_id: str
+    policy_id: str | None = None
+    policy: Annotated[str | None, Example("payments")] = None
+    version: Annotated[int | None, Example(3)] = None
+    source: ManifestSource | None = None
+
+
+class DecisionRecord(Part):
+    """What became of one request: a sign-in, a token request, a revocation or the end of a session.
+
+    `event` is the endpoint or the grant type, `outcome` such as `issued`, `signed_in` or `refused`. `error`
+    is the code that the client got, `reason` what it did not get to know. `step` numbers the steps of a token
+    exchange. `user`, `application` and `resource` are identifiers, null where there is none or it is gone.
+    `requests` is above 1 where refusals of one sort were only counted.
+    """
+
+    id: str
+    at: Timestamp
+    request_id: Annotated[str | None, Example(example_id("request"))]
+    event: Annotated[str, Example("token_exchange")]
+    outcome: Annotated[str, Example("refused")]
+    error: Annotated[str | None, Example("invalid_target")]
+    reason: Annotated[str | None, Example("not a declared dependency")]
+    step: Annotated[int | None, Example(8)]
+    step_name: Annotated[str | None, Example("dependency")]
+    user_id: str | None
+    application_id: str | None
+    user_agent_id: str | None
+    user: Annotated[str | None, Example("ada@acme.example")]
+    application: Annotated[str | None, Example("calendar-agent")]
+    resource: Annotated[str | None, Example("https://calendar.acme.example")]
+    credential_id: str | None
+    resource_id: str | None
+    actors: Annotated[list[str], Example(["calendar-agent"])]
+    policies: list[DecidingPolicy]
+    requests: Annotated[int, Example(1)]
+
+
+Names = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+
+
+class ExplainBody(Part):
+    """The exchange to explain. `application`, `user` and `resource` are ids or identifiers.
+
+    `user` may be an e-mail address, `resource` any URL that the resource covers. `scopes` is null for all
+    that can be had. `via` names the applications that the user's token comes through, the first one first.
+    """
+
+    example: ClassVar[Mapping[str, Any]] = {
+        "application": "calendar-agent",
+        "resource": "https://calendar.acme.example",
+        "user": "ada@acme.example",
+        "scopes": ["read"],
+    }
+
+    application: Names
+    resource: Names
+    user: Names
+    scopes: Annotated[list[Names], Field(max_length=100)] | None = None
+    via: Annotated[list[Names], Field(max_length=10)] = Field(default_factory=list)
+
+
+class ExplainedStep(Part):
+    """A step of an exchange, and what it comes to.
+
+    `assumed`: what the step needs is not there, and the answer goes on as if it were.
+    """
+
+    step: Annotated[int, Example(8)]
+    name: Annotated[str, Example("dependency")]
+    outcome: Annotated[
+        Literal["passed", "assumed", "refused", "not_reached"],
+        Example("refused"),
+    ]
+    detail: Annotated[str | None, Example("not a declared dependency")] = None
+
+
+class ExplainedHop(Part):
+    """One exchange of the chain: what an application gets for the token that it has.
+
+    `error` is the code that the application would get, `reason` what it would not get to know. `remedies`
+    says what would mend the refusal. `scopes` are those that the token would have.
+    """
+
+    application: Annotated[str, Example("calendar-agent")]
+    resource: Annotated[str | None, Example("https://calendar.acme.example")]
+    allowed: Annotated[bool, Example(False)]
+    error: Annotated[str | None, Example("invalid_target")]
+    reason: Annotated[str | None, Example("not a declared dependency")]
+    steps: list[ExplainedStep]
+    scopes: Annotated[list[str], Example([])]
+    actors: Annotated[list[str], Example(["calendar-agent"])]
+    policies: list[DecidingPolicy]
+    remedies: Annotated[
+        list[str], Example(["add `https://calendar.acme.example` to the dependencies of `calendar-agent`"])
+    ]
+
+
+class Explanation(Part):
+    """Whether an application would get a token for a user now, and why.
+
+    `hops` has one exchange for each of `via`, as far as they are allowed, and the application's own last.
+    `session` is the sign-in that was gone by; null where none is active: then one that begins now is assumed.
+    """
+
+    at: Timestamp
+    allowed: Annotated[bool, Example(False)]
+    user: Annotated[str, Example("ada@acme.example")]
+    session: str | None
+    hops: list[ExplainedHop]

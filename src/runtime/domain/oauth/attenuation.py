@@ -1,0 +1,132 @@
+"""Attenuation: what a token may say at most. Every grant type computes it here, and none a second time.
+
+A token that is made from another one is at most that one: for the same resource it has no scope that the
+other has not, it ends no later, and its chain of actors is the other's with one more in front. For another
+resource its scopes come from the user's word for that one, never from the token.
+
+Spec: zone interface, section 6, rules 2 to 7; RFC 6749 section 6; RFC 8693 section 4.1.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from runtime.domain.errors import InvalidRequest, InvalidScope
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import MAX_CHAIN_DEPTH, ChainActor, names_of
+
+MAX_TIMES_IN_CHAIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """What a token lets its holder do, before it is text.
+
+    Attributes:
+        audience: one resource's identifier, as registered, or the zone's issuer.
+        actors: the acting application first; none in a token that no exchange has made.
+        jkt: thumbprint of the key that the token is bound to; None for a bearer token.
+    """
+
+    audience: str
+    scopes: frozenset[str]
+    actors: tuple[ChainActor, ...]
+    expires_at: datetime
+    jkt: str | None
+
+    def restricted_to(self, scopes: frozenset[str]) -> "Delegation":
+        """The same with the scopes that policy leaves. Raises ValueError for one that is not in it."""
+        if not scopes <= self.scopes:
+            raise ValueError("a policy decision adds no scope")
+        return self if scopes == self.scopes else replace(self, scopes=scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a token is for, with everything that limits it there, whatever it is made from.
+
+    Attributes:
+        scopes: those that the resource has.
+        allowed: those that the user lets the client have there; None where no user limits them.
+        lifetime_seconds: of the resource's tokens.
+        ends: what no token outlives: the session, the user's grant; None for one that does not end by itself.
+    """
+
+    audience: str
+    scopes: frozenset[str]
+    lifetime_seconds: int
+    allowed: frozenset[str] | None = None
+    ends: tuple[datetime | None, ...] = ()
+
+
+def originate(
+    target: Target, requested: frozenset[str] | None, *, jkt: str | None, now: datetime
+) -> Delegation:
+    """The delegation of a token that is made from no other: of a sign-in, or of an application by itself.
+
+    Args:
+        requested: None when the request names no scope: everything within the limits is meant.
+        jkt: thumbprint of the key that the sender has proved to have.
+    Raises: InvalidScope.
+    """
+    return Delegation(target.audience, _scopes(target, requested), (), _end(target, now), jkt)
+
+
+def attenuate(
+    parent: Delegation,
+    target: Target,
+    requested: frozenset[str] | None,
+    *,
+    actor: ChainActor,
+    jkt: str | None,
+    now: datetime,
+) -> Delegation:
+    """The delegation of a token that an application gets for another one. It ends no later than that.
+
+    Args:
+        parent: of the token that is exchanged, with everyone who acted so far among its actors.
+        actor: who exchanges it.
+    Raises: InvalidScope; InvalidRequest for a chain too long.
+    """
+    held = parent.scopes if parent.audience == target.audience else None
+    return Delegation(
+        target.audience,
+        _scopes(target, requested, held),
+        extend_chain(parent.actors, actor),
+        min(_end(target, now), parent.expires_at),
+        jkt,
+    )
+
+
+def is_held_with(parent: str | None, jkt: str | None) -> bool:
+    """Tell whether the client that a token was issued to may use it: with its key, if it is bound to one."""
+    return parent in (None, jkt)
+
+
+def extend_chain(previous: tuple[ChainActor, ...], actor: ChainActor) -> tuple[ChainActor, ...]:
+    """The chain with the authenticated application in front of all who acted before it.
+
+    Raises: InvalidRequest beyond the greatest depth, and for an actor that is in the chain twice already.
+    """
+    if len(previous) >= MAX_CHAIN_DEPTH:
+        raise InvalidRequest(f"the chain of actors is longer than {MAX_CHAIN_DEPTH}")
+    if names_of(previous).count(actor.subject) >= MAX_TIMES_IN_CHAIN:
+        raise InvalidRequest("the application is in the chain of actors (`act`) too often")
+    return (actor, *previous)
+
+
+def _scopes(
+    target: Target, requested: frozenset[str] | None, held: frozenset[str] | None = None
+) -> frozenset[str]:
+    """What is issued, within what the subject token has, where that is for the same resource."""
+    narrowed = scope_strings.narrow(requested, target.scopes, target.allowed, held)
+    if narrowed.refused:
+        raise InvalidScope("a requested scope is not available for that resource")
+    return narrowed.issued
+
+
+def _end(target: Target, now: datetime) -> datetime:
+    end = now + timedelta(seconds=target.lifetime_seconds)
+    for each in target.ends:
+        if each is not None and each < end:
+            end = each
+    return end

@@ -1,0 +1,49 @@
+"""Shared rules of requests to outside providers for a user in a browser, to sign in or to connect."""
+
+from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
+from runtime.domain.errors import (
+    AccessDenied,
+    OAuthError,
+    ServerError,
+    TemporarilyUnavailable,
+    UnmetAuthenticationRequirements,
+)
+from runtime.domain.kinds import PROVIDER
+from runtime.domain.kinds.provider import Provider
+from runtime.services import address_bound_secrets
+from runtime.services.zones import CachedZone
+
+_NOT_DONE = frozenset({"access_denied", "login_required", "interaction_required", "consent_required"})
+
+
+def redirect_uri(zone: CachedZone) -> str:
+    """Where providers send the browser back to: one address for sign-in and for connecting."""
+    return str(zone.entity.protocols.oauth2.redirect_uri)
+
+
+def open_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
+    """How to talk to a provider of the zone, its secret opened.
+
+    Raises: SealBroken where the secret was given for other addresses than the provider has.
+    """
+    secret = address_bound_secrets.opened(zone.sealer, PROVIDER, provider, "client_secret")
+    return settings_of(provider, client_secret=secret)
+
+
+def issuer_of(provider: Provider) -> str:
+    """The issuer, which is the identifier where none is configured."""
+    return settings_of(provider, client_secret=None).issuer
+
+
+def refusal_kind(error: str | None) -> type[OAuthError]:
+    """What an application is told when a provider's authorization endpoint answers with this error.
+
+    Args:
+        error: None for an answer with neither a code nor an error.
+    Spec: RFC 6749 section 4.1.2.1; OpenID Connect Core section 3.1.2.6.
+    """
+    if error in _NOT_DONE:
+        return AccessDenied
+    if error == UnmetAuthenticationRequirements.code:
+        return UnmetAuthenticationRequirements
+    return TemporarilyUnavailable if error == TemporarilyUnavailable.code else ServerError

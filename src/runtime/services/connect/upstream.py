@@ -1,0 +1,320 @@
+"""Connecting an account: the authorization request to an outside provider, and its callback.
+
+`state` is a random handle that works once, in the browser session that was redirected. The link and all
+that the callback is checked against are stored under it, sealed. The callback comes to the redirect URI that
+sign-in has, too; the `state` says which it is.
+
+Spec: RFC 6749 section 4.1; RFC 7636; RFC 9207; OpenID Connect Core section 3.1.3.7 for whose account it is.
+"""
+
+from pydantic import BaseModel, ConfigDict
+
+from runtime.adapters.identity_providers.answers import ProviderRefused
+from runtime.adapters.identity_providers.settings import ProviderSettings
+from runtime.adapters.keys.sealing import SealBroken, new_secret
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.adapters.upstream_oauth.authorization_request import UpstreamAuthorizationRequest
+from runtime.adapters.upstream_oauth.client_authentication import ASSERTION_ALGORITHM, signs_assertions
+from runtime.adapters.upstream_oauth.token_response import RefusalKind, UpstreamRefusal, UpstreamTokens
+from runtime.domain.errors import (
+    AccessDenied,
+    AccountRefused,
+    BadLink,
+    InvalidRequest,
+    OAuthError,
+    ProviderUnavailable,
+    ServerError,
+    TemporarilyUnavailable,
+)
+from runtime.domain.kinds.provider import Provider
+from runtime.services import epochs
+from runtime.services.authority import browser_sessions
+from runtime.services.authority.browser_sessions import Browser
+from runtime.services.authority.connect_links import ConnectLink
+from runtime.services.authorization import consent_decision, provider_requests
+from runtime.services.authorization.requests import Parameters
+from runtime.services.connect import outcomes, requests
+from runtime.services.connect.outcomes import ConnectOutcome
+from runtime.services.connect.requests import CheckedLink, ReturnAddress
+from runtime.services.container import Services
+from runtime.services.vault import upstream_tokens
+from runtime.services.zones import CachedZone
+from runtime.storage.sql import users
+
+CONNECTION_SECONDS = 900
+_STATE_PREFIX = "c."  # a sign-in's `state` has no dot
+_OPENID = "openid"
+_LOST = (
+    "this connection has expired, or was started in another browser; go back to the application and try again"
+)
+_CHANGED = "the provider was changed meanwhile; go back to the application and try again"
+_UNUSABLE = "the provider's answer cannot be used; try again, or ask an administrator of this zone"
+
+
+class PendingConnection(BaseModel):
+    """A connection under way at a provider, stored under the hash of its `state`.
+
+    Attributes:
+        browser_session_id: the session that was asked, in which alone the callback counts.
+        provider_revision: of the provider's configuration that the request was made with.
+        scopes: requested for the resource.
+        nonce: where the provider is to say whose account it is.
+        uses_pkce, issuer, issuer_required: of the authorization request, `UpstreamAuthorizationRequest`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    link: ConnectLink
+    returns_to: ReturnAddress
+    browser_session_id: str
+    provider_id: str
+    provider_revision: int
+    scopes: frozenset[str]
+    verifier: str
+    nonce: str | None
+    uses_pkce: bool
+    issuer: str
+    issuer_required: bool
+
+    def admits_issuer(self, given: str | None) -> bool:
+        """Tell whether an answer with this `iss` may be the provider's."""
+        sent = UpstreamAuthorizationRequest("", self.uses_pkce, self.issuer, self.issuer_required)
+        return sent.admits_issuer(given)
+
+
+async def start_connection(
+    services: Services, zone: CachedZone, asked: CheckedLink, provider: Provider, scopes: frozenset[str]
+) -> str:
+    """The provider's authorization endpoint, with the parameters of this connection. The link is used by it.
+
+    Raises: ProviderUnavailable, with the link unused; BadLink for a link that is used.
+    """
+    settings = _settings(zone, provider)
+    state, verifier = _STATE_PREFIX + new_secret(), new_secret()
+    wanted = scopes | ({_OPENID} if await _signs_users_in(zone, provider) else frozenset())
+    nonce = new_secret() if _OPENID in wanted else None
+    sent = await services.upstream_oauth.authorization_request(
+        settings,
+        redirect_uri=provider_requests.redirect_uri(zone),
+        state=state,
+        code_verifier=verifier,
+        scopes=sorted(wanted),
+        resource=asked.resource.identifier,
+        parameters={"nonce": nonce} if nonce is not None else None,
+    )
+    if isinstance(sent, UpstreamRefusal):
+        raise ProviderUnavailable(
+            "the provider cannot be reached; try again, or ask an administrator of this zone",
+            internal=sent.code,
+        )
+    pending = PendingConnection(
+        link=asked.link,
+        returns_to=asked.returns_to,
+        browser_session_id=asked.signed_in.session.id,
+        provider_id=provider.id,
+        provider_revision=provider.revision,
+        scopes=scopes,
+        verifier=verifier,
+        nonce=nonce,
+        uses_pkce=sent.uses_pkce,
+        issuer=sent.issuer,
+        issuer_required=sent.issuer_required,
+    )
+    await requests.use(services, zone, asked.link)
+    key = _key(services, zone, state)
+    sealed = zone.sealer.seal(pending.model_dump_json().encode(), bound_to=key)
+    await services.state.put(key, sealed, ttl_seconds=CONNECTION_SECONDS)
+    return sent.url
+
+
+def is_connection(parameters: Parameters) -> bool:
+    """Tell whether a callback answers a connection, and not a sign-in. Raises InvalidRequest."""
+    return (parameters.one("state") or "").startswith(_STATE_PREFIX)
+
+
+async def handle_callback(
+    services: Services, zone: CachedZone, parameters: Parameters, browser: Browser
+) -> ConnectOutcome:
+    """The end of a connection: the tokens and the application's consent are stored, in one transaction.
+
+    Raises: BadLink for a state that is unknown, used, of another zone or another session, or where anything
+        has ended that the link rests on; AccountRefused for another issuer, before its code is used, and for
+        somebody else's account; OAuthError where the application has named no place to hear of it.
+    """
+    try:
+        state, issuer = parameters.one("state"), parameters.one("iss")
+        code, error = parameters.one("code"), parameters.one("error")
+    except InvalidRequest as failure:
+        raise BadLink(failure.detail) from None
+    pending = await _pop(services, zone, state)
+    signed_in = await browser_sessions.current(services, zone, browser.session)
+    if signed_in is None or signed_in.session.id != pending.browser_session_id:
+        raise BadLink(_LOST, internal="another session than the one that started it")
+    asked = await requests.check(services, zone, pending.link, signed_in, pending.returns_to)
+    provider = asked.provider
+    if (
+        provider is None
+        or provider.id != pending.provider_id
+        or provider.revision != pending.provider_revision
+    ):
+        raise BadLink(_CHANGED)
+    if not pending.admits_issuer(issuer):
+        raise AccountRefused(
+            "the answer did not come from the provider that was asked", internal=repr(issuer)[:100]
+        )
+    if error is not None or code is None:
+        return outcomes.refused(zone, asked, _refusal(error))
+    settings = _settings(zone, provider)
+    tokens = await _redeem(services, zone, asked, settings, pending, code)
+    if isinstance(tokens, UpstreamRefusal):
+        return outcomes.refused(zone, asked, _token_refusal(tokens))
+    granted = tokens.scopes & pending.scopes
+    if pending.scopes and not granted:
+        return outcomes.refused(
+            zone, asked, AccessDenied("the provider granted none of the requested scopes")
+        )
+    subject = await _subject(services, zone, settings, provider, pending, tokens)
+    await _store(services, zone, asked, provider, pending, tokens, subject)
+    return outcomes.finished(
+        outcomes.connected(
+            zone,
+            asked,
+            granted,
+            missing=pending.scopes - granted,
+            dropped=tokens.scopes - pending.scopes - {_OPENID},
+        )
+    )
+
+
+async def _store(
+    services: Services,
+    zone: CachedZone,
+    asked: CheckedLink,
+    provider: Provider,
+    pending: PendingConnection,
+    tokens: UpstreamTokens,
+    subject: str | None,
+) -> None:
+    user, now = asked.signed_in.user, services.clock()
+    async with services.epochs.transaction() as (conn, bumped):
+        # Whoever locks users too locks the provider first.
+        if not await users.hold_provider(conn, provider):
+            raise BadLink(_CHANGED)
+        bumped.update(await epochs.bump_user(conn, zone.id, user.id))
+        if not await users.hold_active(conn, user):
+            raise BadLink(_LOST, internal="the user was disabled meanwhile")
+        await requests.check_again(conn, zone, asked, now)
+        if subject is not None:
+            other = await users.find_by_subject(conn, zone_id=zone.id, issuer=pending.issuer, subject=subject)
+            if other is not None and other.id != user.id:
+                raise AccountRefused("this account belongs to another user of this zone; choose your own")
+        await upstream_tokens.store_connected(
+            conn,
+            services,
+            zone,
+            user_id=user.id,
+            resource=asked.resource,
+            provider=provider,
+            tokens=tokens,
+            requested=pending.scopes,
+            now=now,
+        )
+        endpoint = asked.returns_to.endpoint(zone.issuer)
+        await consent_decision.record_consents(
+            conn,
+            zone,
+            asked.client,
+            user.id,
+            {asked.resource.id: tokens.scopes & pending.scopes},
+            endpoint.redirect_host if endpoint is not None else None,
+            now=now,
+        )
+
+
+async def _redeem(
+    services: Services,
+    zone: CachedZone,
+    asked: CheckedLink,
+    settings: ProviderSettings,
+    pending: PendingConnection,
+    code: str,
+) -> UpstreamTokens | UpstreamRefusal:
+    return await services.upstream_oauth.redeem_code(
+        settings,
+        code=code,
+        redirect_uri=provider_requests.redirect_uri(zone),
+        code_verifier=pending.verifier if pending.uses_pkce else None,
+        scopes=pending.scopes,
+        resource=asked.resource.identifier,
+        signing_key=zone.signing(ASSERTION_ALGORITHM) if signs_assertions(settings) else None,
+    )
+
+
+async def _subject(
+    services: Services,
+    zone: CachedZone,
+    settings: ProviderSettings,
+    provider: Provider,
+    pending: PendingConnection,
+    tokens: UpstreamTokens,
+) -> str | None:
+    """Whose account it is, in the provider's words; None where it does not say and nobody could know it by.
+
+    Raises: AccountRefused when the zone's own users sign in at the issuer, and it does not say.
+    """
+    if pending.nonce is None or (tokens.id_token is None and not await _signs_users_in(zone, provider)):
+        return None
+    try:
+        identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())
+    except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
+        raise AccountRefused(_UNUSABLE, internal=str(failure)) from None
+    return identity.subject
+
+
+async def _signs_users_in(zone: CachedZone, provider: Provider) -> bool:
+    """Tell whether the zone's users are known by their accounts at this issuer."""
+    signing_in = await zone.user_provider()
+    return signing_in is not None and provider_requests.issuer_of(signing_in) == provider_requests.issuer_of(
+        provider
+    )
+
+
+def _settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
+    """How to talk to the provider. Raises ProviderUnavailable where its secret is for other addresses."""
+    try:
+        return provider_requests.open_settings(zone, provider)
+    except SealBroken:
+        internal = "the secret was given for other addresses"
+        raise ProviderUnavailable(_UNUSABLE, internal=internal) from None
+
+
+async def _pop(services: Services, zone: CachedZone, state: str | None) -> PendingConnection:
+    key = _key(services, zone, state) if state else None
+    stored = await services.state.take(key) if key else None
+    if key is None or stored is None:
+        raise BadLink(_LOST)
+    return PendingConnection.model_validate_json(zone.sealer.open(stored, bound_to=key))
+
+
+def _refusal(error: str | None) -> OAuthError:
+    """What the application is told of an error of the provider's authorization endpoint."""
+    kind = provider_requests.refusal_kind(error)
+    if kind is AccessDenied:
+        return AccessDenied("the user or the provider denied access")
+    if kind is TemporarilyUnavailable:
+        return TemporarilyUnavailable("the provider is temporarily unavailable; try again shortly")
+    return ServerError(
+        "the provider answered the authorization request with an error", internal=str(error)[:100]
+    )
+
+
+def _token_refusal(refusal: UpstreamRefusal) -> OAuthError:
+    if refusal.kind is RefusalKind.TEMPORARY:
+        return TemporarilyUnavailable("the provider is temporarily unavailable; try again shortly")
+    return ServerError(
+        "the token endpoint of the provider refused the authorization code", internal=refusal.code
+    )
+
+
+def _key(services: Services, zone: CachedZone, state: str) -> str:
+    return f"connection:{zone.id}:{services.hasher.hash(state).hex()}"

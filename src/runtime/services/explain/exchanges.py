@@ -1,0 +1,111 @@
+"""An exchange that is only tried: the chain as a subject token would give it, and the rules of a real one."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from runtime.domain.errors import OAuthError
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.claims import seconds
+from runtime.domain.oauth.exchange import ExchangeRequest
+from runtime.services.authority.subject_tokens import SubjectToken, prior_actors
+from runtime.services.client_types import ApplicationClient
+from runtime.services.container import Services
+from runtime.services.explain.parties import UnknownParty
+from runtime.services.grants import token_exchange
+from runtime.services.grants.token_exchange import AuthorizedExchange, VerifiedChain
+from runtime.services.issuing.access_tokens import new_token_id
+from runtime.services.token_event_log import Decision
+from runtime.services.zones import CachedZone, SessionRoot
+
+
+@dataclass
+class Hop:
+    """One exchange, as far as it got.
+
+    Attributes:
+        name: what the question calls the application.
+        resource: None while it is not known, or there is none.
+        decision: is filled in as that of a real exchange; its step is the one that refused.
+    """
+
+    name: str
+    resource: "Resource | str | None"
+    decision: Decision
+    client: ApplicationClient | None = None
+    authorized: AuthorizedExchange | None = None
+    refusal: "OAuthError | UnknownParty | None" = None
+    is_session_assumed: bool = False
+
+    @property
+    def resource_name(self) -> str | None:
+        """The identifier of the resource, or what the question calls it."""
+        return self.resource.identifier if isinstance(self.resource, Resource) else self.resource
+
+
+async def chain_of(
+    zone: CachedZone, client: ApplicationClient, root: SessionRoot, now: datetime
+) -> VerifiedChain:
+    """The chain that a sign-in at this application would begin. Raises InvalidGrant."""
+    subject = SubjectToken(
+        digest="",
+        token_id=new_token_id(),
+        sub=root.principal.user.identifier,
+        audience=zone.issuer,
+        client_id=client.client_id,
+        scopes=frozenset(),
+        session_id=root.session.id,
+        actors=(),
+        may_act=None,
+        expires_at=seconds(root.session.expires_at),
+        issued_at=seconds(now),
+    )
+    standing, authority = await token_exchange.authority_of(zone, subject, root, now)
+    return VerifiedChain(subject, (), standing, authority)
+
+
+async def try_exchange(
+    services: Services,
+    zone: CachedZone,
+    hop: Hop,
+    chain: VerifiedChain,
+    scopes: frozenset[str] | None,
+    now: datetime,
+) -> AuthorizedExchange:
+    """What the application would get. Raises OAuthError as an exchange does."""
+    assert hop.client is not None  # noqa: S101 - it is found before
+    named = hop.resource_name or ""
+    request = ExchangeRequest(subject_token="", resource=named, audiences=(), scopes=scopes, actor_token=None)
+    target = hop.resource if isinstance(hop.resource, Resource) else None
+    return await token_exchange.authorize(
+        services, zone, hop.client, request, chain, target, now=now, decision=hop.decision
+    )
+
+
+async def with_token(
+    zone: CachedZone, hop: Hop, receiver: ApplicationClient, chain: VerifiedChain, now: datetime
+) -> VerifiedChain:
+    """The chain as the token of a hop would hand it to the application that provides the resource.
+
+    Raises: UnknownParty for a credential of the vault, which is no token of the zone.
+    """
+    authorized = hop.authorized
+    assert authorized is not None  # noqa: S101 - only after an allowed hop
+    assert hop.client is not None  # noqa: S101
+    if authorized.credential is not None:
+        raise UnknownParty(
+            f"`{authorized.resource.identifier}` has credentials of the vault, which cannot be the subject"
+            " token of an exchange",
+            remedy=f"ask for a resource of `{receiver.identifier}` for which the zone issues tokens",
+        )
+    subject = replace(
+        chain.subject,
+        token_id=new_token_id(),
+        audience=authorized.resource.identifier,
+        client_id=hop.client.client_id,
+        scopes=authorized.plan.scopes,
+        actors=authorized.plan.actors,
+        expires_at=seconds(authorized.plan.expires_at),
+        issued_at=seconds(now),
+    )
+    before = await prior_actors(zone, receiver, subject)
+    return replace(chain, subject=subject, before=before)

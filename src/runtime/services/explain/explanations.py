@@ -1,0 +1,142 @@
+"""Explains an exchange: permission, the chain of hops, and what decided each.
+
+All is read from the database at one instant, past every cache. Nothing is written, no token is issued and no
+provider is called.
+"""
+
+from collections.abc import Iterable
+
+from runtime.contract.decisions import DecidingPolicy, ExplainBody, ExplainedHop, ExplainedStep, Explanation
+from runtime.domain.errors import OAuthError
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import Verb
+from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth import exchange_steps as steps
+from runtime.domain.oauth.exchange_steps import STEP_NAMES
+from runtime.services.container import Services
+from runtime.services.explain import parties, remedies
+from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, with_token
+from runtime.services.explain.parties import UnknownParty
+from runtime.services.management import entities
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.changesets.concurrency_limits import explanation_slot
+from runtime.services.management.entities import Parents
+from runtime.services.management.policies import deciding_policies
+from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.token_event_log import Decision
+from runtime.services.zones import CachedZone
+
+SUBJECT = "explanations"
+_SHOWN = tuple(range(steps.CLIENT, steps.POLICY + 1))
+
+
+async def zone_of(unit: UnitOfWork, parents: Parents) -> Zone:
+    """The zone to explain something in. Raises NotFound, Forbidden."""
+    zone = await entities.zone_of(unit, parents["zone_id"])
+    entities.require(unit, SUBJECT, Verb.RETRIEVE, {"zone_id": zone.id})
+    return zone
+
+
+async def explain(services: Services, caller: Caller, zone: Zone, asked: ExplainBody) -> Explanation:
+    """Whether the application would get a token for the user now, hop by hop. Raises RateLimited."""
+    with explanation_slot(services, caller):
+        return await _explain(services, zone, asked)
+
+
+async def _explain(services: Services, zone: Zone, asked: ExplainBody) -> Explanation:
+    async with services.database.at_one_instant():
+        cached = await services.zones.uncached(zone.id)
+        session_id, hops = await _hops(services, cached, asked)
+        told = [await _told(services, cached, each) for each in hops]
+    return Explanation(
+        at=services.clock(),
+        allowed=all(each.allowed for each in told),
+        user=asked.user,
+        session=session_id,
+        hops=told,
+    )
+
+
+async def _hops(services: Services, zone: CachedZone, asked: ExplainBody) -> tuple[str | None, list[Hop]]:
+    """The session that was gone by, and the hops up to the first that is refused."""
+    now = services.clock()
+    names = [*asked.via, asked.application]
+    hops: list[Hop] = []
+    session_id: str | None = None
+    chain = None
+    clients = parties.Clients(services, zone, now)
+    for place, name in enumerate(names):
+        decision = Decision(zone.organization_id, zone.id, now, new_id(), step=steps.CLIENT)
+        hop = Hop(name, None, decision)
+        hops.append(hop)
+        try:
+            hop.client = await clients.find(name)
+            if chain is None:
+                decision.step = steps.SESSION
+                root, session_id = await parties.session_root(services, zone, hop.client, asked.user, now)
+                hop.is_session_assumed = session_id is None
+                chain = await chain_of(zone, hop.client, root, now)
+            is_last = place == len(names) - 1
+            decision.step = steps.RESOURCE
+            hop.resource = (
+                await parties.resource(zone, asked.resource)
+                if is_last
+                else await parties.resource_between(services, zone, hop.client, names[place + 1])
+            )
+            scopes = frozenset(asked.scopes) if is_last and asked.scopes is not None else None
+            hop.authorized = await try_exchange(services, zone, hop, chain, scopes, now)
+            if not is_last:
+                next_client = await clients.find(names[place + 1])
+                chain = await with_token(zone, hop, next_client, chain, now)
+        except (OAuthError, UnknownParty) as refusal:
+            hop.refusal = refusal
+            break
+    return session_id, hops
+
+
+async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
+    async with services.database.querying() as conn:
+        described = await deciding_policies.describe(
+            conn, zone.organization_id, zone.id, hop.decision.determining
+        )
+    policies = [described[name] for name in hop.decision.determining]
+    refusal = hop.refusal
+    reason = None
+    if refusal is not None:
+        reason = refusal.internal or (
+            refusal.members.get("reason") if isinstance(refusal, OAuthError) else None
+        )
+        reason = reason or refusal.detail
+    return ExplainedHop(
+        application=hop.name,
+        resource=hop.resource_name,
+        allowed=refusal is None,
+        error=refusal.code if refusal is not None else None,
+        reason=reason,
+        steps=_steps(hop, reason, policies),
+        scopes=sorted(hop.authorized.plan.scopes) if hop.authorized is not None else [],
+        actors=list(hop.decision.actors),
+        policies=policies,
+        remedies=await remedies.of(services, zone, hop, policies) if refusal is not None else [],
+    )
+
+
+def _steps(hop: Hop, reason: str | None, policies: Iterable[DecidingPolicy]) -> list[ExplainedStep]:
+    """The steps in the order of an exchange; the subject token is none, because nobody has shown one."""
+    refused_at = hop.decision.step if hop.refusal is not None else None
+    told = []
+    for number in _SHOWN:
+        if number == steps.SUBJECT_TOKEN:
+            continue
+        step = ExplainedStep(step=number, name=STEP_NAMES[number], outcome="passed")
+        if number == refused_at:
+            step = step.model_copy(update={"outcome": "refused", "detail": reason})
+        elif refused_at is not None and number > refused_at:
+            step = step.model_copy(update={"outcome": "not_reached"})
+        elif number == steps.SESSION and hop.is_session_assumed:
+            detail = "the user has no active session at this application; one that begins now is assumed"
+            step = step.model_copy(update={"outcome": "assumed", "detail": detail})
+        elif number == steps.SCOPES and hop.authorized is not None:
+            step = step.model_copy(update={"detail": " ".join(sorted(hop.authorized.plan.scopes)) or None})
+        told.append(step)
+    return told

@@ -1,0 +1,96 @@
+"""Lists decision records: what became of sign-ins and token requests, with the policies that decided."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.contract.decisions import DecidingPolicy, DecisionRecord
+from runtime.domain.errors import ServerError, TemporarilyUnavailable
+from runtime.domain.kinds import APPLICATION, RESOURCE, USER, Kind, Verb
+from runtime.domain.oauth.exchange_steps import STEP_NAMES
+from runtime.services.management import audit, entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery, Position
+from runtime.services.management.policies import deciding_policies
+from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.storage.sql import entities as entity_storage
+from runtime.storage.sql import token_events as storage
+from runtime.storage.sql.token_events import TokenEvent, TokenEventFilter
+
+SUBJECT = "decisions"
+# What fails in the service itself is for those who run it: their log has it, by the request id.
+_OPERATORS_ONLY = frozenset({ServerError.code, TemporarilyUnavailable.code})
+_NAMED: tuple[tuple[Kind[Any], str], ...] = (
+    (USER, "user_id"),
+    (APPLICATION, "application_id"),
+    (RESOURCE, "resource_id"),
+)
+
+
+async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
+    """One page of a zone's decision records, newest first. Raises NotFound, Forbidden, ValidationFailed."""
+    zone = await entities.zone_of(unit, parents["zone_id"])
+    entities.require(unit, SUBJECT, Verb.LIST, {"zone_id": zone.id})
+    page = await storage.page(
+        unit.conn,
+        unit.organization_id,
+        zone.id,
+        _selection(query.special),
+        limit=query.limit,
+        after=(query.after.value, query.after.id) if query.after else None,
+        before=(query.before.value, query.before.id) if query.before else None,
+    )
+    names = {name for event in page.items for name in event.determining}
+    policies = await deciding_policies.describe(unit.conn, unit.organization_id, zone.id, names)
+    names_of = {
+        kind.name: await _identifiers(unit, kind, zone.id, {getattr(each, member) for each in page.items})
+        for kind, member in _NAMED
+    }
+    places = [Position(event.at, event.id) for event in page.items]
+    return Listed(
+        [_record(event, policies, names_of) for event in page.items],
+        page.has_next,
+        page.has_previous,
+        edges=(places[0], places[-1]) if places else None,
+    )
+
+
+def _selection(special: Mapping[str, tuple[str, ...]]) -> TokenEventFilter:
+    filters = {name: special[f"filter[{name}]"] for name in storage.FILTERS if f"filter[{name}]" in special}
+    return TokenEventFilter(filters, audit.time_of(special, "since"), audit.time_of(special, "until"))
+
+
+async def _identifiers(
+    unit: UnitOfWork, kind: Kind[Any], zone_id: str, ids: set[str | None]
+) -> dict[str, str]:
+    """The identifiers of those that are still there, by id."""
+    wanted = [each for each in ids if each is not None]
+    found = await entity_storage.many(unit.conn, kind, wanted, within={"zone_id": zone_id})
+    return {each.id: each.identifier for each in found}
+
+
+def _record(
+    event: TokenEvent, policies: Mapping[str, DecidingPolicy], names_of: Mapping[str, Mapping[str, str]]
+) -> DecisionRecord:
+    error, _, reason = (event.reason or "").partition(": ")
+    return DecisionRecord(
+        id=event.id,
+        at=event.at,
+        request_id=event.request_id,
+        event=event.event,
+        outcome=event.outcome,
+        error=error or None,
+        reason=None if error in _OPERATORS_ONLY else reason or None,
+        step=event.step,
+        step_name=STEP_NAMES.get(event.step) if event.step is not None else None,
+        user_id=event.user_id,
+        application_id=event.application_id,
+        user_agent_id=event.user_agent_id,
+        credential_id=event.credential_id,
+        resource_id=event.resource_id,
+        user=names_of[USER.name].get(event.user_id or ""),
+        application=names_of[APPLICATION.name].get(event.application_id or ""),
+        resource=names_of[RESOURCE.name].get(event.resource_id or ""),
+        actors=list(event.actors),
+        policies=[policies[name] for name in event.determining],
+        requests=event.requests or 1,
+    )

@@ -1,0 +1,108 @@
+"""The cache of users' credentials: sealed, and valid only under the epochs it was filled under.
+
+An entry belongs to a user, a resource and a provider, whatever application asks: consent, dependencies and
+policies are checked for each, before the entry counts. What ends an entry is its own expiry, the time to
+refresh it, and the epochs: the user's for what the user or an administrator revokes, connects or stores, the
+zone's for every change of an application, a resource or a provider. So whatever a refresh replaces was over
+already, and no refresh has to forget it here.
+"""
+
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import orjson
+from pydantic import SecretStr
+
+from runtime.adapters.keys.sealing import SealBroken
+from runtime.domain.errors import Unavailable
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import ProviderType
+from runtime.domain.oauth.claims import seconds
+from runtime.services.container import Services
+from runtime.services.vault.credentials import KeptCredential
+from runtime.services.zones import CachedZone, SessionRoot
+from runtime.storage.sql.vault_tokens import VaultPlace
+
+MIN_REMAINING_SECONDS = 60  # what has less left to live is read again
+LONGEST_SECONDS = 600
+
+
+async def place_of(
+    zone: CachedZone, root: SessionRoot | None, resource: Resource | None
+) -> VaultPlace | None:
+    """What the user's credential for a resource is for; None where there can be none in the vault."""
+    if root is None or resource is None or resource.credential_provider_id is None:
+        return None
+    provider = await zone.providers.get(resource.credential_provider_id)
+    if provider is None or provider.type is ProviderType.SERVICE_STS:
+        return None
+    return VaultPlace(zone.id, root.principal.user.id, resource.id, provider.id)
+
+
+def entry_key(place: VaultPlace) -> str:
+    """Where the short-lived state keeps the credential of a grant."""
+    told = orjson.dumps([place.user_id, place.resource_id, place.provider_id])
+    return f"vault:{place.zone_id}:{sha256(told).hexdigest()}"
+
+
+def open_entry(
+    sealed: bytes | None,
+    zone: CachedZone,
+    root: SessionRoot | None,
+    place: VaultPlace | None,
+    now: datetime,
+) -> KeptCredential | None:
+    """The credential, when it was kept under these epochs and is not about to end; None otherwise.
+
+    An entry that was moved here from another key does not open.
+    """
+    if sealed is None or root is None or place is None:
+        return None
+    try:
+        token, token_type, scopes, expires_at, fresh_until, row_id, *epochs = orjson.loads(
+            zone.sealer.open(sealed, bound_to=entry_key(place))
+        )
+    except (SealBroken, ValueError):
+        return None
+    if epochs != [zone.epoch, root.principal.user.epoch] or fresh_until <= now.timestamp():
+        return None
+    return KeptCredential(
+        access_token=SecretStr(token),
+        token_type=token_type,
+        scopes=frozenset(scopes),
+        expires_at=None if expires_at is None else datetime.fromtimestamp(expires_at, UTC),
+        refreshed_row=row_id,
+    )
+
+
+async def store(
+    services: Services, zone: CachedZone, root: SessionRoot, credential: KeptCredential, *, now: datetime
+) -> None:
+    """Keep a credential that was read from the vault. A state that is away costs only speed."""
+    if credential.place is None or credential.record is None:
+        return
+    fresh_until = seconds(now) + LONGEST_SECONDS
+    if credential.expires_at is not None:
+        fresh_until = min(fresh_until, seconds(credential.expires_at) - MIN_REMAINING_SECONDS)
+    if (refresh_at := credential.record.tokens.refresh_at) is not None:
+        fresh_until = min(fresh_until, seconds(refresh_at))
+    remaining = fresh_until - seconds(now)
+    if remaining <= 0:
+        return
+    key = entry_key(credential.place)
+    plain = orjson.dumps(
+        [
+            credential.access_token.get_secret_value(),
+            credential.token_type,
+            sorted(credential.scopes),
+            None if credential.expires_at is None else seconds(credential.expires_at),
+            fresh_until,
+            credential.refreshed_row,
+            zone.epoch,
+            root.principal.user.epoch,
+        ]
+    )
+    try:
+        await services.state.put(key, zone.sealer.seal(plain, bound_to=key), ttl_seconds=remaining)
+    except Unavailable:
+        return

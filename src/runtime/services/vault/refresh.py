@@ -1,0 +1,352 @@
+"""Refreshing upstream tokens (RFC 6749 section 6): by one refresher among all workers and nodes.
+
+Whoever takes the lease of the row in the database calls the provider; the others wait for the row's next
+version, or hand out the present token while it is valid. What comes back is written by compare and swap.
+
+A provider may rotate refresh tokens, so that a call counts even when nobody waits for its answer any more: it
+runs in a task of its own. A process that dies in between may have lost the only token that works. Then the
+provider refuses the one in the database: after two refusals in a row the credential is dead, the provider is
+not asked again, and the user is.
+"""
+
+import asyncio
+from datetime import datetime, timedelta
+from time import monotonic
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.keys.sealing import SealBroken
+from runtime.adapters.upstream_oauth.token_response import RefusalKind, UpstreamRefusal, UpstreamTokens
+from runtime.domain.errors import Unavailable, UpstreamUnavailable
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.resource import Resource
+from runtime.logs import log
+from runtime.metrics import UPSTREAM_REFRESHES
+from runtime.services import epochs
+from runtime.services.authority.connect_links import MissingAuthorization
+from runtime.services.authority.consents import authorization_required
+from runtime.services.authorization import provider_requests
+from runtime.services.client_types import Client
+from runtime.services.container import Services
+from runtime.services.outbox import upstream_revocations
+from runtime.services.upstream_refreshes import Postponed, RefreshOutcome
+from runtime.services.vault.assertion_keys import assertion_key
+from runtime.services.vault.credentials import KeptCredential, kept_credential
+from runtime.services.vault.sealing import open_refresh_token, seal
+from runtime.services.vault.upstream_tokens import grant_end, log_beyond, vault_tokens_of
+from runtime.services.zones import CachedZone, SessionRoot
+from runtime.storage.sql import vault_tokens, zone_data
+from runtime.storage.sql.vault_tokens import EndedCredential, VaultPlace, VaultRecord, VaultState
+
+WAIT_SECONDS = 3.0  # of those who do not refresh themselves
+POLL_SECONDS = 0.1
+LEASE = timedelta(seconds=30)  # a holder that has died is waited for so long
+CALL_SECONDS = 25.0  # a holder that lives is done before its lease is over
+STILL_GOOD = timedelta(seconds=30)  # what is valid for longer is handed out while it is refreshed
+DEAD_AFTER = 2  # refusals in a row
+PAUSE_SECONDS = 5  # after a failure of the provider's that names no time
+REFUSED_PAUSE_SECONDS = 30  # after one that an administrator has to mend
+LONGEST_PAUSE_SECONDS = 60
+_KEEP_ATTEMPTS = 6
+_AWAY = (DBAPIError, OSError, Unavailable)
+
+
+async def current(
+    services: Services,
+    zone: CachedZone,
+    client: Client,
+    root: SessionRoot | None,
+    resource: Resource,
+    credential: KeptCredential,
+    *,
+    wanted: frozenset[str] | None,
+    now: datetime,
+) -> KeptCredential:
+    """The credential, refreshed when it is time; the present one where it is valid and there is no other yet.
+
+    Args:
+        wanted: what the application requests, which a connect link is for.
+    Raises: AccessDenied, which asks for the user, when the provider gives no more tokens; UpstreamUnavailable
+        when the token is over and it is not known whether it does.
+    """
+    place, record = credential.place, credential.record
+    if credential.refreshed_row is not None:
+        services.upstream_refreshes.note_use(zone.id, credential.refreshed_row)
+    if place is None or record is None:
+        return credential
+    if not record.is_due(now) or (_pause(record, now) and credential.is_valid(now)):
+        return credential
+    task, is_mine = services.upstream_refreshes.start(place, lambda: refresh(services, zone, place))
+    if credential.is_valid(now + STILL_GOOD):
+        return credential
+    outcome = await _awaited(task, None if is_mine else WAIT_SECONDS)
+    if isinstance(outcome, VaultRecord):
+        return kept_credential(zone, place, outcome)
+    if outcome is None:
+        missing = MissingAuthorization(root.session, wanted, now) if root else None
+        raise authorization_required(
+            zone, client, resource, internal="the provider gives no more tokens", missing=missing
+        )
+    if credential.is_valid(services.clock()):
+        return credential
+    raise UpstreamUnavailable(
+        "the provider of the resource's tokens does not answer; try again shortly",
+        retry_after_seconds=outcome.seconds,
+        internal="an upstream token has expired and cannot be refreshed now",
+    )
+
+
+async def _awaited(task: "asyncio.Task[RefreshOutcome]", seconds: float | None) -> RefreshOutcome:
+    try:
+        async with asyncio.timeout(seconds):
+            return await asyncio.shield(task)
+    except TimeoutError:
+        return Postponed(1)
+
+
+async def refresh(services: Services, zone: CachedZone, place: VaultPlace) -> RefreshOutcome:
+    """New tokens for a grant, by this process or by another one."""
+    deadline, seen = monotonic() + WAIT_SECONDS, None
+    while True:
+        now = services.clock()
+        record = await _find(services, place, now)
+        if record is None or record.state is VaultState.DEAD or record.tokens.refresh_token is None:
+            return None
+        version = (record.id, record.version)
+        if version != seen if seen else not record.is_due(now):
+            return record
+        seen = version
+        if paused := _pause(record, now):
+            return paused
+        if record.lease_until is None or record.lease_until <= now:
+            owner = new_id()
+            if await _take_lease(services, place, record, owner, now):
+                outcome = await _as_holder(services, zone, place, record, owner)
+                if outcome is not _AGAIN:
+                    return outcome
+                continue
+        if monotonic() > deadline:
+            return Postponed(1)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+_AGAIN = Postponed(0)  # the row is to be read again
+
+
+async def _find(services: Services, place: VaultPlace, now: datetime) -> VaultRecord | None:
+    async with services.database.querying() as conn:
+        return await vault_tokens.find(
+            conn,
+            zone_id=place.zone_id,
+            user_id=place.user_id,
+            resource_id=place.resource_id,
+            provider_id=place.provider_id,
+            now=now,
+        )
+
+
+def _pause(record: VaultRecord, now: datetime) -> Postponed | None:
+    """That nobody asks the provider now, since it has just failed; None when it may be asked."""
+    if record.lease_owner is not None or record.lease_until is None or record.lease_until <= now:
+        return None
+    return Postponed(max(1, round((record.lease_until - now).total_seconds())))
+
+
+async def _take_lease(
+    services: Services, place: VaultPlace, record: VaultRecord, owner: str, now: datetime
+) -> bool:
+    async with services.database.transaction() as conn:
+        return await vault_tokens.take_lease(
+            conn,
+            record.id,
+            zone_id=place.zone_id,
+            version=record.version,
+            owner=owner,
+            now=now,
+            until=now + LEASE,
+        )
+
+
+async def _as_holder(
+    services: Services, zone: CachedZone, place: VaultPlace, record: VaultRecord, owner: str
+) -> RefreshOutcome:
+    """Ask the provider, and keep what comes of it."""
+    async with services.database.querying() as conn:
+        provider = await zone_data.provider(conn, zone.id, place.provider_id)
+        resource = await zone_data.resource(conn, zone.id, place.resource_id)
+    if provider is None or resource is None:
+        return None
+    try:
+        refresh_token = open_refresh_token(zone.sealer, record.id, record.version, record.tokens, provider)
+    except SealBroken:
+        # It belongs to other addresses than the provider has now, and is sent to none of these.
+        return await _refused(services, place, record, owner, "another_address", dead_after=1)
+    if refresh_token is None:
+        return None
+    answer = await _ask(services, zone, provider, resource, refresh_token.get_secret_value(), record.scopes)
+    if isinstance(answer, UpstreamTokens):
+        log_beyond(answer, record.scopes, zone_id=zone.id, provider_id=provider.id, resource_id=resource.id)
+        return await _keep(services, zone, place, record, provider, answer)
+    log.warning(
+        "an upstream token was not refreshed",
+        zone_id=zone.id,
+        provider_id=provider.id,
+        resource_id=resource.id,
+        reason=answer.code,
+    )
+    if answer.kind is RefusalKind.DEAD_GRANT:
+        return await _refused(services, place, record, owner, answer.code, dead_after=DEAD_AFTER)
+    UPSTREAM_REFRESHES.labels(answer.kind.value).inc()
+    seconds = _pause_seconds(answer)
+    async with services.database.transaction() as conn:
+        await vault_tokens.pause(
+            conn,
+            record.id,
+            zone_id=place.zone_id,
+            version=record.version,
+            owner=owner,
+            until=services.clock() + timedelta(seconds=seconds),
+        )
+    return Postponed(seconds)
+
+
+async def _ask(
+    services: Services,
+    zone: CachedZone,
+    provider: Provider,
+    resource: Resource,
+    refresh_token: str,
+    scopes: frozenset[str],
+) -> UpstreamTokens | UpstreamRefusal:
+    try:
+        settings = provider_requests.open_settings(zone, provider)
+    except SealBroken:
+        return UpstreamRefusal(RefusalKind.MISCONFIGURED, "address_refused")
+    try:
+        async with asyncio.timeout(CALL_SECONDS):
+            return await services.upstream_oauth.refresh(
+                settings,
+                refresh_token=refresh_token,
+                scopes=scopes,
+                resource=resource.identifier,
+                signing_key=assertion_key(zone, settings),
+            )
+    except TimeoutError:
+        return UpstreamRefusal(RefusalKind.TEMPORARY, "unreachable")
+
+
+def _pause_seconds(refusal: UpstreamRefusal) -> int:
+    if refusal.kind is RefusalKind.MISCONFIGURED:
+        return REFUSED_PAUSE_SECONDS
+    return min(max(refusal.retry_after_seconds or PAUSE_SECONDS, 1), LONGEST_PAUSE_SECONDS)
+
+
+async def _keep(
+    services: Services,
+    zone: CachedZone,
+    place: VaultPlace,
+    record: VaultRecord,
+    provider: Provider,
+    tokens: UpstreamTokens,
+) -> RefreshOutcome:
+    """Store new tokens, however long the database takes: the provider may have ended the former ones."""
+    for attempt in range(_KEEP_ATTEMPTS):
+        try:
+            is_kept = await _replace(services, zone, place, record, provider, tokens)
+        except _AWAY:
+            if attempt == _KEEP_ATTEMPTS - 1:
+                log.error(
+                    "refreshed upstream tokens were not stored", zone_id=zone.id, provider_id=provider.id
+                )
+                raise
+            await asyncio.sleep(0.2 * 2**attempt)
+            continue
+        if not is_kept:
+            services.outbox.notify()
+        UPSTREAM_REFRESHES.labels("refreshed" if is_kept else "superseded").inc()
+        return _AGAIN
+    raise AssertionError("unreachable")
+
+
+async def _replace(
+    services: Services,
+    zone: CachedZone,
+    place: VaultPlace,
+    record: VaultRecord,
+    provider: Provider,
+    tokens: UpstreamTokens,
+) -> bool:
+    now = services.clock()
+    scopes, ends_at = tokens.scopes & record.scopes, _end(record, tokens, now)
+    sealed = seal(zone.sealer, record.id, record.version + 1, vault_tokens_of(tokens, now), provider)
+    async with services.epochs.transaction() as (conn, bumped):
+        if (scopes, ends_at) != (record.scopes, record.grant_expires_at):
+            bumped.update(await epochs.bump_user(conn, zone.id, place.user_id))
+        is_kept = await vault_tokens.replace(
+            conn,
+            record.id,
+            sealed,
+            zone_id=zone.id,
+            version=record.version,
+            now=now,
+            scopes=scopes,
+            grant_expires_at=ends_at,
+        )
+        if not is_kept and not await _is_connected(conn, place, now):
+            # The grant was revoked meanwhile, and with it the tokens that these come from.
+            ended = EndedCredential(
+                zone.organization_id, zone.id, provider.id, record.id, record.version + 1, sealed
+            )
+            await upstream_revocations.enqueue(conn, services.outbox, [ended])
+        return is_kept
+
+
+async def _is_connected(conn: AsyncConnection, place: VaultPlace, now: datetime) -> bool:
+    """Tell whether the user has connected the account anew: then nothing may end what was issued for that."""
+    found = await vault_tokens.find(
+        conn,
+        zone_id=place.zone_id,
+        user_id=place.user_id,
+        resource_id=place.resource_id,
+        provider_id=place.provider_id,
+        now=now,
+    )
+    return found is not None
+
+
+def _end(record: VaultRecord, tokens: UpstreamTokens, now: datetime) -> datetime | None:
+    """When the grant is over: as before, unless there is a new refresh token or word of how long it lives."""
+    is_told = tokens.is_refresh_token_new or tokens.refresh_token_expires_in_seconds is not None
+    return grant_end(tokens, now) if is_told else record.grant_expires_at
+
+
+async def _refused(
+    services: Services, place: VaultPlace, record: VaultRecord, owner: str, code: str, *, dead_after: int
+) -> RefreshOutcome:
+    """Count a refusal of the refresh token; after the last one nobody asks the provider any more."""
+    is_last = record.failures + 1 >= dead_after
+    async with services.epochs.transaction() as (conn, bumped):
+        if is_last:  # before the row, as everybody who ends a grant
+            bumped.update(await epochs.bump_user(conn, place.zone_id, place.user_id))
+        state = await vault_tokens.note_failure(
+            conn,
+            record.id,
+            zone_id=place.zone_id,
+            version=record.version,
+            owner=owner,
+            dead_after=dead_after,
+            now=services.clock(),
+        )
+    UPSTREAM_REFRESHES.labels("dead" if state is VaultState.DEAD else "refused").inc()
+    if state is VaultState.DEAD:
+        log.warning(
+            "an upstream grant is dead: its user has to connect the account again",
+            zone_id=place.zone_id,
+            provider_id=place.provider_id,
+            resource_id=place.resource_id,
+            reason=code,
+        )
+        return None
+    return _AGAIN

@@ -1,0 +1,48 @@
+"""The job that refreshes upstream tokens ahead of their expiry, so that nobody waits for a provider.
+
+Only those that were handed out within an hour, at a fifth of their life or a minute before they end. A token
+that nobody uses is refreshed when somebody asks for it again.
+"""
+
+import asyncio
+from datetime import timedelta
+
+from runtime.domain.errors import NotFound
+from runtime.logs import log
+from runtime.services.container import Services
+from runtime.services.vault.refresh import refresh
+from runtime.storage.sql import vault_tokens
+from runtime.storage.sql.vault_tokens import VaultPlace, VaultRecord
+
+JOB = "upstream_refresh"
+IN_USE = timedelta(hours=1)
+MOST = 500  # in one run; what is left is for the next
+AT_A_TIME = 20
+
+
+async def run(services: Services) -> int:
+    """Refresh what is due and in use; how many tokens that were."""
+    now = services.clock()
+    async with services.database.querying() as conn:
+        places = await vault_tokens.due(conn, now=now, used_since=now - IN_USE, limit=MOST)
+    turns = asyncio.Semaphore(AT_A_TIME)
+
+    async def refreshed(place: VaultPlace) -> bool:
+        async with turns:
+            return await _refreshed(services, place)
+
+    return sum(await asyncio.gather(*map(refreshed, places)))
+
+
+async def _refreshed(services: Services, place: VaultPlace) -> bool:
+    try:
+        zone = await services.zones.get(place.zone_id)
+        task, _ = services.upstream_refreshes.start(place, lambda: refresh(services, zone, place))
+        return isinstance(await asyncio.shield(task), VaultRecord)
+    except NotFound:
+        return False  # its zone has gone meanwhile
+    except Exception as failure:  # noqa: BLE001 - one grant must not keep the others from being refreshed
+        log.warning(
+            "an upstream token was not refreshed", zone_id=place.zone_id, reason=type(failure).__name__
+        )
+        return False

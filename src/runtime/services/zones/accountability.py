@@ -1,0 +1,34 @@
+"""The rule that an application is ended while nobody active is accountable for it.
+
+An ended application is to every endpoint what a deleted one is, for as long as it is ended: both caches that
+applications are read through, `ApplicationCache` and `ClientCache`, ask here and hold none. What changes the
+answer is a management write in the zone (a user's status, a group's members, the application, the setting)
+and so bumps the zone's epoch, which every request revalidates.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds.application import Application
+from runtime.storage.sql import accountability
+
+
+@dataclass(frozen=True, slots=True)
+class AccountabilityRule:
+    """The rule of one zone.
+
+    Attributes:
+        is_required: the zone setting `require_active_accountable`.
+    """
+
+    is_required: bool
+
+    async def is_active(self, conn: AsyncConnection, application: Application) -> bool:
+        """Tell whether an application may act and be acted for."""
+        return not self.is_required or await accountability.is_answered_for(conn, application)
+
+    async def active(self, conn: AsyncConnection, application: Application | None) -> Application | None:
+        """The application; None when there is none, or it is ended."""
+        is_there = application is not None and await self.is_active(conn, application)
+        return application if is_there else None

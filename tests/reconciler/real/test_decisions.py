@@ -1,0 +1,200 @@
+"""`zonectl decisions` against a real server: why a client was refused, as text and as JSON."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from tests.reconciler.conftest import Result
+from tests.reconciler.real.company import Company
+
+from runtime.services.container import Services
+
+
+@dataclass
+class Asked:
+    """A configuration whose application has asked for a token: once in vain, once with success.
+
+    Attributes:
+        refused, issued: the ids of the two requests.
+        forbids: line of the manifest with the policy that decides.
+    """
+
+    company: Company
+    refused: str
+    issued: str
+
+    def show(self, *options: str, expect: int = 0) -> Result:
+        """`zonectl decisions`, which has to exit with that."""
+        done = self.company.zonectl("decisions", "--zone", self.company.zone, *options)
+        assert done.exit_code == expect, done
+        return done
+
+    def json(self, *options: str) -> list[dict[str, Any]]:
+        told = json.loads(self.show(*options, "--output", "json").out)
+        assert told["format"] == "zonewright/decisions/v1"
+        found: list[dict[str, Any]] = told["decisions"]
+        return found
+
+
+@pytest.fixture
+def asked(company: Company) -> Asked:
+    zone = company.client.get("/zones", params={"slug": company.zone}).json()["items"][0]
+    (agent,) = company.client.get(
+        f"/zones/{zone['id']}/applications", params={"filter[identifier]": "agent"}
+    ).json()["items"]
+    made = company.client.post(
+        f"/zones/{zone['id']}/application-credentials",
+        json={"type": "password", "application_id": agent["id"]},
+    ).json()
+    ids = []
+    for resource in ("https://elsewhere.example", "https://payroll.example"):
+        form = {"grant_type": "client_credentials", "resource": resource}
+        answer = httpx.post(
+            zone["protocols"]["oauth2"]["token_endpoint"],
+            data=form,
+            auth=(made["identifier"], made["password"]),
+            trust_env=False,
+        )
+        ids.append(answer.headers["X-Request-ID"])
+
+    async def write(services: Services) -> None:
+        await services.decisions.flush()
+
+    company.server.call(write)
+    return Asked(company, *ids)
+
+
+def test_a_request_id_leads_to_the_reason(asked: Asked) -> None:
+    """The text says who asked, the error that the client got, and the reason that it did not get."""
+    said = asked.show("--request", asked.refused).out
+
+    assert "client_credentials  refused  invalid_target\n    reason: unknown resource\n" in said
+    assert "    application: agent\n" in said
+    assert f"    request: {asked.refused}\n" in said
+
+
+def test_an_issued_token_names_the_policy(asked: Asked) -> None:
+    """The rule that permitted it is told with its policy."""
+    said = asked.show("--request", asked.issued).out
+
+    assert "client_credentials  issued\n" in said
+    assert "    resource: https://payroll.example\n" in said
+    assert "    permitted by: policy `reading`, rule `0` (manifests of" in said
+
+
+def test_names_select_as_ids_do(asked: Asked) -> None:
+    """An application and a resource are named by identifier, as in manifests."""
+    found = asked.json("--application", "agent", "--resource", "https://payroll.example")
+
+    assert [each["request_id"] for each in found] == [asked.issued]
+
+
+def test_outcomes_select(asked: Asked) -> None:
+    """`--outcome refused` leaves out what was issued."""
+    assert [each["request_id"] for each in asked.json("--outcome", "refused")] == [asked.refused]
+
+
+def test_the_limit_is_said(asked: Asked) -> None:
+    """Where there may be more than is shown, the last line says so."""
+    lines = asked.show("--limit", "1").out.splitlines()
+
+    assert lines[-1] == "the newest 1 record; `--limit` shows more"
+
+
+def test_nothing_found_is_said_and_no_failure(asked: Asked) -> None:
+    """A request id that no record has: exit code 0, and a line that says for how long records are kept."""
+    assert asked.show("--request", "nothing").out.startswith("no decision matches; ")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--user", "nobody"), "`nobody`: the users of the zone have none with this id"),
+        (("--since", "yesterday"), "`since`: must be an RFC 3339 time"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(asked: Asked, options: tuple[str, ...], said: str) -> None:
+    """A name that nothing has, and a time that is none: exit code 1, and the value is said."""
+    assert said in asked.show(*options, expect=1).err
+
+
+def test_an_unknown_zone_is_answered_with_those_that_are(
+    asked: Asked, zonectl: Callable[..., Result]
+) -> None:
+    """The message lists the slugs that the credential can read."""
+    done = zonectl("decisions", "--zone", "nowhere")
+
+    assert done.exit_code == 1
+    assert "`--zone nowhere`: no zone has this id or slug" in done.err
+    assert f"`{asked.company.zone}`" in done.err
+
+
+def explain(company: Company, resource: str, *options: str, expect: int) -> Result:
+    """`zonectl explain` of what the agent would get for Ann."""
+    who = ("--application", "agent", "--resource", resource, "--user", "ann@acme.example")
+    done = company.zonectl("explain", "--zone", company.zone, *who, *options)
+    assert done.exit_code == expect, done
+    return done
+
+
+@pytest.fixture
+def staffed(company: Company) -> Company:
+    """The configuration, with a credential of the agent and somebody who has signed in."""
+    company.user("ann@acme.example")
+    company.send(
+        "POST",
+        company.collection("application-credentials"),
+        type="password",
+        application_id=company.found("applications", identifier="agent")["id"],
+    )
+    return company
+
+
+def test_a_refusal_is_explained_step_by_step(staffed: Company) -> None:
+    """The answer first, each step with what it came to, and what would mend it; exit code 5."""
+    said = explain(staffed, "https://payroll.example", expect=5).out
+
+    assert said.splitlines()[0] == (
+        "refused: `agent` does not get `https://payroll.example` for `ann@acme.example`: access_denied"
+    )
+    assert "   8  dependency  ok" in said
+    assert "   9  consent     refused  no consent, or the grant was ended" in said
+    assert "  11  policy      not reached" in said
+    assert "  to fix: the user has to consent to `agent` for `https://payroll.example`" in said
+
+
+def test_what_is_allowed_names_scopes_and_policy(staffed: Company) -> None:
+    """Exit code 0; the rule that permits it is named with its policy."""
+    staffed.send("PATCH", staffed.path("applications", identifier="agent"), consent="implicit")
+
+    said = explain(staffed, "https://payroll.example", expect=0).out
+
+    first = "allowed: `agent` gets `https://payroll.example` for `ann@acme.example` with `read write`"
+    assert said.splitlines()[0] == first
+    assert "  permitted by: policy `reading`, rule `0` (" in said
+
+
+def test_scopes_are_those_that_are_asked_for(staffed: Company) -> None:
+    """`--scope` narrows the question."""
+    staffed.send("PATCH", staffed.path("applications", identifier="agent"), consent="implicit")
+
+    told = json.loads(
+        explain(staffed, "https://payroll.example", "--scope", "read", "--output", "json", expect=0).out
+    )
+
+    assert told["format"] == "zonewright/explanation/v1"
+    assert told["hops"][0]["scopes"] == ["read"]
+    assert told["session"] is None
+
+
+def test_a_chain_is_told_hop_by_hop(staffed: Company) -> None:
+    """Each application that the token comes through has an exchange of its own, up to the first refusal."""
+    told = json.loads(
+        explain(staffed, "https://payroll.example", "--via", "agent", "--output", "json", expect=5).out
+    )
+
+    assert [hop["application"] for hop in told["hops"]] == ["agent"]
+    assert told["hops"][0]["remedies"] == ["set `application` of a resource to `agent`"]

@@ -1,0 +1,216 @@
+"""Applications that end with the user or group that is accountable for them, beside what the table shows.
+
+The table of docs/revocation-effects.md has the endpoints; here are the revocation list, back-channel logout
+and workload identities.
+"""
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.runtime.authority.session_scenes import let_a_second_pass
+from tests.support.oauth_site import Client, Site
+
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, USER
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.zone import Zone
+from runtime.services import revocation_list
+from runtime.services.zone_settings import set_zone_setting
+from runtime.storage.sql import logout_recipients
+from runtime.storage.sql.tables import METADATA
+
+STORAGE = ("embedded", "servers")
+
+
+@pytest.fixture(autouse=True)
+def fresh_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no revocation list be answered from a moment ago."""
+    monkeypatch.setattr(revocation_list, "FRESH_SECONDS", 0.0)
+
+
+@pytest.fixture
+def zone(site: Site) -> Zone:
+    """A zone in which applications end with who is accountable for them."""
+    zone = site.zone()
+    require(site, zone, "on")
+    return zone
+
+
+@pytest.fixture
+def olga(site: Site, zone: Zone) -> User:
+    return site.user(zone, "olga@acme.example")
+
+
+def require(site: Site, zone: Zone, value: str) -> None:
+    site.run(set_zone_setting(site.services, zone.id, "require-active-accountable", value))
+
+
+def update(site: Site, zone: Zone, kind: Any, entity_id: str, **patch: object) -> None:
+    site.run(site.company.update(kind, zone.id, entity_id, **patch))
+
+
+def disable(site: Site, user: User) -> None:
+    site.run(site.company.update(USER, user.zone_id, user.id, status="disabled"))
+
+
+def listed(site: Site, zone: Zone) -> list[dict[str, Any]]:
+    """The entries of the zone's revocation list."""
+    answer = httpx.get(f"{zone.protocols.oauth2.issuer}/.well-known/revocations", timeout=30)
+    return list(answer.json()["revocations"])
+
+
+def authenticated(client: Client) -> int:
+    """The status of introspection, which asks for the client's credential."""
+    form = {"token": "unknown", **client.app.form}
+    return httpx.post(f"{client.issuer}/oauth/introspect", data=form, timeout=30).status_code
+
+
+def names(entries: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {(name, value) for entry in entries for name, value in entry.items() if name.endswith("#S256")}
+
+
+def withdrawn(client_id: str, identifier: str) -> set[tuple[str, str]]:
+    """What the list says of an application with one credential."""
+    digest = revocation_list.digest
+    return {("client_id#S256", digest(client_id)), ("actor#S256", digest(identifier))}
+
+
+@pytest.mark.threat("18j", "18r")
+def test_the_revocation_list_names_an_ended_application(site: Site, zone: Zone, olga: User) -> None:
+    """Tokens that it was issued, and those of chains in which it acted, until the moment of its end."""
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+    assert listed(site, zone) == []
+    disable(site, olga)
+    entries = listed(site, zone)
+    assert names(entries) == withdrawn(agent.app.client_id, "agent")
+    assert all("issued_until" in entry for entry in entries)
+
+
+@pytest.mark.threat("18j", "18r")
+def test_the_list_names_applications_that_the_setting_ends(site: Site) -> None:
+    """Turning the setting on ends at once what has nobody active by then."""
+    zone = site.zone()
+    olga = site.user(zone, "olga@acme.example")
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+    disable(site, olga)
+    assert names(listed(site, zone)) == set()
+    require(site, zone, "on")
+    assert names(listed(site, zone)) == withdrawn(agent.app.client_id, "agent")
+
+
+@pytest.mark.threat("18j", "18r")
+def test_the_list_names_an_application_given_to_a_disabled_user(site: Site, zone: Zone, olga: User) -> None:
+    """A change of the application ends it as a change of the user does."""
+    agent = site.app(zone, "agent")
+    disable(site, olga)
+    update(site, zone, APPLICATION, agent.app.id, accountable_user_id=olga.id)
+    assert names(listed(site, zone)) == withdrawn(agent.app.client_id, "agent")
+
+
+@pytest.mark.threat("18j", "18r")
+def test_the_list_names_the_applications_of_a_deleted_member(site: Site, zone: Zone, olga: User) -> None:
+    """The last active member of an accountable group is deleted, with the membership."""
+    group = site.run(site.company.group(zone, "agents-team", [olga]))
+    agent = site.app(zone, "agent", accountable_group_id=group.id)
+    site.run(site.company.delete(USER, zone.id, olga.id))
+    assert names(listed(site, zone)) == withdrawn(agent.app.client_id, "agent")
+
+
+def test_an_application_stays_with_an_active_member(site: Site, zone: Zone, olga: User) -> None:
+    """One of two members of the accountable group is disabled: nothing is revoked."""
+    boris = site.user(zone, "boris@acme.example")
+    group = site.run(site.company.group(zone, "agents-team", [olga, boris]))
+    site.app(zone, "agent", accountable_group_id=group.id)
+    disable(site, olga)
+    assert names(listed(site, zone)) == set()
+
+
+def test_a_disabled_user_ends_no_application_of_a_zone_without_the_setting(site: Site) -> None:
+    """The setting is off by default: who is accountable is a note."""
+    zone = site.zone()
+    olga = site.user(zone, "olga@acme.example")
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+    disable(site, olga)
+    assert authenticated(agent) == 200
+    assert names(listed(site, zone)) == set()
+
+
+def test_an_application_ends_until_its_accountable_user_has_signed_in(site: Site, zone: Zone) -> None:
+    """An address that no user of the zone has verified is nobody active."""
+    agent = site.app(zone, "agent")
+    assert authenticated(agent) == 200
+
+    async def name_address() -> None:
+        await site.company.update(APPLICATION, zone.id, agent.app.id, name="Agent")
+        applications = METADATA.tables["applications"]
+        async with site.services.database.transaction() as conn:
+            await conn.execute(
+                applications.update()
+                .where(applications.c.id == agent.app.id)
+                .values(accountable_user_id="olga@acme.example")
+            )
+        await site.company.update(APPLICATION, zone.id, agent.app.id, name="The agent")
+
+    site.run(name_address())
+    assert authenticated(agent) == 401
+
+
+def test_an_ended_application_works_again_with_its_user(site: Site, zone: Zone, olga: User) -> None:
+    """New tokens are issued at once when the user is active again."""
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+    disable(site, olga)
+    assert authenticated(agent) == 401
+    let_a_second_pass(site)
+    update(site, zone, USER, olga.id, status="active")
+    assert authenticated(agent) == 200
+
+
+def test_another_application_of_the_zone_goes_on(site: Site, zone: Zone, olga: User) -> None:
+    """One that names nobody is not concerned."""
+    other = site.app(zone, "other")
+    site.app(zone, "agent", accountable_user_id=olga.id)
+    disable(site, olga)
+    assert authenticated(other) == 200
+
+
+def test_an_ended_application_receives_no_logout_notice(site: Site, zone: Zone, olga: User) -> None:
+    """Of a session that ends later, it is told nothing."""
+    ada = site.user(zone)
+    address = {"backchannel_logout_uri": "https://agent.example/logout"}
+    agent = site.app(zone, "agent", accountable_user_id=olga.id, protocols={"oauth2": address})
+
+    async def recipients() -> list[str]:
+        sessions = METADATA.tables["sessions"]
+        person = await site.company.signed_in(zone, ada)
+        async with site.services.database.transaction() as conn:
+            await conn.execute(
+                sessions.update()
+                .where(sessions.c.id == person.session_id)
+                .values(application_id=agent.app.id, client_id=agent.app.client_id)
+            )
+            found = await logout_recipients.of(conn, [person.session_id], zone_id=zone.id)
+        return [each.client_id for each in found]
+
+    assert site.run(recipients()) == [agent.app.client_id]
+    disable(site, olga)
+    assert site.run(recipients()) == []
+
+
+def test_the_workloads_of_an_ended_application_are_unknown(site: Site, zone: Zone, olga: User) -> None:
+    """Tokens of its provider authenticate nobody."""
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+
+    async def known() -> int:
+        return len(await (await site.services.zones.get(zone.id)).clients.workloads("job"))
+
+    async def bind() -> None:
+        provider = await site.company.create(
+            PROVIDER, zone.id, identifier="https://ci.example", name="CI", client_id="zone"
+        )
+        credential = {"type": "token", "subject": "job", "provider_id": provider.id}
+        await site.company.create(APPLICATION_CREDENTIAL, zone.id, application_id=agent.app.id, **credential)
+
+    site.run(bind())
+    assert site.run(known()) == 1
+    disable(site, olga)
+    assert site.run(known()) == 0

@@ -1,0 +1,133 @@
+"""Connected accounts on the account page and in the management API: shown, and disconnected."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import update
+from tests.runtime.connect.conftest import REQUIRED, Account
+from tests.support.oauth_site import Page, assert_page
+
+from runtime.storage.sql.tables import delegated_grants
+
+REFRESHED = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
+
+
+def page_of(account: Account) -> Page:
+    """Ada's account page."""
+    return account.desk.page(f"{account.desk.issuer}/account")
+
+
+def grant_of(account: Account) -> dict[str, Any]:
+    """The grant of the account, as the management API has it."""
+    response = api(account, "GET", f"?resource_id={account.issues.id}")
+    assert response.status_code == 200, response.text
+    (grant,) = response.json()["items"]
+    found: dict[str, Any] = grant
+    return found
+
+
+def api(account: Account, method: str, path: str, body: dict[str, str] | None = None) -> httpx.Response:
+    """The answer to a request about the zone's delegated grants."""
+    site = account.desk.site
+    address = f"{site.server.url}/zones/{account.desk.zone.id}/delegated-grants{path}"
+    key = {"Authorization": f"Bearer {site.server.api_key}"}
+    return httpx.request(method, address, json=body, headers=key, timeout=30)
+
+
+def test_the_page_lists_the_account_with_provider_resource_and_scopes(account: Account) -> None:
+    """Apart from what applications use of the zone's own."""
+    assert "Connected accounts" not in page_of_signed_in(account).text
+    account.connect(account.desk.sign_in(account.agent), scope="read")
+
+    page = page_of(account)
+
+    assert_page(page.response, 200)
+    accounts = page.text.partition("Connected accounts")[2]
+    assert "Tracker Disconnect" in accounts
+    assert "For https://issues.example , since" in accounts
+    assert "not refreshed yet read" in accounts
+
+
+def page_of_signed_in(account: Account) -> Page:
+    """The same, after Ada has signed in."""
+    account.desk.sign_in(account.agent)
+    return page_of(account)
+
+
+def test_the_page_says_when_the_tokens_were_last_refreshed(account: Account) -> None:
+    """In words, by the grant's `refreshed_at`."""
+    account.connect(account.desk.sign_in(account.agent))
+    grant_id = grant_of(account)["id"]
+
+    async def refresh() -> None:
+        async with account.desk.site.services.database.transaction() as conn:
+            mine = delegated_grants.c.id == grant_id
+            await conn.execute(update(delegated_grants).where(mine).values(refreshed_at=REFRESHED))
+
+    account.desk.site.run(refresh())
+
+    assert "last refreshed 4 March, 05:06 UTC" in page_of(account).text
+
+
+def test_disconnecting_ends_it_for_every_application(account: Account) -> None:
+    """The tokens are forgotten, and the next exchange leads to the provider again."""
+    token = account.desk.sign_in(account.agent)
+    account.connect(token)
+    grant_id = grant_of(account)["id"]
+
+    done = account.desk.browser.send(page_of(account), disconnect=grant_id)
+
+    assert isinstance(done, Page)
+    assert "The account is disconnected." in done.text
+    assert "Connected accounts" not in done.text
+    assert account.rows("vault_tokens") == []
+    assert account.exchange(token)["reason"] == REQUIRED
+    assert "Continue to Tracker" in account.desk.page(account.link(token)).text
+
+
+def test_an_application_without_access_leaves_the_account_connected(account: Account) -> None:
+    """It is Ada's, and other applications may go on using it."""
+    account.connect(account.desk.sign_in(account.agent))
+
+    page = account.desk.browser.send(page_of(account), application=account.agent.app.id)
+
+    assert isinstance(page, Page)
+    assert "Connected accounts" in page.text
+
+
+def test_the_api_shows_the_grant_and_no_token(account: Account) -> None:
+    """Its scopes, its provider, and whether there is a refresh token."""
+    account.connect(account.desk.sign_in(account.agent), scope="read")
+
+    response = api(account, "GET", f"/{grant_of(account)['id']}")
+
+    grant = response.json()
+    assert (grant["status"], grant["scopes"], grant["refresh_token_set"]) == ("active", ["read"], True)
+    assert (grant["provider_id"], grant["user_id"]) == (account.provider.id, account.desk.ada.id)
+    assert account.tracker.issued[0] not in response.text
+    assert "rt-" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "status"), [("PATCH", {"status": "revoked"}, 200), ("DELETE", None, 204)]
+)
+def test_ending_it_by_the_api_forgets_the_tokens(
+    account: Account, method: str, body: dict[str, str] | None, status: int
+) -> None:
+    """The next exchange is refused, and its link is offered anew."""
+    token = account.desk.sign_in(account.agent)
+    account.connect(token)
+
+    assert api(account, method, f"/{grant_of(account)['id']}", body).status_code == status
+
+    assert account.rows("vault_tokens") == []
+    assert account.exchange(token)["reason"] == REQUIRED
+    assert "may now use" in _text(account.connect(token))
+    assert account.exchange(token)["access_token"] == account.tracker.issued[1]
+
+
+def _text(place: object) -> str:
+    assert isinstance(place, Page)
+    return place.text

@@ -1,0 +1,176 @@
+"""Every sign-in that succeeds or is refused at a browser leaves a record, found by its request id."""
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+from sqlalchemy import select
+from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site, chained
+
+from runtime.domain.kinds.zone import Zone
+from runtime.services.container import Services
+from runtime.storage.sql.tables import token_events
+
+STORAGE = ("embedded", "servers")
+
+
+def records(site: Site, zone: Zone) -> list[Any]:
+    """What is recorded of a zone, the oldest first."""
+
+    async def read(services: Services) -> list[Any]:
+        await services.decisions.flush()
+        async with services.database.reading() as conn:
+            found = await conn.execute(
+                select(token_events).where(token_events.c.zone_id == zone.id).order_by(token_events.c.at)
+            )
+            return list(found.all())
+
+    return site.server.call(read)
+
+
+def last(site: Site, zone: Zone) -> Any:
+    return records(site, zone)[-1]
+
+
+@pytest.fixture
+def client(site: Site) -> Client:
+    zone = site.zone()
+    site.user(zone)
+    return site.app(zone)
+
+
+def test_a_page_that_is_only_shown_leaves_no_record(site: Site, browser: Browser, client: Client) -> None:
+    """An authorize request that leads to the sign-in page has not come to anything yet."""
+    browser.open(client.url())
+
+    assert records(site, client.zone) == []
+
+
+def test_a_wrong_password_leaves_a_record_of_whose_account_it_was_tried_at(
+    site: Site, browser: Browser, client: Client
+) -> None:
+    """The answer does not tell an unknown user from a wrong password; the record does, by the user's id."""
+    page = browser.open(client.url())
+    assert isinstance(page, Page)
+
+    back = browser.send(page, email="ada@acme.example", password="not the password")
+
+    record = last(site, client.zone)
+    assert isinstance(back, Page)
+    assert record.request_id == back.response.headers["X-Request-ID"]
+    assert (record.event, record.outcome) == ("sign_in", "refused")
+    assert record.reason.startswith("wrong_password")
+    assert record.user_id is not None
+    assert "not the password" not in str(record)
+
+
+def test_an_unknown_user_leaves_a_record_without_the_name_that_was_tried(
+    site: Site, browser: Browser, client: Client
+) -> None:
+    """What is typed into the field of the address may be a password: no record has it."""
+    page = browser.open(client.url())
+    assert isinstance(page, Page)
+
+    browser.send(page, email="nobody@acme.example", password=PASSWORD)
+
+    record = last(site, client.zone)
+    assert (record.event, record.outcome, record.user_id) == ("sign_in", "refused", None)
+    assert "nobody" not in str(record)
+    assert PASSWORD not in str(record)
+
+
+def test_a_sign_in_leaves_a_record_of_user_and_application(
+    site: Site, browser: Browser, client: Client
+) -> None:
+    """Whatever follows it, a question or a code."""
+    page = browser.open(client.url())
+
+    browser.sign_in(page)
+
+    signed_in = next(each for each in records(site, client.zone) if each.event == "sign_in")
+    assert signed_in.outcome == "signed_in"
+    assert signed_in.application_id == client.app.id
+    assert signed_in.user_id is not None
+
+
+def test_a_denied_consent_leaves_a_record(site: Site, browser: Browser) -> None:
+    """The user's no is a refusal, with the user and the application."""
+    zone = site.zone()
+    user = site.user(zone)
+    client = site.app(zone, consent="required")
+    page = browser.open(client.url())
+    assert isinstance(page, Page)
+    question = browser.send(page, email="ada@acme.example", password=PASSWORD)
+    assert isinstance(question, Page)
+
+    browser.send(question, decision="deny")
+
+    record = last(site, zone)
+    assert (record.event, record.outcome, record.reason) == ("consent", "refused", "access_denied")
+    assert (record.user_id, record.application_id) == (user.id, client.app.id)
+
+
+def test_a_code_for_who_is_signed_in_leaves_a_record(site: Site, browser: Browser, client: Client) -> None:
+    """A second authorize request of the same browser is answered with a code at once."""
+    browser.sign_in(browser.open(client.url()))
+
+    again = browser.open(client.url())
+
+    assert isinstance(again, Answer)
+    record = last(site, client.zone)
+    assert (record.event, record.outcome) == ("authorize", "issued")
+    assert record.application_id == client.app.id
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error"),
+    [({"scope": "nothing"}, "invalid_scope"), ({"prompt": "none"}, "login_required")],
+)
+def test_a_refused_authorize_request_leaves_a_record_with_the_error(
+    site: Site, browser: Browser, client: Client, parameters: dict[str, str], error: str
+) -> None:
+    """The error that is told to the application by redirect."""
+    browser.open(client.url(**parameters))
+
+    record = last(site, client.zone)
+    assert (record.event, record.outcome, record.reason) == ("authorize", "refused", error)
+    assert record.application_id == client.app.id
+
+
+def test_a_link_that_leads_nowhere_leaves_a_record_with_the_reason(
+    site: Site, browser: Browser, client: Client
+) -> None:
+    """An address that is not registered is told to the person at the browser, and to the record."""
+    browser.open(client.url(redirect_uri=f"{CALLBACK}/other"))
+
+    record = last(site, client.zone)
+    assert record.reason == "bad_link: this `redirect_uri` is not registered for the application"
+    assert record.application_id is None
+
+
+def test_a_provider_that_refuses_leaves_a_record(site: Site, browser: Browser) -> None:
+    """What the provider answers instead of a code is recorded with the application that waits for it."""
+    chain = chained(site)
+    client = site.app(chain.product)
+    away = browser.http.get(client.url(), follow_redirects=False).headers["location"]
+    state = dict(parse_qsl(urlsplit(away).query))["state"]
+    answer = {"error": "access_denied", "state": state, "iss": str(chain.home.protocols.oauth2.issuer)}
+
+    browser.open(f"{chain.product.protocols.oauth2.redirect_uri}?{urlencode(answer)}")
+
+    record = last(site, chain.product)
+    assert (record.event, record.outcome, record.reason) == ("callback", "refused", "access_denied")
+    assert record.application_id == client.app.id
+
+
+@pytest.mark.threat("41a")
+def test_refusals_beyond_the_limit_of_an_address_are_counted(
+    site: Site, client: Client, browser: Browser
+) -> None:
+    """100 links that lead nowhere leave 60 rows, and one that says how many more there were."""
+    for _ in range(100):
+        browser.open(client.url(redirect_uri=f"{CALLBACK}/other"))
+
+    found = records(site, client.zone)
+    assert len([each for each in found if each.requests is None]) <= 2 * 60
+    assert sum(each.requests or 1 for each in found) == 100

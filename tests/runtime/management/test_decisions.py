@@ -1,0 +1,193 @@
+"""Decision records over HTTP: what became of token requests, found by request id and in every selection."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+from tests.runtime.management.conftest import Api, Zone, query
+from tests.support.factories import operator
+
+from runtime.services.container import Services
+from runtime.services.management.changesets.concurrency_limits import (
+    EXPLANATIONS_OF_ORGANIZATION,
+    explanation_slot,
+)
+
+
+@dataclass
+class Decided:
+    """A zone with an application that was refused twice and got a token once.
+
+    Attributes:
+        requests: the request ids of the answers, the oldest first: an unknown resource, one that is not
+            declared, and what was issued.
+    """
+
+    zone: Zone
+    application: dict[str, Any]
+    resource: dict[str, Any]
+    secret: str
+    requests: list[str]
+
+    def list(self, api: Api | None = None, **asked: Any) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self.page(api, **asked)["items"]
+        return items
+
+    def page(self, api: Api | None = None, **asked: Any) -> dict[str, Any]:
+        asking = api or self.zone.api
+        flush(asking)
+        told: dict[str, Any] = asking.ok("GET", self.zone.path(f"/decisions?{query(**asked)}"))
+        return told
+
+
+def flush(api: Api) -> None:
+    async def write(services: Services) -> None:
+        await services.decisions.flush()
+
+    api.server.call(write)
+
+
+@pytest.fixture(scope="module")
+def decided(api: Api) -> Decided:
+    zone = api.zone()
+    resource = zone.make("resources")
+    other = zone.make("resources")
+    application = zone.make("applications", dependencies=[{"id": resource["id"]}])
+    made = zone.password(application["id"])
+    address = zone.body["protocols"]["oauth2"]["token_endpoint"]
+    requests = []
+    for wanted in ("https://unknown.example", other["identifier"], resource["identifier"]):
+        form = {"grant_type": "client_credentials", "resource": wanted}
+        answer = httpx.post(
+            address, data=form, auth=(made["identifier"], made["password"]), timeout=30, trust_env=False
+        )
+        requests.append(answer.headers["X-Request-ID"])
+    flush(api)
+    return Decided(zone, application, resource, made["password"], requests)
+
+
+def test_a_refusal_is_found_by_the_request_id_of_its_answer(decided: Decided) -> None:
+    """The header of the refused answer leads to its record: whose request, which code, and why."""
+    (found,) = decided.list(**{"filter[request_id]": decided.requests[1]})
+
+    assert found["request_id"] == decided.requests[1]
+    assert (found["event"], found["outcome"]) == ("client_credentials", "refused")
+    assert (found["error"], found["reason"]) == ("invalid_target", "not a declared dependency")
+    assert (found["application_id"], found["application"]) == (
+        decided.application["id"],
+        decided.application["identifier"],
+    )
+    assert found["user_id"] is None
+    assert found["requests"] == 1
+
+
+def test_an_issued_token_is_found_with_the_policy_that_permitted_it(decided: Decided) -> None:
+    """The rule is named with its policy, though no configuration manages the policies of a new zone."""
+    (found,) = decided.list(**{"filter[request_id]": decided.requests[2]})
+
+    assert (found["outcome"], found["error"], found["resource"]) == (
+        "issued",
+        None,
+        decided.resource["identifier"],
+    )
+    (policy,) = found["policies"]
+    assert policy["policy"] == "default-app-direct-access"
+    assert policy["version"] == 1
+    assert "source" not in policy
+
+
+def test_the_newest_comes_first(decided: Decided) -> None:
+    """Without a filter everything is listed, the last request before the first."""
+    assert [each["request_id"] for each in decided.list()] == decided.requests[::-1]
+
+
+def test_pages_lead_forwards_and_back(decided: Decided) -> None:
+    """A page ends where the next begins, by cursors that stay good while records are added."""
+    first = decided.page(limit=2)
+    second = decided.page(limit=2, after=first["page_info"]["end_cursor"])
+    back = decided.page(limit=2, before=second["page_info"]["start_cursor"])
+
+    assert [each["request_id"] for each in first["items"] + second["items"]] == decided.requests[::-1]
+    assert (first["page_info"]["has_next_page"], second["page_info"]["has_next_page"]) == (True, False)
+    assert back["items"] == first["items"]
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("request_id", 1), ("application_id", 3), ("resource_id", 1), ("event", 3), ("outcome", 2)],
+)
+def test_a_filter_leaves_the_records_with_its_value(decided: Decided, name: str, count: int) -> None:
+    """Each filter selects by one member; a value that no record has selects nothing."""
+    values = {
+        "request_id": decided.requests[0],
+        "application_id": decided.application["id"],
+        "resource_id": decided.resource["id"],
+        "event": "client_credentials",
+        "outcome": "refused",
+    }
+
+    found = decided.list(**{f"filter[{name}]": values[name]})
+
+    assert [each[name] for each in found] == [values[name]] * count
+    assert decided.list(**{f"filter[{name}]": "nothing"}) == []
+
+
+def test_a_span_has_its_first_moment_and_not_its_last(decided: Decided) -> None:
+    """`since` counts the record of that very moment, `until` does not."""
+    newest, middle, oldest = decided.list()
+
+    assert decided.list(since=middle["at"]) == [newest, middle]
+    assert decided.list(until=middle["at"]) == [oldest]
+
+
+def test_no_record_holds_a_secret(decided: Decided) -> None:
+    """The client's password is in no record."""
+    assert decided.secret not in str(decided.list())
+
+
+def test_another_organization_finds_nothing_at_this_address(decided: Decided, other: Api) -> None:
+    """The zone does not exist for it, whatever it asks about."""
+    other.refused(404, "GET", decided.zone.path(f"/decisions?filter[request_id]={decided.requests[0]}"))
+
+
+def test_who_may_only_read_reads_records(decided: Decided, viewer: Api) -> None:
+    """Records are for every role that sees the zone: the list of sessions tells as much."""
+    assert len(decided.list(viewer)) == 3
+
+
+def test_a_key_bound_to_another_zone_does_not_see_the_records(decided: Decided, api: Api) -> None:
+    """A credential that is bound to zones reads the decisions of these alone."""
+    _, bound = api.key("org_member", zones=[api.zone().id])
+
+    bound.refused(404, "GET", decided.zone.path("/decisions"))
+
+
+@pytest.mark.parametrize("asked", ["since=yesterday", "limit=0", "filter[color]=red", "after=nothing"])
+def test_a_parameter_that_means_nothing_is_refused(decided: Decided, api: Api, asked: str) -> None:
+    """As in every other list: 400 that names the parameter."""
+    told = api.refused(400, "GET", decided.zone.path(f"/decisions?{asked}"))
+
+    assert told["details"][0]["field"] == asked.partition("=")[0]
+
+
+@pytest.mark.threat("41e", "41i")
+def test_an_explanation_beyond_the_slots_is_refused(decided: Decided) -> None:
+    """With 429 and when to come back; it is answered before, and once a slot is free again."""
+    api = decided.zone.api
+    asked = {
+        "application": decided.application["identifier"],
+        "resource": decided.resource["identifier"],
+        "user": "nobody@acme.example",
+    }
+    path = decided.zone.path("/explain")
+    assert api("POST", path, asked).status_code == 200
+    with ExitStack() as under_way:
+        for number in range(EXPLANATIONS_OF_ORGANIZATION):
+            other = replace(operator(api.organization_id), id=f"other-{number}")
+            under_way.enter_context(explanation_slot(api.server.services, other))
+        refused = api("POST", path, asked)
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate_limit_exceeded")
+    assert int(refused.headers["retry-after"]) > 0
+    assert api("POST", path, asked).status_code == 200

@@ -1,0 +1,99 @@
+"""The connect page and what follows it in a real browser: on a desk, on a phone, with the keyboard alone."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.runtime.connect.conftest import Account, account_on, desk_on, returning
+from tests.support import chromium
+from tests.support.account_provider import AccountProvider, account_provider
+from tests.support.chromium import Window
+from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Site
+from tests.support.oauth_site import Browser as PlainBrowser
+
+
+@pytest.fixture
+def tracker() -> Iterator[AccountProvider]:
+    """A running provider."""
+    with account_provider() as running:
+        yield running
+
+
+@pytest.fixture
+def account(site: Site, tracker: AccountProvider) -> Account:
+    """Ada, an account of hers, and an agent that wants to use it."""
+    return account_on(desk_on(site, PlainBrowser()), tracker)
+
+
+def sign_in(window: Window) -> None:
+    """Fill in the page and send it."""
+    window.fill(E_mail_address="ada@acme.example", Password=PASSWORD)
+    window.button("Sign in").click()
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "scheme"),
+    [("desk-light", chromium.DESK, "light"), ("phone-dark", chromium.PHONE, "dark")],
+)
+def test_from_the_link_to_the_account_page(
+    account: Account, chrome: Browser, kind: str, size: object, scheme: chromium.Scheme
+) -> None:
+    """Every page on the way, with no complaint from the browser, and a picture of each."""
+    token = account.desk.sign_in(account.agent)
+    account.tracker.grants = "read admin"
+
+    with chromium.window(chrome, size=size, scheme=scheme) as window:
+        window.open(f"{account.desk.issuer}/oauth/connect")
+        window.shows("Your permission is needed")
+
+        window.open(account.link(token))
+        window.shows("Sign in")
+        sign_in(window)
+        window.shows("Allow Tracker Agent to act for you?")
+        for said in ("Tracker", "https://issues.example", "ada@acme.example"):
+            assert window.page.get_by_text(said).first.is_visible()
+        window.keep(f"{kind}-connect")
+        window.button("Continue to Tracker").click()
+        window.shows("Done")
+        expect(window.page.get_by_role("status")).to_contain_text("may now use")
+        window.keep(f"{kind}-connected")
+
+        window.open(f"{account.desk.issuer}/account")
+        window.keep(f"{kind}-account-connected")
+        window.button("Disconnect Tracker").click()
+        expect(window.page.get_by_role("status")).to_contain_text("The account is disconnected.")
+
+
+def test_a_key_is_pasted_with_the_keyboard_alone(account: Account, window: Window) -> None:
+    """The field has its label and its hint, and the application hears from the user who returns."""
+    desk = account.desk
+    link = returning(desk.link(desk.sign_in(), desk.tickets), CALLBACK)
+    window.open(link)
+    sign_in(window)
+    window.shows("Allow Research Agent to act for you?")
+    window.keep("desk-light-connect-key")
+
+    window.tab_to(window.page.get_by_label("Your key for https://tickets.example"))
+    window.page.keyboard.type("sk-of-ada")
+    window.tab_to(window.button("Store the key and allow"))
+    window.enter()
+
+    window.page.wait_for_url(f"{CALLBACK}**")
+    assert Answer(window.page.url).values == {"state": "s-1", "iss": desk.issuer}
+
+
+@pytest.mark.threat("23d")
+def test_the_connect_page_does_not_show_in_a_frame(account: Account, window: Window) -> None:
+    """Whoever frames it gets nothing to click on; by itself it shows the question."""
+    link = account.link(account.desk.sign_in(account.agent))
+    window.open(link)
+    sign_in(window)
+    window.shows("Allow Tracker Agent to act for you?")
+
+    window.open("https://evil.example/")
+    window.page.set_content(f'<iframe src="{link}"></iframe>')
+    window.page.frames[-1].wait_for_load_state()
+
+    assert window.page.frame_locator("iframe").get_by_role("button").count() == 0
+    assert any("frame-ancestors 'none'" in each for each in window.complaints)
+    window.complaints.clear()

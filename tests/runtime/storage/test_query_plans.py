@@ -1,0 +1,267 @@
+"""How the databases run what requests ask of the tables of grants, vault tokens and consents.
+
+A scan of a whole table, or of all rows of a zone, is slow only where there are many: with ten million grants.
+The plan shows it with five thousand, once the database has counted them.
+"""
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+from sqlalchemy import event, insert, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support import entities as make
+
+from runtime.domain.kinds.zone import Zone
+from runtime.storage.sql import consents, vault_resources, vault_tokens
+from runtime.storage.sql.client_refs import ClientRef
+from runtime.storage.sql.consents import ConsentRecord
+from runtime.storage.sql.tables import METADATA
+from runtime.storage.sql.vault_tokens import SealedTokens
+
+USERS, RESOURCES = 500, 10
+LARGE = ("consents", "delegated_grants", "vault_tokens")
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+SEALED = SealedTokens(b"access", b"refresh", "Bearer", NOW)
+APPLICATION, USER_AGENT = ClientRef(application_id="application-1"), ClientRef(user_agent_id="agent-1")
+
+Call = Callable[[AsyncConnection, Zone], Awaitable[Any]]
+OF_USER: Mapping[str, str] = {"user_id": "user-7"}
+# What requests of applications and users ask and write, by function.
+CALLS: Mapping[str, Call] = {
+    "vault_tokens.find": lambda conn, zone: vault_tokens.find(
+        conn, zone_id=zone.id, **OF_USER, resource_id="resource-1", provider_id="provider-1", now=NOW
+    ),
+    "vault_tokens.put": lambda conn, zone: vault_tokens.put(
+        conn, "token-new", SEALED, zone_id=zone.id, grant_id="grant-7-1", now=NOW
+    ),
+    "vault_tokens.remove": lambda conn, zone: vault_tokens.remove(conn, "grant-7-1", zone_id=zone.id),
+    "vault_tokens.issued of a grant": lambda conn, zone: vault_tokens.issued(
+        conn, zone_id=zone.id, limit=100, grant_id="grant-7-1"
+    ),
+    "vault_tokens.issued of a user": lambda conn, zone: vault_tokens.issued(
+        conn, zone_id=zone.id, limit=100, user_id="user-7"
+    ),
+    "vault_tokens.take_lease": lambda conn, zone: vault_tokens.take_lease(
+        conn, "token-7-1", zone_id=zone.id, version=1, owner="me", now=NOW, until=NOW + timedelta(minutes=1)
+    ),
+    "vault_tokens.replace": lambda conn, zone: vault_tokens.replace(
+        conn, "token-7-1", SEALED, zone_id=zone.id, version=1, now=NOW
+    ),
+    "vault_tokens.note_failure": lambda conn, zone: vault_tokens.note_failure(
+        conn, "token-7-1", zone_id=zone.id, version=1, owner="me", dead_after=1, now=NOW
+    ),
+    "vault_tokens.pause": lambda conn, zone: vault_tokens.pause(
+        conn, "token-7-1", zone_id=zone.id, version=1, owner="me", until=NOW
+    ),
+    "vault_tokens.note_used": lambda conn, zone: vault_tokens.note_used(
+        conn, [(zone.id, "token-7-1")], now=NOW
+    ),
+    "consents.of_client": lambda conn, zone: consents.of_client(
+        conn, zone_id=zone.id, **OF_USER, client_ref=APPLICATION
+    ),
+    "consents.of_client of a user agent": lambda conn, zone: consents.of_client(
+        conn, zone_id=zone.id, **OF_USER, client_ref=USER_AGENT
+    ),
+    "consents.agreed": lambda conn, zone: consents.agreed(
+        conn, zone_id=zone.id, **OF_USER, client_ref=APPLICATION
+    ),
+    "consents.agreed of a user agent": lambda conn, zone: consents.agreed(
+        conn, zone_id=zone.id, **OF_USER, client_ref=USER_AGENT
+    ),
+    "consents.record": lambda conn, zone: consents.record(
+        conn,
+        [ConsentRecord("resource-1", frozenset({"read"}), "app.example")],
+        zone_id=zone.id,
+        **OF_USER,
+        client_ref=APPLICATION,
+        now=NOW,
+    ),
+    "consents.grant": lambda conn, zone: consents.grant(
+        conn,
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
+        **OF_USER,
+        resource_id="resource-1",
+        provider_id="provider-1",
+        scopes=["more"],
+        now=NOW,
+    ),
+    "consents.revoke": lambda conn, zone: consents.revoke(conn, "grant-7-1", zone_id=zone.id, now=NOW),
+    "consents.withdraw": lambda conn, zone: consents.withdraw(
+        conn, zone_id=zone.id, **OF_USER, resource_id="resource-1", now=NOW
+    ),
+    "vault_resources.reachable": lambda conn, zone: vault_resources.reachable(
+        conn, zone_id=zone.id, **OF_USER, now=NOW
+    ),
+}
+# Of the modules that keep these tables, what no request of an application or a user calls, and why.
+OTHERS = {
+    "vault_tokens.hold_provider": "reads providers alone",
+    "vault_tokens.due": "a periodic job",
+    "vault_tokens.forget": "a periodic job",
+    "consents.revoke_credentials": "an administrator changes a resource or a provider",
+    "consents.withdraw_all": "an administrator deletes a client",
+}
+
+
+def row(name: str, zone: Zone, **values: Any) -> dict[str, Any]:
+    """A row of a table, its times and tenant filled in."""
+    common = {
+        "zone_id": zone.id,
+        "organization_id": zone.organization_id,
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return {key: value for key, value in {**common, **values}.items() if key in METADATA.tables[name].c}
+
+
+def rows(zone: Zone, user: int, resource: int) -> dict[str, dict[str, Any]]:
+    """The grant of a user for a resource, its token, and a consent."""
+    place = {"user_id": f"user-{user}", "resource_id": f"resource-{resource}"}
+    of_agent = resource % 2 == 1
+    client = {"user_agent_id": "agent-1"} if of_agent else {"application_id": f"application-{resource % 5}"}
+    return {
+        "delegated_grants": row(
+            "delegated_grants",
+            zone,
+            id=f"grant-{user}-{resource}",
+            **place,
+            provider_id=f"provider-{resource % 3}",
+            scopes=["read"],
+            status="active",
+            epoch=1,
+            refresh_token_set=True,
+        ),
+        "vault_tokens": row(
+            "vault_tokens",
+            zone,
+            id=f"token-{user}-{resource}",
+            grant_id=f"grant-{user}-{resource}",
+            version=1,
+            access_token=b"sealed",
+            token_type="Bearer",
+            state="live",
+            failures=0,
+        ),
+        "consents": row(
+            "consents",
+            zone,
+            id=f"consent-{user}-{resource}",
+            **place,
+            **{"application_id": None, "user_agent_id": None, **client},
+            scopes=["read"],
+        ),
+    }
+
+
+@pytest.fixture
+async def large(conn: AsyncConnection) -> Zone:
+    """A zone with five thousand grants, tokens and consents, which the database has counted."""
+    zone = await make.add_zone(conn)
+    # Users and resources are not needed for a plan: nothing is committed.
+    on_postgresql = conn.dialect.name == "postgresql"
+    await conn.execute(
+        text(
+            "SET LOCAL session_replication_role = replica" if on_postgresql else "PRAGMA defer_foreign_keys=1"
+        )
+    )
+    made = [rows(zone, user, resource) for user in range(USERS) for resource in range(RESOURCES)]
+    for name in ("delegated_grants", "vault_tokens", "consents"):
+        await conn.execute(insert(METADATA.tables[name]), [each[name] for each in made])
+    for name in (*LARGE, "sessions") if on_postgresql else ("",):
+        await conn.execute(text(f"ANALYZE {name}"))
+    return zone
+
+
+@pytest.fixture
+async def conn(database: Any) -> Any:
+    """A connection whose transaction is rolled back."""
+    opened = database.transaction()
+    connection = await opened.__aenter__()
+    yield connection
+    await opened.__aexit__(RuntimeError, RuntimeError("rolled back"), None)
+
+
+async def statements(conn: AsyncConnection, work: Awaitable[Any]) -> list[tuple[str, Any]]:
+    """What is sent to the database meanwhile about the large tables, insertions apart."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+        if not statement.startswith("INSERT") and any(name in statement for name in LARGE):
+            seen.append((statement, parameters))
+
+    target = conn.sync_connection
+    event.listen(target, "before_cursor_execute", note)
+    try:
+        await work
+    finally:
+        event.remove(target, "before_cursor_execute", note)
+    return seen
+
+
+async def accesses(conn: AsyncConnection, statement: str, parameters: Any) -> list[str]:
+    """How a statement reaches rows of the large tables, as the database puts it."""
+    if conn.dialect.name == "sqlite":
+        told = await conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        return [each.detail for each in told if any(name in each.detail for name in LARGE)]
+    told = await conn.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters)
+    found = told.scalar_one()
+    ((plan),) = json.loads(found) if isinstance(found, str) else found
+    return list(_scans(plan["Plan"]))
+
+
+def _scans(node: Mapping[str, Any]) -> Any:
+    """Each scan of a large table or of its indexes, with the condition by which its rows are found."""
+    reached = f"{node.get('Relation Name', '')} {node.get('Index Name', '')}"
+    if "Scan" in node["Node Type"] and node["Node Type"] != "Bitmap Heap Scan" and _is_large(reached):
+        yield f"{node['Node Type']} {reached} ({node.get('Index Cond', '')})"
+    for below in node.get("Plans", ()):
+        yield from _scans(below)
+
+
+def _is_large(text_: str) -> bool:
+    return any(name in text_ for name in LARGE)
+
+
+def is_by_index(access: str) -> bool:
+    """Whether an index leads to few rows: by the zone and by something else."""
+    return "SCAN" not in access and "Seq Scan" not in access and " AND " in access
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_request_reaches_its_rows_by_an_index(conn: AsyncConnection, large: Zone, name: str) -> None:
+    """No statement reads a whole table, nor all rows of a zone."""
+    asked = await statements(conn, CALLS[name](conn, large))
+    assert asked
+    for statement, parameters in asked:
+        found = await accesses(conn, statement, parameters)
+        assert [each for each in found if not is_by_index(each)] == [], statement
+
+
+async def test_a_statement_without_an_index_is_found(conn: AsyncConnection, large: Zone) -> None:
+    """By a column that no index begins with, both databases read everything, and the check says so."""
+    asked = await statements(
+        conn, conn.execute(text("SELECT id FROM delegated_grants WHERE status = 'revoked'"))
+    )
+    found = [each for one in asked for each in await accesses(conn, *one)]
+
+    assert found
+    assert not any(map(is_by_index, found))
+
+
+@pytest.mark.parametrize("module", [consents, vault_tokens, vault_resources])
+def test_every_function_is_a_request_or_says_why_it_is_none(module: ModuleType) -> None:
+    """A new statement on these tables is looked at, too."""
+    short = module.__name__.rpartition(".")[2]
+    functions = {
+        f"{short}.{name}"
+        for name, each in inspect.getmembers(module, inspect.iscoroutinefunction)
+        if each.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+    assert functions == {name.partition(" ")[0] for name in (*CALLS, *OTHERS) if name.startswith(f"{short}.")}

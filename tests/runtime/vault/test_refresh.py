@@ -1,0 +1,500 @@
+"""An upstream token is refreshed by one refresher, whoever asks for it; and what ends it ends it for all."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from tests.runtime.vault.conftest import TOKENS, Account, account_at
+from tests.support.rewired import run_job, with_new_zones
+from tests.support.rotating_provider import INVALID_GRANT, RotatingProvider, rotating_provider
+from tests.support.scene import Scene
+from tests.support.scripted_provider import Scripted
+from tests.support.waiting import until
+
+from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
+from runtime.domain.errors import AccessDenied, InvalidGrant, OAuthError, UpstreamUnavailable
+from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, USER
+from runtime.services.container import Services
+from runtime.services.upstream_refreshes import UpstreamRefreshes
+from runtime.services.vault import credential_cache, refresh, refresh_ahead
+from runtime.services.vault.upstream_tokens import refresh_after
+from runtime.storage.sql.client_refs import ClientRef
+from runtime.storage.sql.tables import TABLES, vault_tokens
+from runtime.storage.sql.vault_tokens import VaultPlace
+
+EXPIRING = replace(TOKENS, refresh_token="rt-0")
+
+
+@pytest.fixture
+def idp() -> Iterator[RotatingProvider]:
+    """The provider."""
+    with rotating_provider() as running:
+        yield running
+
+
+@pytest.fixture
+async def connected(own_scene: Scene, idp: RotatingProvider) -> Account:
+    """Ann's account at the provider, its access token just over."""
+    account = await account_at(own_scene, idp.server.url, **idp.settings)
+    await account.connect(EXPIRING)
+    await expire(account)
+    return account
+
+
+async def expire(account: Account, left: timedelta = timedelta(seconds=-1), **columns: Any) -> None:
+    """Let the access token end in a moment that far ahead, and be worth refreshing now."""
+    now = account.scene.services.clock()
+    async with account.scene.services.database.transaction() as conn:
+        await conn.execute(
+            update(vault_tokens)
+            .where(vault_tokens.c.zone_id == account.scene.zone.id)
+            .values(expires_at=now + left, refresh_at=now - timedelta(seconds=1), **columns)
+        )
+    place = VaultPlace(account.scene.zone.id, account.ann.user.id, account.resource.id, account.provider.id)
+    await account.scene.services.state.delete(credential_cache.entry_key(place))  # over by then, too
+
+
+def another_process(account: Account) -> Services:
+    """Services over the same storage that share nothing else with those of the scene."""
+    services = with_new_zones(account.scene.services)
+    return replace(
+        services,
+        upstream_oauth=UpstreamOAuthClient(services.upstream_outbound, clock=services.clock),
+        upstream_refreshes=UpstreamRefreshes(services.database, services.clock),
+    )
+
+
+async def exchanges(account: Account, count: int, *at: Services) -> list[Any]:
+    """What so many exchanges at once are answered with, at each of the services."""
+    token = await account.scene.company.token(account.scene.zone, account.agent, account.ann)
+    return await asyncio.gather(
+        *(
+            account.scene.exchange(account.agent, token, account.resource, services=services)
+            for services in at or (account.scene.services,)
+            for _ in range(count)
+        ),
+        return_exceptions=True,
+    )
+
+
+async def test_an_expired_token_is_refreshed(connected: Account, idp: RotatingProvider) -> None:
+    """The exchange hands out the new one, for as long as the provider says."""
+    answer = await connected.exchange()
+
+    assert answer["access_token"] == "at-1"
+    assert 3590 <= answer["expires_in"] <= 3600
+    (grant,) = await connected.rows("delegated_grants")
+    assert grant["refreshed_at"] is not None
+    assert grant["status"] == "active"
+
+
+async def test_a_refreshed_token_is_handed_out_without_another_refresh(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """Until it is time again."""
+    await connected.exchange()
+
+    assert (await connected.exchange())["access_token"] == "at-1"
+    assert idp.refreshes == 1
+
+
+async def test_the_rotated_refresh_token_is_used_next(connected: Account, idp: RotatingProvider) -> None:
+    """The provider would revoke the account if the former one came again."""
+    await connected.exchange()
+    await expire(connected)
+
+    assert (await connected.exchange())["access_token"] == "at-2"
+    assert idp.current == "rt-2"
+
+
+@pytest.mark.threat("20a")
+async def test_a_hundred_exchanges_at_once_make_one_refresh(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """In two processes over one database: the provider sees one request, and everybody gets its answer."""
+    idp.delay_seconds = 0.2
+
+    answers = await exchanges(connected, 50, connected.scene.services, another_process(connected))
+
+    assert {answer["access_token"] for answer in answers} == {"at-1"}
+    assert idp.refreshes == 1
+
+
+async def test_a_token_that_is_still_valid_is_handed_out_while_it_is_refreshed(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """Nobody waits for the provider before they have to."""
+    idp.delay_seconds = 0.5
+    await expire(connected, timedelta(minutes=5))
+
+    assert (await connected.exchange())["access_token"] == TOKENS.access_token
+
+    await connected.scene.services.upstream_refreshes.close()
+    assert (await connected.exchange())["access_token"] == "at-1"
+
+
+async def test_a_refresh_survives_the_request_that_began_it(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """A client that hangs up loses no token that the provider has rotated."""
+    idp.delay_seconds = 0.3
+    request = asyncio.create_task(connected.exchange())
+    await asyncio.to_thread(idp.asked.wait, 10)
+
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+
+    await connected.scene.services.upstream_refreshes.close()
+    idp.delay_seconds = 0.0
+    assert (await connected.exchange())["access_token"] == "at-1"
+    assert idp.refreshes == 1
+
+
+@pytest.mark.threat("20b", "20c")
+async def test_a_dead_grant_is_asked_about_twice_and_no_more(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """However many exchanges come: each is told where the user can connect again."""
+    idp.answer = INVALID_GRANT
+
+    refusals = await exchanges(connected, 20) + await exchanges(connected, 20, another_process(connected))
+
+    assert {type(refusal) for refusal in refusals} == {AccessDenied}
+    assert all("error_uri" in refusal.members for refusal in refusals)
+    assert idp.refreshes == 2
+
+
+async def test_connecting_again_revives_a_dead_grant(connected: Account, idp: RotatingProvider) -> None:
+    """The user's own word brings another credential."""
+    idp.answer = INVALID_GRANT
+    with pytest.raises(AccessDenied):
+        await connected.exchange()
+
+    await connected.connect()
+
+    assert (await connected.exchange())["access_token"] == TOKENS.access_token
+
+
+@pytest.mark.threat("20d", "20e", "20f")
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (Scripted(status=503), 5),
+        (Scripted(status=503, headers={"retry-after": "17"}), 17),
+        (Scripted(status=429, headers={"retry-after": "100000"}), 60),
+        (Scripted({"error": "invalid_client"}, 401), 30),
+        (Scripted(b"<html>", 200), 30),
+    ],
+    ids=["down", "down for a while", "too many", "our own fault", "nonsense"],
+)
+async def test_a_provider_that_fails_is_said_to(
+    connected: Account, idp: RotatingProvider, answer: Scripted, seconds: int
+) -> None:
+    """503 with the time to wait, within a bound; the grant lives, and the provider is asked once."""
+    idp.answer = answer
+
+    refusals = await exchanges(connected, 20)
+
+    assert {type(refusal) for refusal in refusals} == {UpstreamUnavailable}
+    assert all(seconds - 2 <= refusal.retry_after_seconds <= seconds for refusal in refusals)
+    assert {refusal.status for refusal in refusals} == {503}
+    assert idp.refreshes == 1
+    (grant,) = await connected.rows("delegated_grants")
+    assert grant["status"] == "active"
+
+
+async def test_after_the_pause_the_provider_is_asked_again(connected: Account, idp: RotatingProvider) -> None:
+    """A provider that is back brings the next token."""
+    idp.answer = Scripted(status=503)
+    await exchanges(connected, 1)
+    idp.answer = None
+    await expire(connected, lease_until=connected.scene.services.clock() - timedelta(seconds=1))
+
+    assert (await connected.exchange())["access_token"] == "at-2"
+
+
+async def test_while_a_provider_fails_the_valid_token_is_handed_out(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """Until it is over."""
+    idp.answer = Scripted(status=503)
+    await expire(connected, timedelta(seconds=20))
+
+    assert (await connected.exchange())["access_token"] == TOKENS.access_token
+    assert (await connected.exchange())["access_token"] == TOKENS.access_token
+    assert idp.refreshes == 1
+
+
+async def test_an_open_circuit_is_answered_503(connected: Account, idp: RotatingProvider) -> None:
+    """Without another request to a provider that keeps failing."""
+    services = connected.scene.services
+    for _ in range(5):
+        permit = services.upstream_oauth._breakers.admit(connected.scene.zone.id, connected.provider.id)
+        assert not isinstance(permit, float)
+        services.upstream_oauth._breakers.failed(connected.scene.zone.id, connected.provider.id, permit, None)
+
+    (refusal,) = await exchanges(connected, 1)
+
+    assert isinstance(refusal, UpstreamUnavailable)
+    assert idp.refreshes == 0
+
+
+async def test_a_lease_whose_holder_died_is_taken_over_when_it_is_over(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """Before that it is waited for in vain; the user is told to come back."""
+    now = connected.scene.services.clock()
+    await expire(connected, lease_owner="gone", lease_until=now + timedelta(seconds=30))
+    (refusal,) = await exchanges(connected, 1)
+    assert isinstance(refusal, UpstreamUnavailable)
+
+    await expire(connected, lease_owner="gone", lease_until=now - timedelta(seconds=1))
+
+    assert (await connected.exchange())["access_token"] == "at-1"
+
+
+async def test_a_token_that_a_dead_process_has_lost_makes_a_dead_grant(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """The provider has rotated, nobody has stored it: two refusals, and the user is asked."""
+    idp.current = "rt-that-was-lost"
+
+    (refusal,) = await exchanges(connected, 1)
+
+    assert isinstance(refusal, AccessDenied)
+    assert idp.refreshes == 2
+    (row,) = await connected.rows("vault_tokens")
+    assert row["state"] == "dead"
+
+
+async def test_a_database_that_is_away_for_a_moment_loses_no_rotated_token(
+    connected: Account, idp: RotatingProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the provider has issued is stored when the database answers again."""
+    stored, failures = refresh._replace, [OSError(), OSError()]
+
+    async def unsteady(*arguments: Any) -> bool:
+        if failures:
+            raise failures.pop()
+        return await stored(*arguments)
+
+    monkeypatch.setattr(refresh, "_replace", unsteady)
+
+    assert (await connected.exchange())["access_token"] == "at-1"
+
+
+async def test_a_grant_that_is_revoked_meanwhile_stays_revoked(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """What the refresh brings is kept nowhere."""
+    idp.delay_seconds = 0.5
+    request = asyncio.create_task(connected.exchange())
+    await asyncio.to_thread(idp.asked.wait, 10)
+    (grant,) = await connected.rows("delegated_grants")
+    await connected.scene.company.update(
+        DELEGATED_GRANT, connected.scene.zone.id, grant["id"], status="revoked"
+    )
+
+    with pytest.raises(AccessDenied):
+        await request
+    assert await connected.rows("vault_tokens") == []
+
+
+@pytest.mark.threat("18m")
+async def test_a_user_who_is_disabled_during_a_refresh_gets_no_token(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """The provider took its time, and the user has ended since: what was concluded before does not count."""
+    idp.delay_seconds = 0.5
+    request = asyncio.create_task(connected.exchange())
+    await asyncio.to_thread(idp.asked.wait, 10)
+    await connected.scene.company.update(
+        USER, connected.scene.zone.id, connected.ann.user.id, status="disabled"
+    )
+
+    with pytest.raises(InvalidGrant):
+        await request
+
+
+@pytest.mark.threat("16h")
+@pytest.mark.parametrize(
+    ("scopes", "outcome"), [(["read"], "at-again"), (["read", "write"], "refused")], ids=["same", "more"]
+)
+async def test_tokens_of_more_scopes_that_arrive_during_a_refresh_are_decided_anew(
+    connected: Account, idp: RotatingProvider, scopes: list[str], outcome: str
+) -> None:
+    """Ann lets one application read, and connects the account for more while that application waits."""
+    await connected.connect(replace(EXPIRING, scopes=frozenset({"read"})), ["read"])
+    await expire(connected)
+    await connected.agree(ClientRef(application_id=connected.shy.id), ["read"])
+    idp.delay_seconds = 0.5
+    request = asyncio.create_task(connected.exchange(connected.shy))
+    await asyncio.to_thread(idp.asked.wait, 10)
+    await connected.connect(replace(TOKENS, access_token="at-again", scopes=frozenset(scopes)), scopes)
+
+    if outcome == "refused":
+        with pytest.raises(AccessDenied):
+            await request
+    else:
+        assert (await request)["access_token"] == outcome
+
+
+async def test_an_account_that_is_connected_meanwhile_wins(connected: Account, idp: RotatingProvider) -> None:
+    """The refresh of the former tokens does not overwrite it."""
+    idp.delay_seconds = 0.5
+    request = asyncio.create_task(connected.exchange())
+    await asyncio.to_thread(idp.asked.wait, 10)
+    await connected.connect(replace(TOKENS, access_token="at-again"))
+
+    assert (await request)["access_token"] == "at-again"
+    assert (await connected.exchange())["access_token"] == "at-again"
+
+
+@pytest.mark.parametrize(
+    ("scope", "granted"), [("read", "read"), ("read write admin", "read write")], ids=["fewer", "more"]
+)
+async def test_a_refresh_narrows_the_grant_and_never_widens_it(
+    connected: Account, idp: RotatingProvider, scope: str, granted: str
+) -> None:
+    """What the provider takes away is gone; what it adds was not authorized."""
+    tokens = {"access_token": "at", "refresh_token": "rt", "expires_in": 3600, "scope": scope}
+    idp.answer = Scripted(tokens)
+
+    assert (await connected.exchange())["scope"] == granted
+    assert (await connected.exchange())["scope"] == granted
+    assert " ".join((await connected.rows("delegated_grants"))[0]["scopes"]) == granted
+
+
+@pytest.mark.threat("46h")
+async def test_a_refresh_token_goes_to_no_address_that_came_into_the_row_otherwise(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """A row of the database that was changed by hand: nothing is sent, and the user is asked."""
+    oauth2 = {"issuer": idp.server.url, "token_endpoint": f"{idp.server.url}/elsewhere"}
+    elsewhere, rows = {"oauth2": oauth2}, TABLES["Provider"]
+    async with connected.scene.services.database.transaction() as conn:
+        await conn.execute(update(rows).where(rows.c.id == connected.provider.id).values(protocols=elsewhere))
+
+    with pytest.raises(AccessDenied):
+        await connected.exchange()
+
+    assert idp.server.received == []
+
+
+@pytest.mark.threat("46h")
+@pytest.mark.parametrize(
+    "change", [{"client_id": "another", "client_secret": "another"}, {"type": "gone"}], ids=["client", "gone"]
+)
+async def test_a_changed_provider_is_sent_no_former_refresh_token(
+    connected: Account, idp: RotatingProvider, change: dict[str, str]
+) -> None:
+    """Its grants have ended with what they were issued to."""
+    company, zone_id = connected.scene.company, connected.scene.zone.id
+    if "type" in change:
+        await company.update(PROVIDER, zone_id, connected.provider.id, client_secret=None)
+        await company.update(PROVIDER, zone_id, connected.provider.id, identifier="https://gone.test")
+    else:
+        await company.update(PROVIDER, zone_id, connected.provider.id, **change)
+
+    with pytest.raises(OAuthError):
+        await connected.exchange()
+
+    assert idp.refreshes == 0
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "after"), [(36_000, 28_800), (3600, 2880), (200, 140), (100, 50), (60, 30), (1, 1)]
+)
+def test_when_a_token_is_worth_refreshing(lifetime: int, after: int) -> None:
+    """With a fifth of its life left, or a minute; never in the first half of it."""
+    assert refresh_after(lifetime) == after
+
+
+async def used(account: Account) -> None:
+    """Return when it is stored that the token was handed out."""
+    await account.exchange()
+
+    async def is_stored() -> bool:
+        return (await account.rows("vault_tokens"))[0]["used_at"] is not None
+
+    await until(is_stored)
+
+
+async def test_a_token_in_use_is_refreshed_ahead(connected: Account, idp: RotatingProvider) -> None:
+    """By a job, with nobody waiting."""
+    await connected.exchange()
+    await used(connected)
+    await expire(connected, timedelta(minutes=5))
+
+    await run_job(connected.scene.services, refresh_ahead.JOB)
+
+    (row,) = await connected.rows("vault_tokens")
+    assert row["version"] == 3
+    assert (await connected.exchange())["access_token"] == "at-2"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"used_at": None},
+        {"used_at": timedelta(hours=-2)},
+        {"refresh_at": timedelta(minutes=1)},
+        {"expires_at": timedelta(minutes=-1)},
+        {"state": "dead"},
+        {"lease_until": timedelta(minutes=1)},
+    ],
+    ids=lambda columns: f"{next(iter(columns))}",
+)
+async def test_what_the_job_leaves_alone(
+    connected: Account, idp: RotatingProvider, columns: dict[str, Any]
+) -> None:
+    """A token that nobody uses, that is not due, that is over or dead, or that somebody refreshes."""
+    now = connected.scene.services.clock()
+    wanted = {"used_at": timedelta(minutes=-1), "expires_at": timedelta(minutes=5)} | columns
+    at = {name: now + value if isinstance(value, timedelta) else value for name, value in wanted.items()}
+    await expire(connected)
+    async with connected.scene.services.database.transaction() as conn:
+        await conn.execute(
+            update(vault_tokens).where(vault_tokens.c.zone_id == connected.scene.zone.id).values(**at)
+        )
+
+    await run_job(connected.scene.services, refresh_ahead.JOB)
+
+    assert idp.refreshes == 0
+
+
+async def test_the_job_refreshes_nothing_for_a_disabled_user(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """Nobody acts for them, so no token is needed."""
+    await used_and_due(connected)
+    await connected.scene.company.update(
+        USER, connected.scene.zone.id, connected.ann.user.id, status="disabled"
+    )
+
+    await run_job(connected.scene.services, refresh_ahead.JOB)
+
+    assert idp.refreshes == 0
+
+
+async def test_the_job_is_not_stopped_by_a_provider_that_fails(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """What cannot be refreshed now is tried again."""
+    await used_and_due(connected)
+    idp.answer = Scripted(status=500)
+
+    assert await run_job(connected.scene.services, refresh_ahead.JOB) == 0
+
+    assert idp.refreshes == 1
+
+
+async def used_and_due(account: Account) -> None:
+    """Let the token be what the job is for."""
+    now = account.scene.services.clock()
+    await expire(account, timedelta(minutes=5), used_at=now)
