@@ -774,6 +774,7 @@ CREATE TABLE sessions (
     session_data JSON,
     metadata JSON,
     parent_id VARCHAR,
+    browser_session_id VARCHAR,
     cookie_hash BYTEA,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
@@ -786,6 +787,8 @@ CREATE TABLE sessions (
 );
 
 CREATE INDEX sessions_application_id_idx ON sessions (zone_id, application_id);
+
+CREATE INDEX sessions_browser_session_id_idx ON sessions (zone_id, browser_session_id);
 
 CREATE UNIQUE INDEX sessions_cookie_hash_key ON sessions (cookie_hash);
 

@@ -75,7 +75,8 @@ STANDARDS = (
     Standard(
         "RFC 8414",
         "Server metadata",
-        "All four forms of the metadata URL have the same answer, whatever the `Host` header",
+        "All forms of the metadata URL (appended, inserted, the issuer with a slash at its end) have the "
+        "same answer, whatever the `Host` header",
     ),
     Standard(
         "RFC 8693",
@@ -136,7 +137,8 @@ STANDARDS = (
     Standard(
         "OpenID Connect Back-Channel Logout",
         "",
-        "Received from a zone's provider, ends sessions and all tokens exchanged in them; sent to clients",
+        "Received from a zone's provider, ends sessions and all tokens exchanged in them; sent to clients, "
+        "and `offline_access` spares the refresh token alone",
         f"{_OPENID}/openid-connect-backchannel-1_0.html",
     ),
     Standard(

@@ -14,7 +14,7 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.discovery import MAX_AGE_SECONDS, SCOPES
+from runtime.api.oauth.discovery import MAX_AGE_SECONDS, RESOURCE_SCOPES
 from runtime.api.oauth.errors import answering_oauth
 from runtime.api.oauth.zone_routes import bind_zone_route, for_any_origin
 from runtime.domain.errors import NotFound
@@ -68,7 +68,7 @@ async def of_zone(request: Request, zone_id: str) -> HTTPResponse:
         {
             "resource": zone.issuer,
             "authorization_servers": [zone.issuer],
-            "scopes_supported": list(SCOPES),
+            "scopes_supported": list(RESOURCE_SCOPES),
             "bearer_methods_supported": ["header"],
             "dpop_signing_alg_values_supported": list(assertions.ALGORITHMS),
             "resource_name": zone.entity.name,

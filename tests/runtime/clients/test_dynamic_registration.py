@@ -74,6 +74,21 @@ def test_the_answer_has_the_metadata_as_it_is_kept(zone: Zone) -> None:
     assert client == METADATA | {"application_type": "native", "token_endpoint_auth_method": "none"}
 
 
+@pytest.mark.standard("RFC 6749", "RFC 7591")
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [({"scope": "read"}, {"scope": "read"}), ({"scope": ""}, {}), ({}, {})],
+    ids=["one", "empty", "missing"],
+)
+def test_a_scope_that_is_empty_is_none(zone: Zone, sent: dict[str, str], kept: dict[str, str]) -> None:
+    """The answer has the member only where it has a scope."""
+    without = {name: value for name, value in METADATA.items() if name != "scope"}
+    answer = register(zone, without | sent)
+
+    assert answer.status_code == 201
+    assert {name: value for name, value in answer.json().items() if name == "scope"} == kept
+
+
 @pytest.mark.standard("RFC 7591")
 def test_the_same_metadata_gives_the_same_client(zone: Zone) -> None:
     """Also when it differs only in the order, and in what is left out because it is not served."""

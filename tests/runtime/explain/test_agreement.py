@@ -86,7 +86,7 @@ class Case:
                 answer = await self.scene.exchange(app, token, target, wanted)
             except OAuthError as refusal:
                 return refusal.code, ""
-            token, scope = answer["access_token"], answer["scope"]
+            token, scope = answer["access_token"], answer.get("scope", "")
         return None, scope
 
 

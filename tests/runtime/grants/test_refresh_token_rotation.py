@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import httpx
 import pytest
 from sqlalchemy import update
 from tests.support.oauth_site import Browser, Client, Site, claims
@@ -227,3 +228,25 @@ def test_malformed_tokens(site: Site, token: str | None) -> None:
 
     assert response.status_code == 400
     assert response.json()["error"] == ("invalid_request" if token is None else "invalid_grant")
+
+
+@pytest.mark.standard("RFC 6749", "RFC 7662")
+@pytest.mark.parametrize(
+    ("scope", "told"), [("openid read", {"scope": "openid"}), ("read", {})], ids=["signing in", "none"]
+)
+def test_introspection_of_a_refresh_token_names_no_scope_where_it_stands_for_none(
+    site: Site, browser: Browser, scope: str, told: dict[str, str]
+) -> None:
+    """Those for signing in are its own; without any the member is left out, not empty."""
+    zone = site.zone()
+    files = site.run(site.company.resource(zone, "https://files.example", scopes=["read"]))
+    site.user(zone)
+    client = site.app(zone, dependencies=[files])
+    token = client.sign_in(browser, resources=[files.identifier], scope=scope)["refresh_token"]
+
+    answer = httpx.post(
+        f"{client.issuer}/oauth/introspect", data={**client.app.form, "token": token}, timeout=30
+    ).json()
+
+    assert answer["active"] is True
+    assert {name: value for name, value in answer.items() if name == "scope"} == told

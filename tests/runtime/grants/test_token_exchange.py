@@ -80,11 +80,29 @@ async def test_the_answer_to_an_exchange_says_what_was_issued(
     assert 3590 <= answer["expires_in"] <= 3600
 
 
-async def test_scope_is_always_reported(scene: Scene, agent: App, tools: Resource, subject: str) -> None:
+async def test_scopes_are_reported_whether_requested_or_not(
+    scene: Scene, agent: App, tools: Resource, subject: str
+) -> None:
     """Without a requested scope everything the resource supports is meant, and the answer says so."""
     answer = await scene.exchange(agent, subject, tools)
 
     assert answer["scope"] == "admin call"
+
+
+@pytest.mark.standard("RFC 6749", "RFC 8693")
+async def test_where_a_resource_has_no_scopes_neither_answer_nor_token_has_any(
+    scene: Scene, ann: Person
+) -> None:
+    """An empty text is no scope: the member is left out, from the cache as well."""
+    plain = await scene.company.resource(scene.zone, "https://plain.test")
+    app = await scene.company.app(scene.zone, "plain-agent", dependencies=[plain])
+    subject = await scene.company.token(scene.zone, app, ann)
+
+    for _ in range(2):
+        answer = await scene.exchange(app, subject, plain)
+
+        assert set(answer) == {"access_token", "issued_token_type", "token_type", "expires_in"}
+        assert "scope" not in claims_of(answer["access_token"])
 
 
 async def test_chain_keeps_user_and_nests_actors(
@@ -146,7 +164,7 @@ async def test_declared_dependency_opens_the_resource(scene: Scene, ann: Person)
     async with unit_of_work(scene.services, scene.company.caller, new_id()) as unit:
         await applications.set_dependencies(unit, early.application, [late.id])
 
-    assert (await scene.exchange(early, subject, late))["scope"] == ""
+    assert "scope" not in await scene.exchange(early, subject, late)
 
 
 async def test_audience_must_mean_the_resource(

@@ -429,3 +429,91 @@ def test_applications_are_told_however_a_session_ends(site: Site, receiver: Rece
             )
         if end is not ways[-1][0]:
             change(user, status="active")
+
+
+@dataclass
+class Offline:
+    """Ada is signed in to a client that was granted `offline_access` and gave an address to be told at.
+
+    Attributes:
+        signed_in: its tokens.
+    """
+
+    site: Site
+    client: Client
+    browser: Browser
+    receiver: Receiver
+    signed_in: dict[str, Any]
+
+    @property
+    def sid(self) -> str:
+        return str(claims(self.signed_in["id_token"])["sid"])
+
+    def sign_out(self) -> None:
+        """Sign out of the browser, on the zone's page."""
+        page = self.browser.open(f"{self.client.issuer}/openid/logout")
+        assert isinstance(page, Page)
+        self.browser.send(page)
+
+    def told(self) -> list[str]:
+        """The sessions that the client has been told of since it was last asked."""
+        return [checked(self.client, token)["sid"] for token in self.receiver.told()]
+
+
+@pytest.fixture
+def offline(site: Site, receiver: Receiver) -> Offline:
+    zone = site.zone()
+    site.user(zone)
+    addresses = {"redirect_uris": [CALLBACK], "backchannel_logout_uri": receiver.address}
+    client, browser = site.app(zone, "sync", protocols={"oauth2": addresses}), Browser()
+    tokens = client.sign_in(browser, scope="openid offline_access")
+    return Offline(site, client, browser, receiver, tokens)
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_offline_access_spares_the_refresh_token_and_no_more(offline: Offline) -> None:
+    """The client is told that its user has signed out, once, and may act for them all the same."""
+    assert offline.told() == []
+
+    offline.sign_out()
+
+    assert offline.told() == [offline.sid]
+    refreshed = offline.client.refresh(offline.signed_in["refresh_token"])
+    assert refreshed.status_code == 200
+    offline.client.sign_in(offline.browser)
+    offline.sign_out()
+    assert offline.sid not in offline.told()
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_an_offline_session_is_of_the_browser_session_that_takes_the_place_of_its_own(
+    offline: Offline,
+) -> None:
+    """Who proves again who they are, and then signs out, has signed out of what was begun before, too."""
+    offline.browser.sign_in(offline.browser.open(offline.client.url(prompt="login")))
+    assert offline.told() == []
+
+    offline.sign_out()
+
+    assert offline.told() == [offline.sid]
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_an_administrator_who_ends_the_browser_session_signs_offline_clients_out(
+    offline: Offline,
+) -> None:
+    """As when the user signs out; ending the client's own session ends its refresh token, too."""
+    server = offline.site.server
+    base = f"{server.url}/zones/{offline.client.zone.id}/sessions"
+    listed = httpx.get(base, headers=server.headers).json()["items"]
+    (browser_session,) = {each["id"] for each in listed} - {offline.sid}
+
+    httpx.patch(f"{base}/{browser_session}", headers=server.headers, json={"status": "revoked"})
+
+    assert offline.told() == [offline.sid]
+    tokens = offline.client.refresh(offline.signed_in["refresh_token"]).json()
+
+    httpx.patch(f"{base}/{offline.sid}", headers=server.headers, json={"status": "revoked"})
+
+    assert offline.told() == [offline.sid]
+    assert offline.client.refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"

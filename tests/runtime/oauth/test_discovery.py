@@ -291,6 +291,26 @@ def test_in_host_mode_a_zone_has_its_metadata_at_its_own_host(hosts: Hosts, name
     assert answer.json()["token_endpoint"] == f"https://{hosts.zone}/oauth/token"
 
 
+@pytest.mark.standard("RFC 8414", "OpenID Connect Discovery")
+@pytest.mark.parametrize("name", ["oauth-authorization-server", "openid-configuration"])
+@pytest.mark.parametrize(
+    "form", ["//.well-known/{name}", "/.well-known/{name}/"], ids=["appended", "inserted"]
+)
+def test_in_host_mode_an_issuer_written_with_a_slash_has_the_same_metadata(
+    hosts: Hosts, form: str, name: str
+) -> None:
+    """Clients that put `/` behind the issuer ask with two slashes, or with one at the end."""
+    plain = hosts.get(f"/.well-known/{name}", hosts.zone)
+    slashed = form.format(name=name)
+
+    answer = hosts.get(slashed, hosts.zone)
+
+    assert (answer.status_code, answer.content) == (200, plain.content)
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert hosts.get(slashed, f"x.{hosts.zone}").status_code == 404
+    assert hosts.get(f"/x/.well-known/{name}", hosts.zone).status_code == 404
+
+
 def test_in_host_mode_a_zone_has_its_keys_at_its_own_host(hosts: Hosts) -> None:
     """The JWK Set stands beside the metadata."""
     assert hosts.get("/.well-known/jwks.json", hosts.zone).status_code == 200

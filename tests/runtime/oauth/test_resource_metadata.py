@@ -72,6 +72,16 @@ def test_a_zone_speaks_for_itself(site: Site) -> None:
     assert wrong.headers["WWW-Authenticate"].startswith('Bearer error="invalid_token"')
     assert appended.json()["resource"] == site.issuer
     assert appended.json()["authorization_servers"] == [site.issuer]
+    assert "openid" in appended.json()["scopes_supported"]
     inserted = site.http.get(f"{site.server.url}{PATH}/z/{site.zone.id}")
     assert inserted.content == appended.content
     assert site.http.get(f"{site.server.url}{PATH}/z/unknown").status_code == 404
+
+
+@pytest.mark.standard("RFC 9728", "MCP authorization")
+def test_no_resource_asks_for_offline_access(site: Site) -> None:
+    """Refresh tokens are for client and authorization server: only the latter names the scope."""
+    server = site.http.get(f"{site.issuer}/.well-known/oauth-authorization-server").json()
+    resource = site.http.get(f"{site.issuer}{PATH}").json()
+
+    assert set(server["scopes_supported"]) - set(resource["scopes_supported"]) == {"offline_access"}

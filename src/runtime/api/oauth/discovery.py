@@ -24,6 +24,8 @@ from runtime.services.zones import CachedZone, ZoneCache
 
 MAX_AGE_SECONDS = 300
 SCOPES = ("openid", "profile", "email", "offline_access", POLICY_BUNDLE)
+# Refresh tokens are between client and authorization server: no resource needs them.
+RESOURCE_SCOPES = tuple(scope for scope in SCOPES if scope != "offline_access")
 _CLAIMS = (
     *("sub", "iss", "aud", "exp", "iat", "auth_time", "acr", "amr", "nonce", "sid", "at_hash"),
     *("email", "email_verified", *PROFILE_CLAIMS),

@@ -72,10 +72,10 @@ def bind_zone_route(
     served = (*methods, *(("HEAD",) if "GET" in methods else ()), "OPTIONS") if cors else methods
     bound = _answering(handler, by_slug=by_slug, cors=cors)
     if hosts is not None:
-        if uri.startswith("//"):
-            return  # only an issuer with a path is written so, and the router keeps no such address apart
         own = urlsplit(settings.public_url).netloc.lower()
         at_host = _at_host(bound, hosts, own, elsewhere)
+        if uri.startswith("//"):  # the router drops an empty first segment, unless it is a parameter
+            at_host, uri = _after_nothing(at_host), f"/<nothing:strorempty>{uri[1:]}"
         app.add_route(at_host, uri, methods=served, name=f"{name}.host")
         return
     if elsewhere is not None:
@@ -118,6 +118,16 @@ def _at_host(bound: ZoneHandler, hosts: re.Pattern[str], own: str, elsewhere: Ha
         if found is None:
             raise NotFound("there is no such zone")
         return await bound(request, found[1])
+
+    return answer
+
+
+def _after_nothing(handler: Handler) -> Handler:
+    @wraps(handler)
+    async def answer(request: Request, nothing: str) -> HTTPResponse:
+        if nothing:
+            raise NotFound("there is nothing at this address")
+        return await handler(request)
 
     return answer
 

@@ -50,6 +50,7 @@ class Session(ZoneEntity):
     user_id: Annotated[Id | None, Mark.SERVER] = None
     acr: Annotated[str | None, Mark.INTERNAL] = None
     amr: Annotated[list[str] | None, Mark.INTERNAL] = None
+    browser_session_id: Annotated[Id | None, Mark.INTERNAL] = None
     client_id: Annotated[str | None, Mark.INTERNAL] = None
     cookie_hash: Annotated[bytes | None, Mark.INTERNAL] = None
     epoch: Annotated[int, Mark.INTERNAL] = 1

@@ -68,9 +68,9 @@ def to_text(scopes: Iterable[str]) -> str:
 
 
 def member(scopes: Iterable[str]) -> dict[str, str]:
-    """The `scope` of a token response; left out when there is none, which the grammar has no text for.
+    """The `scope` of a response; left out when there is none, which the grammar has no text for.
 
-    Spec: RFC 6749 sections 3.3 and 5.1. An exchange always says it: zone interface, section 6, rule 8.
+    Spec: RFC 6749 sections 3.3 and 5.1; RFC 8693 section 2.2.1; RFC 7662 section 2.2.
     """
     text = to_text(scopes)
     return {"scope": text} if text else {}

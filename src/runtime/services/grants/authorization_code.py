@@ -202,7 +202,8 @@ def _application_session(redemption: CodeRedemption, sign_in: _SignIn) -> Sessio
     """The session that the application's tokens stand on.
 
     It ends with the browser session, unless `offline_access` was granted: then it stands alone and lives as
-    long as it is used.
+    long as it is used, and only its client is told when the user signs out.
+    Spec: OpenID Connect Back-Channel Logout section 2.7.
     """
     services, client_ref, now = redemption.services, redemption.client.client_ref, redemption.now
     offline = "offline_access" in redemption.grant.scopes
@@ -211,6 +212,7 @@ def _application_session(redemption: CodeRedemption, sign_in: _SignIn) -> Sessio
         sign_in.session,
         id=redemption.produced.session_id,
         parent_id=None if offline else sign_in.top.id,
+        browser_session_id=sign_in.top.id if offline else None,
         application_id=client_ref.application_id,
         user_agent_id=client_ref.user_agent_id,
         client_id=redemption.client.client_id,

@@ -390,5 +390,4 @@ def _answer(token: CachedToken, jkt: str | None, now: datetime) -> dict[str, Any
         "issued_token_type": ACCESS_TOKEN,
         "token_type": token_type(jkt),
         "expires_in": token.expires_at - seconds(now),
-        "scope": scope_strings.to_text(token.scopes),
-    }
+    } | scope_strings.member(token.scopes)

@@ -19,9 +19,9 @@ from runtime.domain.errors import (
     InvalidRequest,
     OAuthError,
 )
+from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.forms import Form
-from runtime.domain.oauth.scopes import to_text
 from runtime.services import token_event_log
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
@@ -173,11 +173,10 @@ async def _refresh_token(
         "iss": zone.issuer,
         "sub": user.identifier,
         "client_id": client.client_id,
-        "scope": to_text(frozenset(family.scopes)),
         "iat": seconds(family.rotated_at or family.created_at),
         "exp": seconds(min(family.expires_at, session.expires_at)),
         "sid": session.id,
         "auth_time": seconds(authenticated_at) if authenticated_at else None,
         "acr": session.acr,
-    }
+    } | scope_strings.member(family.scopes)
     return orjson.dumps({name: value for name, value in told.items() if value is not None})

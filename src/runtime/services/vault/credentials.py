@@ -182,5 +182,4 @@ def response(
         "issued_token_type": ACCESS_TOKEN,
         "token_type": credential.token_type,
         "expires_in": seconds(ends) - seconds(now),
-        "scope": scope_strings.to_text(scopes & credential.scopes),
-    }
+    } | scope_strings.member(scopes & credential.scopes)

@@ -1,6 +1,6 @@
 """The clients that receive a logout token when a session ends (OpenID Connect Back-Channel Logout)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +36,15 @@ class LogoutRecipient:
 async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: str) -> list[LogoutRecipient]:
     """The clients behind these sessions, applications and user agents, that gave an address for it.
 
-    Those are the clients that users have signed in to. Who got a token of the session by exchange alone has
-    no session to end. An application that is ended receives nothing.
+    Those are the clients that users have signed in to, `offline_access` included: that is for the refresh
+    token, which stays. Who got a token of the session by exchange alone has no session to end. An application
+    that is ended receives nothing.
+
+    Spec: OpenID Connect Back-Channel Logout section 2.7.
     """
     if not session_ids:
         return []
+    told_of = {*session_ids, *await _offline_sessions(conn, session_ids, zone_id=zone_id)}
     found = await conn.execute(
         select(
             _sessions.c.organization_id,
@@ -68,7 +72,7 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
         )
         .where(
             _sessions.c.zone_id == zone_id,
-            _sessions.c.id.in_(session_ids),
+            _sessions.c.id.in_(told_of),
             _sessions.c.client_id.is_not(None),
         )
     )
@@ -80,6 +84,20 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
         for row, address in told
         if row.application_id not in ended
     ]
+
+
+async def _offline_sessions(
+    conn: AsyncConnection, session_ids: Collection[str], *, zone_id: str
+) -> Sequence[str]:
+    """The standing sessions that were begun in one of these, and outlive it."""
+    found = await conn.scalars(
+        select(_sessions.c.id).where(
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.browser_session_id.in_(session_ids),
+            _sessions.c.status == "active",
+        )
+    )
+    return found.all()
 
 
 def _address(protocols: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> str | None:

@@ -34,6 +34,7 @@ sessions = Table(
     json("session_data"),
     json("metadata"),
     text("parent_id", nullable=True),
+    text("browser_session_id", nullable=True),
     binary("cookie_hash", nullable=True),
     instant("created_at"),
     instant("updated_at"),
@@ -51,6 +52,7 @@ Index("sessions_user_id_idx", sessions.c.zone_id, sessions.c.user_id)
 Index("sessions_application_id_idx", sessions.c.zone_id, sessions.c.application_id)
 Index("sessions_user_agent_id_idx", sessions.c.zone_id, sessions.c.user_agent_id)
 Index("sessions_parent_id_idx", sessions.c.zone_id, sessions.c.parent_id)
+Index("sessions_browser_session_id_idx", sessions.c.zone_id, sessions.c.browser_session_id)
 Index("sessions_provider_subject_idx", sessions.c.zone_id, sessions.c.provider_subject)
 Index("sessions_provider_session_idx", sessions.c.zone_id, sessions.c.provider_session)
 

@@ -53,6 +53,8 @@ class SessionRecord:
             a browser session; `offline` for the same when it outlives the browser session.
         parent_id: the browser session of an `application` session; of a browser session, the later one of
             the same user in the same browser that has taken its place.
+        browser_session_id: of an `offline` session, the browser session in which it was begun, or the one
+            that has taken its place: its client is told when that ends. The session does not end with it.
         client_id: what the application is on the wire: its logout token is for that. None in a browser's.
         provider_subject, provider_session: `sub` and `sid` of the provider's ID token, by which the provider
             speaks of this session when it ends its own.
@@ -88,6 +90,7 @@ class SessionRecord:
     user_agent_id: str | None = None
     client_id: str | None = None
     parent_id: str | None = None
+    browser_session_id: str | None = None
     cookie_hash: bytes | None = None
 
     @property
@@ -149,7 +152,7 @@ async def detach_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: s
 
 
 async def supersede(conn: AsyncConnection, session_id: str, *, by: str, zone_id: str) -> None:
-    """Put a session, and what stands below it, below the one that has taken its place."""
+    """Put a session, and what stands below it or was begun in it, below the one that has taken its place."""
     await lock(conn, session_id, zone_id=zone_id)  # as in `revoke`
     await conn.execute(
         update(_sessions)
@@ -158,6 +161,11 @@ async def supersede(conn: AsyncConnection, session_id: str, *, by: str, zone_id:
             _sessions.c.zone_id == zone_id,
         )
         .values(parent_id=by)
+    )
+    await conn.execute(
+        update(_sessions)
+        .where(_sessions.c.zone_id == zone_id, _sessions.c.browser_session_id == session_id)
+        .values(browser_session_id=by)
     )
 
 
