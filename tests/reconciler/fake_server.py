@@ -659,7 +659,7 @@ class _Run:
         elif op == "release":
             entity["ownership"] = None
         elif op == "rename":
-            entity["ownership"]["name"] = operation["name"]
+            entity["ownership"] |= {"name": operation["name"], "source": self.source_of(operation)}
         elif op == "delivered":
             entity["ownership"]["undelivered"] = False
         else:
@@ -672,6 +672,10 @@ class _Run:
             within = each is entity or each["zone_id"] == entity["id"]
             if within and (each["ownership"] or {}).get("protect"):
                 raise Refused(409, "conflict", f"{each['kind']} `{each['ownership']['name']}` is protected")
+
+    def source_of(self, operation: Mapping[str, Any]) -> dict[str, Any]:
+        """The origin of the changeset, with the place of the operation's manifest."""
+        return {**self.body["source"], **operation.get("source", {})}
 
     def target(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         entity_id = operation["id"] if "id" in operation else self.created(operation["local_id"])
@@ -770,7 +774,7 @@ class _Run:
             "fields": operation["fields"],
             "applied": only(applied, operation["fields"]),
             "secret_versions": operation.get("secret_versions", {}),
-            "source": self.body["source"],
+            "source": self.source_of(operation),
             "protect": operation.get("protect", False),
             "undelivered": before.get("undelivered", False),
         }

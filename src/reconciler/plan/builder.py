@@ -186,7 +186,8 @@ class _Builder:
                 continue
             cleared = unlink(match.found, match.manifest.kind, self._gone_first)
             if cleared:
-                self.operations.first.append(unlinking_update(match.found, record, cleared))
+                update = unlinking_update(match.found, record, cleared, match.manifest.origin)
+                self.operations.first.append(update)
                 self._unlinked[match.found.id] = cleared
         for entity in going:
             self.operations.delete(entity, first=True)

@@ -15,6 +15,7 @@ from .operations import (
     ReleaseOperation,
     RenameOperation,
     WriteOperation,
+    with_place,
 )
 from .three_way_diff import PROTECT, leaves, normalized, value_at
 
@@ -54,7 +55,7 @@ class ChangesetBuilder:
             secret_versions=versions,
             protect=protect,
         )
-        self.main.append(_in_zone(operation, zone))
+        self.main.append(_in_zone(with_place(operation, match.manifest.origin), zone))
         self._created.add(match.local_id)
         if later:
             update = WriteOperation(
@@ -67,7 +68,7 @@ class ChangesetBuilder:
                 secret_versions=versions,
                 protect=protect,
             )
-            self.late.append(_in_zone(update, zone))
+            self.late.append(_in_zone(with_place(update, match.manifest.origin), zone))
 
     def change(
         self,
@@ -110,14 +111,14 @@ class ChangesetBuilder:
             secret_versions=versions,
             protect=bool(match.manifest.lifecycle.get("protect", False)),
         )
-        return _in_zone(operation, zone)
+        return _in_zone(with_place(operation, match.manifest.origin), zone)
 
     def rename(self, match: Match) -> None:
         """Change the manifest name in an entity's ownership record."""
         found = match.found
         assert found is not None  # noqa: S101 - only existing entities are renamed
         renamed = RenameOperation(op="rename", kind=found.kind, id=found.id, name=match.manifest.name)
-        self.main.append(_in_zone(renamed, zone_pointer_of(found)))
+        self.main.append(_in_zone(with_place(renamed, match.manifest.origin), zone_pointer_of(found)))
 
     def release(self, entity: Entity) -> None:
         """Release an entity."""

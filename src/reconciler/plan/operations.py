@@ -1,10 +1,29 @@
 """The operations of a changeset, as they are sent: a union of typed JSON objects, discriminated by `op`."""
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, final
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, TypeVar, final
+
+from reconciler.kinds import Origin
 
 Pointer: TypeAlias = Mapping[str, str]
 """`{"id": ..}` of what is there, or `{"local_id": ..}` of what the changeset creates."""
+
+
+# What the server takes for a file: `ManifestPlaceInput` in its OpenAPI document.
+_ANY, _NO_DOT = r"[^\x00-\x1f\x7f/\\:<]", r"[^\x00-\x1f\x7f/\\:<.]"
+_SEGMENT = rf"(?:{_NO_DOT}|\.{_NO_DOT}|\.\.{_ANY}){_ANY}*"
+FILE_PATTERN = rf"^{_SEGMENT}(?:/{_SEGMENT})*$"
+MAX_FILE = 1024
+_FILE = re.compile(FILE_PATTERN.removeprefix("^").removesuffix("$"))
+
+
+@final
+class Place(TypedDict):
+    """Where a manifest is: its file, relative to the repository, and its line, from 1."""
+
+    file: str
+    line: int
 
 
 @final
@@ -20,6 +39,7 @@ class CreateOperation(TypedDict):
     fields: Sequence[str]
     secret_versions: dict[str, str]
     protect: bool
+    source: NotRequired[Place]
 
 
 @final
@@ -39,6 +59,7 @@ class WriteOperation(TypedDict):
     fields: Sequence[str]
     secret_versions: dict[str, str]
     protect: bool
+    source: NotRequired[Place]
 
 
 @final
@@ -50,6 +71,7 @@ class RenameOperation(TypedDict):
     id: str
     zone: NotRequired[Pointer]
     name: str
+    source: NotRequired[Place]
 
 
 @final
@@ -73,6 +95,31 @@ class DeleteOperation(TypedDict):
 
 
 Operation: TypeAlias = CreateOperation | WriteOperation | RenameOperation | ReleaseOperation | DeleteOperation
+
+
+_Placed = TypeVar("_Placed", CreateOperation, WriteOperation, RenameOperation)
+
+
+def with_place(operation: _Placed, origin: Origin) -> _Placed:
+    """The operation with the place of its manifest, which the ownership record shows.
+
+    A path that the server does not take (too long, or with a backslash or a colon) is left out: where a
+    manifest is must not decide whether it can be applied.
+    """
+    if len(origin.path) <= MAX_FILE and _FILE.fullmatch(origin.path):
+        operation["source"] = Place(file=origin.path, line=origin.line)
+    return operation
+
+
+def place_of(operation: Operation) -> object:
+    """The place that an operation names, as `file:line`; None for none.
+
+    Of a saved plan, in which it may be anything.
+    """
+    source = operation.get("source")
+    if not isinstance(source, dict):
+        return source
+    return f"{source.get('file')}:{source.get('line')}"
 
 
 def zone_id_of(operation: Operation) -> str | None:

@@ -14,7 +14,7 @@ from reconciler.kinds import Entity, Kind, MemberSchema, Snapshot, load_kinds
 
 from .display_names import display_name
 from .model import CHANGING, Action, ChangeState, FieldChange, Op, Plan
-from .operations import Operation, spec_of, zone_id_of
+from .operations import Operation, place_of, spec_of, zone_id_of
 from .three_way_diff import PROTECT, leaves
 
 PLAN_AGAIN = "; plan again"
@@ -115,6 +115,8 @@ class ActionOperations:
                 name = each.get("name") or each.get("id")
                 yield f"no action shows the operation `{each['op']}` on {each['kind']} `{name}`{PLAN_AGAIN}"
                 continue
+            if place_of(each) not in (None, action.reason):
+                yield f"{action.title}: the plan shows another file and line than its operation{PLAN_AGAIN}"
             kind = load_kinds().by_name[each["kind"]]
             done = effect.setdefault(id(action), ActionEffect(action, kind))
             done.ops.append(each["op"])

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from reconciler.kinds import Entity, Kind, Ownership
+from reconciler.kinds import Entity, Kind, Origin, Ownership
 
-from .operations import WriteOperation
+from .operations import WriteOperation, with_place
 from .three_way_diff import identity
 
 
@@ -18,8 +18,14 @@ def exclusive_place(
     return (kind.name, zone_id, handle) if isinstance(handle, str) else None
 
 
-def unlinking_update(found: Entity, record: Ownership, cleared: Mapping[str, object]) -> WriteOperation:
-    """The operation that clears references of an entity to what is replaced; its record stays."""
+def unlinking_update(
+    found: Entity, record: Ownership, cleared: Mapping[str, object], origin: Origin
+) -> WriteOperation:
+    """The operation that clears references of an entity to what is replaced; its record stays.
+
+    Args:
+        origin: where its manifest is.
+    """
     operation = WriteOperation(
         op="update",
         kind=found.kind,
@@ -32,4 +38,4 @@ def unlinking_update(found: Entity, record: Ownership, cleared: Mapping[str, obj
     )
     if found.zone_id:
         operation["zone"] = {"id": found.zone_id}
-    return operation
+    return with_place(operation, origin)

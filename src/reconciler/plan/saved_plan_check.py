@@ -12,6 +12,8 @@ member of a saved plan that can be verified is verified:
   protection, secrets, handles and names, and deletions by others.
 - `deciding`, `widened` and `exempt`, the cascade of a zone, and problems that no consent lifts are computed
   here. Of `refused` only whether it is empty is used; its texts are not shown.
+- `source` of an operation, the place that its ownership record gets, is the `reason` of its action
+  (`inconsistencies`).
 - `owner`, `organization_id`, `server` and `base_revision` are compared with those of the apply, and `owned`
   is counted again. `delete_budgets` can only require more consents.
 

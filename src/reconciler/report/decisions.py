@@ -53,8 +53,17 @@ def policy_text(policy: Mapping[str, Any]) -> str:
     source = policy.get("source")
     if source is None:
         return told
-    place = source.get("file") or f"manifests of `{source['owner']}`"
-    if source.get("file") and source.get("line"):
-        place = f"{place}:{source['line']}"
-    commit = f", commit {source['commit'][:12]}" if source.get("commit") else ""
-    return f"{told} ({place}{commit})"
+    return f"{told} ({_place(source)})"
+
+
+def _place(source: Mapping[str, Any]) -> str:
+    """Where a manifest is, as the ownership record has it: `file:line@commit`, as far as it is known.
+
+    `+changes` stays of a commit in short: the files were not those of the commit.
+    """
+    name, plus, changes = (source.get("commit") or "").partition("+")
+    commit = f"{name[:12]}{plus}{changes}"
+    if not source.get("file"):
+        return f"manifests of `{source['owner']}`" + (f", commit {commit}" if commit else "")
+    line = f":{source['line']}" if source.get("line") else ""
+    return f"{source['file']}{line}" + (f"@{commit}" if commit else "")

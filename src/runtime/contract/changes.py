@@ -12,6 +12,13 @@ from runtime.domain.kinds.values import PLAIN_PATTERN, Id, OwnerName, Part, Time
 ManifestName = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PLAIN_PATTERN)]
 FieldPath = Annotated[str, StringConstraints(max_length=1024)]
 LocalId = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+# Relative, with forward slashes: no segment is empty, `.` or `..`, and none names a drive.
+_ANY, _NO_DOT = r"[^\x00-\x1f\x7f/\\:<]", r"[^\x00-\x1f\x7f/\\:<.]"
+_SEGMENT = rf"(?:{_NO_DOT}|\.{_NO_DOT}|\.\.{_ANY}){_ANY}*"
+FilePath = Annotated[
+    str, StringConstraints(min_length=1, max_length=1024, pattern=rf"^{_SEGMENT}(?:/{_SEGMENT})*$")
+]
+MAX_LINE = 1_000_000_000
 Op = Literal["create", "update", "adopt", "release", "rename", "delivered", "delete"]
 
 
@@ -66,6 +73,16 @@ class Pointer(Part):
         return self
 
 
+class ManifestPlace(Part):
+    """The place of a manifest: its file, relative to the repository, and the line that it begins at, from 1.
+
+    It is shown to people. The service reads no file by that name.
+    """
+
+    file: Annotated[FilePath, Example("config/policies.yaml")]
+    line: Annotated[int, Field(ge=1, le=MAX_LINE), Example(14)]
+
+
 class Operation(Part):
     """One step of a changeset.
 
@@ -77,6 +94,9 @@ class Operation(Part):
     - the id of what an operation creates, `{"local_id": ".."}`;
     - a zone's address, `{"address_of": {"id"|"local_id": zone}, "member": "issuer"}`;
     - the id of what a zone is born with, `{"external": handle, "kind": ".."}`, with `owner_type` or without.
+
+    `source` is where its manifest is. The ownership record has it beside the commit of the changeset; an
+    operation that writes the record without `source` leaves it with the commit alone.
     """
 
     example: ClassVar[Mapping[str, Any]] = {
@@ -98,6 +118,7 @@ class Operation(Part):
     fields: Annotated[list[FieldPath], Field(max_length=10_000)] = Field(default_factory=list)
     secret_versions: dict[str, str] = Field(default_factory=dict)
     protect: bool | None = None
+    source: ManifestPlace | None = None
 
 
 class ChangesetHeader(Part):
@@ -195,7 +216,11 @@ class AuditEvent(Part):
 
 
 class Ownership(Part):
-    """The configuration that manages an entity, and what it last wrote. `applied` has no secrets."""
+    """The configuration that manages an entity, and what it last wrote. `applied` has no secrets.
+
+    `source` is that of the changeset that wrote the record last, with `file` and `line` of the manifest as
+    they were then.
+    """
 
     owner: Annotated[str, Example("acme/identity")]
     name: Annotated[str, Example("Calendar agent")]

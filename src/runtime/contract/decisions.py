@@ -13,7 +13,8 @@ from runtime.domain.kinds.values import Part, Timestamp
 class ManifestSource(Part):
     """The manifest that an object was last written from, as its ownership record has it.
 
-    `file` and `line` are relative to the configuration's repository; null where the record has none.
+    `file` is relative to the repository, and `line` counts from 1, both as at `commit`: a manifest that has
+    only moved since is not written again. They are null where the client that applied it did not send them.
     """
 
     owner: Annotated[str, Example("acme/identity")]

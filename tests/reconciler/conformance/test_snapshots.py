@@ -3,7 +3,7 @@
 import httpx
 import pytest
 from tests.reconciler.conformance.configuration import NDJSON, Configuration, Refused
-from tests.support.applying import app, create, on
+from tests.support.applying import app, create, on, update
 
 ENTITY = {"type", "kind", "id", "zone_id", "zone", "handle", "owner_type", "spec", "ownership", "revision"}
 RECORD = {"owner", "name", "fields", "applied", "secret_versions", "source", "protect", "undelivered"}
@@ -56,6 +56,19 @@ class TestLines:
             "protect": False,
             "undelivered": False,
         }
+
+    @pytest.mark.parametrize("op", ["update", "rename"])
+    def test_a_record_says_where_the_manifest_is(self, git: Configuration, zone_id: str, op: str) -> None:
+        """Beside what the changeset says of itself; an operation that does not say it leaves none."""
+        agent, place = git.id("Application", "agent"), {"file": "apps/agent.yaml", "line": 3}
+        change = update("Application", agent, "agent", zone_id, name="B") if op == "update" else None
+        change = change or on("rename", "Application", agent, name="agent", zone={"id": zone_id})
+        origin = {"repository": "https://git.example/acme"}
+
+        git.apply({**change, "source": place})
+        assert git.entity("Application", "agent")["ownership"]["source"] == {**origin, **place}
+        git.apply(change)
+        assert git.entity("Application", "agent")["ownership"]["source"] == origin
 
     def test_an_entity_made_by_hand_has_no_owner(self, git: Configuration, zone_id: str) -> None:
         """Nobody manages it from git."""

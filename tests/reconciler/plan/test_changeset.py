@@ -1,12 +1,13 @@
 """Operations of a changeset: references to existing objects only, exact merge patches, ownership records."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.reconciler.factories import manifest
 from tests.reconciler.plan.values import ZONE_ID, entity, record
 
-from reconciler.kinds import Entity, load_kinds
+from reconciler.kinds import Entity, Origin, load_kinds
 from reconciler.plan import FieldChange
 from reconciler.plan.changeset import ChangesetBuilder, local_ids, nest, patch, unlink, zone_pointer_of
 from reconciler.plan.matching import Match
@@ -54,8 +55,25 @@ class TestCreating:
                 "fields": ["members", "name"],
                 "secret_versions": {},
                 "protect": False,
+                "source": {"file": "Group.yaml", "line": 1},
             }
         ]
+
+    @pytest.mark.parametrize("change", ["create", "update", "rename"])
+    def test_where_the_manifest_is_goes_along(self, change: str) -> None:
+        """Each operation that writes an ownership record says it, also the second one of a creation."""
+        builder, place = ChangesetBuilder(), Origin("teams/a.yaml", 14)
+        found = None if change == "create" else entity("Group", "g1", {"name": "A"}, owned=record("g"))
+        made = match("Group", "g", found, wanted={"name": "G", "members": AGENT})
+        made.manifest = replace(made.manifest, origin=place)
+        if change == "rename":
+            builder.rename(made)
+        elif change == "update":
+            builder.change("update", made, ZONE, pending(name="G", members=AGENT))
+        else:
+            builder.create(made, ZONE)
+        told = [each.get("source") for each in builder.in_order()]
+        assert told == [{"file": "teams/a.yaml", "line": 14}] * (1 if change == "rename" else 2)
 
     def test_what_is_in_no_zone_names_none(self) -> None:
         """The organization is whose key it is."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.reconciler.plan.values import ZONE_ID, entity, record
 
-from reconciler.kinds import load_kinds
+from reconciler.kinds import Origin, load_kinds
 from reconciler.plan.replacements import exclusive_place, unlinking_update
 
 KINDS = load_kinds().by_name
@@ -65,7 +65,7 @@ class TestUnlinking:
     def test_the_record_stays_as_it_is(self) -> None:
         """Only the references go: fields, versions of secrets and protection are said again."""
         found = entity("Application", "a1", {"dependencies": ["r1"]}, owned=self.OWNED)
-        assert unlinking_update(found, self.OWNED, {"dependencies": []}) == {
+        assert unlinking_update(found, self.OWNED, {"dependencies": []}, Origin("a.yaml", 3)) == {
             "op": "update",
             "kind": "Application",
             "id": "a1",
@@ -75,9 +75,11 @@ class TestUnlinking:
             "fields": ["dependencies", "name"],
             "secret_versions": {"client_secret": "3"},
             "protect": True,
+            "source": {"file": "a.yaml", "line": 3},
         }
 
     def test_what_is_in_no_zone_names_none(self) -> None:
         """A zone that refers to its own provider."""
         found = entity("Zone", ZONE_ID, {"name": "W"}, owned=self.OWNED)
-        assert "zone" not in unlinking_update(found, self.OWNED, {"user_identity_provider_id": None})
+        cleared = {"user_identity_provider_id": None}
+        assert "zone" not in unlinking_update(found, self.OWNED, cleared, Origin("a.yaml", 3))

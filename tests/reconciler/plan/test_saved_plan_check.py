@@ -124,6 +124,8 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "handle": (_of("delete", "Resource", handle="other"), ""),
     "handle-updated": (_of("update", "Application", handle="other"), ""),
     "reason": (_of("update", "Application", reason="approved by security"), ""),
+    "source": (lambda plan: plan["operations"][0]["source"].update(line=1000), ""),
+    "source-malformed": (lambda plan: plan["operations"][0].update(source=["rest.yaml", 1]), ""),
     "reason-deleted": (_of("delete", "Zone", reason="all.yaml:1"), ""),
     "deleted": (_not_lost, ""),
     "deleted-more": (_of("create", "PolicySet", deleted=True), ""),
@@ -338,6 +340,8 @@ def test_what_a_saved_plan_alone_can_tell_is_told_as_its_word(
     plan = json.loads(file.read_bytes())
     plan["wanted"] = 1000
     _action(plan, "update", "Resource")["reason"] = "harmless.yaml:1"
+    (operation,) = (each for each in plan["operations"] if each["op"] == "update")
+    operation["source"] = {"file": "harmless.yaml", "line": 1}
     _save(file, plan)
 
     shown = zonectl("apply", file)

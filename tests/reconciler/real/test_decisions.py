@@ -1,6 +1,7 @@
 """`zonectl decisions` against a real server: why a client was refused, as text and as JSON."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +9,12 @@ from typing import Any
 import httpx
 import pytest
 from tests.reconciler.conftest import Result
-from tests.reconciler.real.company import Company
+from tests.reconciler.real.company import COMPANY, Company
 
 from runtime.services.container import Services
+
+POLICIES = COMPANY["policies.yaml"]
+CHANGED = POLICIES.replace("{cedar:", "{description: Who reads, cedar:")
 
 
 @dataclass
@@ -82,7 +86,7 @@ def test_an_issued_token_names_the_policy(asked: Asked) -> None:
 
     assert "client_credentials  issued\n" in said
     assert "    resource: https://payroll.example\n" in said
-    assert "    permitted by: policy `reading`, rule `0` (manifests of" in said
+    assert "    permitted by: policy `reading`, rule `0` (policies.yaml:1)" in said
 
 
 def test_names_select_as_ids_do(asked: Asked) -> None:
@@ -174,7 +178,69 @@ def test_what_is_allowed_names_scopes_and_policy(staffed: Company) -> None:
 
     first = "allowed: `agent` gets `https://payroll.example` for `ann@acme.example` with `read write`"
     assert said.splitlines()[0] == first
-    assert "  permitted by: policy `reading`, rule `0` (" in said
+    assert "  permitted by: policy `reading`, rule `0` (policies.yaml:1)" in said
+
+
+def test_the_policy_is_shown_where_it_was_applied_from(staffed: Company) -> None:
+    """File, line and commit of the last apply, without the manifests at hand: on the line, and as JSON."""
+    staffed.send("PATCH", staffed.path("applications", identifier="agent"), consent="implicit")
+    git(staffed, "init", "-q")
+    commit = committed(staffed, "policies.yaml", f"# who may read\n{CHANGED}")
+    staffed.apply()
+
+    said = explain(staffed, "https://payroll.example", expect=0).out
+    assert f"policy `reading`, rule `0` (policies.yaml:2@{commit[:12]})" in said
+    told = json.loads(explain(staffed, "https://payroll.example", "--output", "json", expect=0).out)
+    source = told["hops"][0]["policies"][0]["source"]
+    assert (source["file"], source["line"], source["commit"]) == ("policies.yaml", 2, commit)
+
+
+def test_a_line_that_moves_alone_changes_nothing(staffed: Company) -> None:
+    """No plan, no revision: the record keeps the line of its commit until the object is written again."""
+    staffed.send("PATCH", staffed.path("applications", identifier="agent"), consent="implicit")
+    staffed.apply()
+    before = staffed.plan_json()["base_revision"]
+    staffed.write("policies.yaml", f"# one line more\n{POLICIES}")
+    staffed.plan(expect=0)
+    staffed.apply()
+
+    assert staffed.plan_json()["base_revision"] == before
+    assert "(policies.yaml:1)" in explain(staffed, "https://payroll.example", expect=0).out
+
+    staffed.write("policies.yaml", f"# one line more\n{CHANGED}")
+    staffed.apply()
+    assert "(policies.yaml:2)" in explain(staffed, "https://payroll.example", expect=0).out
+
+
+def test_a_remedy_says_where_the_manifest_is(staffed: Company) -> None:
+    """Of the application that lacks the dependency, as its ownership record has it."""
+    staffed.write("more.yaml", RESOURCE)
+    staffed.apply()
+
+    said = explain(staffed, "https://more.example", expect=5).out
+    line = COMPANY["rest.yaml"].partition("name: agent}")[0].count("\n") - 1
+    assert f"add `https://more.example` to the dependencies of `agent` (rest.yaml:{line})" in said
+
+
+RESOURCE = """apiVersion: zonewright/v1
+kind: Resource
+metadata: {zone: "{zone}", name: more}
+spec: {name: More, identifier: "https://more.example"}
+"""
+
+
+def git(company: Company, *arguments: str) -> str:
+    """Run git in the configuration's folder."""
+    command = ["git", "-C", str(company.folder), "-c", "user.name=a", "-c", "user.email=a@acme.example"]
+    return subprocess.run([*command, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def committed(company: Company, name: str, text: str) -> str:
+    """Write a file, and commit all; the commit."""
+    company.write(name, text)
+    git(company, "add", "-A")
+    git(company, "commit", "-q", "-m", "change")
+    return git(company, "rev-parse", "HEAD")
 
 
 def test_scopes_are_those_that_are_asked_for(staffed: Company) -> None:

@@ -101,5 +101,10 @@ def _at(source: ManifestSource | None) -> str:
     if source.file is None:
         return f" (in the manifests of `{source.owner}`)"
     line = f":{source.line}" if source.line else ""
-    commit = f", commit {source.commit[:12]}" if source.commit else ""
-    return f" ({source.file}{line}{commit})"
+    return f" ({source.file}{line}{_at_commit(source.commit)})"
+
+
+def _at_commit(commit: str | None) -> str:
+    """`@` and the commit in short. `+changes` stays: the files were not those of the commit."""
+    name, plus, changes = (commit or "").partition("+")
+    return f"@{name[:12]}{plus}{changes}" if name else ""

@@ -43,6 +43,8 @@ class OwnershipRecord:
         secret_versions: path of a secret -> the version of its source.
         secret_stamps: path of a secret -> the stamp of what the owner wrote; none from before there were any.
         protect: refuse to delete the entity by changeset.
+        source: of the changeset that wrote the record last: repository, ref, commit, CI run. `file` and
+            `line` are the place of the manifest at that commit. No file is read by that name.
         undelivered: it has a secret that was shown once, and nobody has said that it arrived.
     """
 

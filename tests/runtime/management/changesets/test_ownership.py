@@ -7,6 +7,7 @@ from tests.support.applying import OWNER, Git, adopt, create, on, update
 
 from runtime.domain.errors import Conflict, Forbidden, ManagementError
 from runtime.domain.kinds import APPLICATION, GROUP
+from runtime.services.management.changesets.changeset import packed
 from runtime.services.management.changesets.ownership import applied_values
 
 
@@ -279,3 +280,52 @@ async def test_a_secret_is_undelivered_until_somebody_says_so(git: Git) -> None:
     await git.apply(on("rename", "ApplicationCredential", subject, name="renamed again"))
     await git.apply(on("delivered", "ApplicationCredential", subject), base=base)
     assert not (await git.found("ApplicationCredential", "renamed again"))["ownership"]["undelivered"]
+
+
+PLACE = {"file": "config/apps.yaml", "line": 14}
+COMMIT = {"commit": "9fceb02d0ae598e95dc970b74767f19372d61af8"}
+
+
+async def _source(git: Git, *operations: dict[str, Any], **header: Any) -> dict[str, Any]:
+    """Apply these; the `source` of the agent's record afterwards."""
+    await git.send(await git.body(*operations, **header))
+    found: dict[str, Any] = (await git.found("Application", "agent"))["ownership"]["source"]
+    return found
+
+
+async def test_the_record_has_the_place_of_the_manifest_beside_the_commit(git: Git) -> None:
+    """Both as of the changeset that wrote it last."""
+    change = update("Application", agent_of(git), "agent", zone_of(git), name="A") | {"source": PLACE}
+    assert await _source(git, change, source=COMMIT) == {**COMMIT, **PLACE}
+
+
+async def test_a_write_without_a_place_leaves_none(git: Git) -> None:
+    """A line that was true of another commit would be a wrong one: older clients send none."""
+    placed = update("Application", agent_of(git), "agent", zone_of(git), name="A") | {"source": PLACE}
+    assert "file" in await _source(git, placed, source=COMMIT)
+
+    plain = update("Application", agent_of(git), "agent", zone_of(git), name="B")
+    assert await _source(git, plain, source=COMMIT) == COMMIT
+
+
+async def test_renaming_tells_the_new_place(git: Git) -> None:
+    """A renamed manifest has mostly moved as well."""
+    rename = on("rename", "Application", agent_of(git), name="agent") | {"source": PLACE}
+    assert await _source(git, rename, source=COMMIT) == {**COMMIT, **PLACE}
+
+
+async def test_what_is_said_of_delivery_leaves_the_place(git: Git) -> None:
+    """No manifest was read for it."""
+    placed = update("Application", agent_of(git), "agent", zone_of(git), name="A") | {"source": PLACE}
+    await _source(git, placed, source=COMMIT)
+
+    assert await _source(git, on("delivered", "Application", agent_of(git))) == {**COMMIT, **PLACE}
+
+
+async def test_a_changeset_from_before_is_the_same_when_it_is_sent_again(git: Git) -> None:
+    """What an operation without a place comes to is what it came to before there were places."""
+    plain, placed = on("rename", "Group", "g", name="n"), on("rename", "Group", "g", name="n", source=PLACE)
+    (told,) = packed(await git.body(plain)).operations
+    (more,) = packed(await git.body(placed)).operations
+    assert "source" not in told.as_json()
+    assert more.as_json() == {**told.as_json(), "source": PLACE}

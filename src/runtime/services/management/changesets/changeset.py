@@ -29,6 +29,12 @@ class PackedOperation:
     secret_versions: Mapping[str, str]
     protect: bool | None
     packed_spec: bytes
+    place: tuple[str, int] | None = None  # file and line of its manifest: two values take little memory
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where its manifest is, as the ownership record has it; empty for a client that does not say."""
+        return {} if self.place is None else {"file": self.place[0], "line": self.place[1]}
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -36,8 +42,11 @@ class PackedOperation:
         return cast(dict[str, Any], from_json(self.packed_spec))
 
     def as_json(self) -> dict[str, Any]:
-        """The operation as it was sent, with every member."""
-        return {
+        """The operation as it was sent, with every member; `source` only where it was.
+
+        So a changeset that was stored before there was that member, and is sent again, is the same one.
+        """
+        found = {
             "op": self.op,
             "kind": self.kind,
             "id": self.id,
@@ -49,6 +58,7 @@ class PackedOperation:
             "secret_versions": dict(self.secret_versions),
             "protect": self.protect,
         }
+        return {**found, "source": self.source} if self.source else found
 
 
 class SpecOperation(PackedOperation):
@@ -167,6 +177,7 @@ class Packer:
             secret_versions=operation.secret_versions,
             protect=operation.protect,
             packed_spec=to_json(operation.spec),
+            place=(intern(place.file), place.line) if (place := operation.source) is not None else None,
         )
 
 

@@ -296,7 +296,7 @@ class OperationRunner:
         else:
             if operation.name is None:
                 raise ValidationFailed("a rename operation requires the new `name`")
-            self.owners.rename(record, operation.name)
+            self.owners.rename(record, operation.name, operation)
         await self._record(operation.op, kind, target, operation.name or record.name)
 
     async def _record(self, what: str, kind: Kind, target: EntityRef, name: str | None) -> None:

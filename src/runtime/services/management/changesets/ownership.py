@@ -184,15 +184,15 @@ class OwnershipRecords:
                 applied={name: value for name, value in applied.items() if name not in secrets},
                 secret_versions=dict(operation.secret_versions),
                 secret_stamps=before.secret_stamps if before else {},
-                source=self.source,
+                source={**self.source, **operation.source},
                 protect=before.protect if operation.protect is None and before else bool(operation.protect),
                 undelivered=shown or (before is not None and before.undelivered),
             )
         )
 
-    def rename(self, record: OwnershipRecord, name: str) -> None:
+    def rename(self, record: OwnershipRecord, name: str, operation: PackedOperation) -> None:
         """Give an entity another name in git."""
-        self.set_record(replace(record, name=name, source=self.source))
+        self.set_record(replace(record, name=name, source={**self.source, **operation.source}))
 
     def delivered(self, record: OwnershipRecord) -> None:
         """What was shown of an entity has arrived."""
