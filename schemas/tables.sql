@@ -958,11 +958,16 @@ CREATE TABLE vault_tokens (
     lease_until TIMESTAMP WITH TIME ZONE,
     refresh_at TIMESTAMP WITH TIME ZONE,
     used_at TIMESTAMP WITH TIME ZONE,
+    grant_expires_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT vault_tokens_pkey PRIMARY KEY (zone_id, id),
     CONSTRAINT vault_tokens_grant_id_fkey FOREIGN KEY(zone_id, grant_id) REFERENCES delegated_grants (zone_id, id) ON DELETE CASCADE
 );
+
+CREATE INDEX vault_tokens_dead_idx ON vault_tokens (updated_at) WHERE state = 'dead';
+
+CREATE INDEX vault_tokens_grant_expires_at_idx ON vault_tokens (grant_expires_at) WHERE grant_expires_at IS NOT NULL;
 
 CREATE UNIQUE INDEX vault_tokens_grant_id_key ON vault_tokens (zone_id, grant_id);
 

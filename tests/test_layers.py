@@ -122,6 +122,7 @@ PASSED_ON = {"sqlalchemy.ext.asyncio", "sqlalchemy.ColumnElement", "sqlalchemy.e
 # Inside the use cases: what a room of `services/` may import of the others, from the ground up. A room of
 # `management/` is a room by itself. No two rooms stand on each other: the table has an order.
 _GROUND = frozenset({"epochs", "bounded_cache", "rate_limiter", "rate_limits", "cache_sizes"}) | {
+    "state_values",
     "client_types",
     "container",
     "zones",
@@ -143,6 +144,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "bounded_cache": frozenset(),
     "cache_sizes": frozenset(),
     "rate_limits": frozenset(),
+    "state_values": frozenset(),
     "rate_limiter": frozenset({"bounded_cache", "cache_sizes", "rate_limits"}),
     "refused_requests": frozenset({"rate_limiter", "rate_limits"}),
     "retention": frozenset({"container"}),
@@ -182,12 +184,20 @@ ROOMS: dict[str, frozenset[str]] = {
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients", "token_event_log", "address_bound_secrets"},
-    "vault": _GROUND | {"authority", "authorization", "secret_values", "upstream_refreshes", "outbox"},
+    "vault": _GROUND
+    | {
+        "authority",
+        "authorization",
+        "secret_values",
+        "address_bound_secrets",
+        "upstream_refreshes",
+        "outbox",
+    },
     "connect": _GROUND | {"authority", "authorization", "clients", "token_event_log", "vault"},
     "grants": _GROUND | {"authority", "authorization", "clients", "token_event_log", "issuing", "vault"},
     "tokens": _GROUND | {"authority", "clients", "token_event_log", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization", "outbox", "vault"},
-    "management.token_revocation": frozenset({"management.unit_of_work", "outbox"}),
+    "management.token_revocation": frozenset({"management.unit_of_work", "zone_keys", "vault"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
     | {"zone_keys", "management.token_revocation", "address_bound_secrets"},

@@ -7,8 +7,8 @@ from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
 from runtime.services.logout.backchannel_delivery import BackchannelLogoutDelivery
-from runtime.services.outbox import MessageHandler, logout_notices, mail, upstream_revocations
-from runtime.services.vault import revocation_delivery
+from runtime.services.outbox import MessageHandler, logout_notices, mail
+from runtime.services.vault import revocation_delivery, upstream_revocations
 from runtime.services.vault.revocation_delivery import UpstreamRevocationDelivery
 from runtime.services.zones import ZoneRegistry
 from runtime.storage.sql.database import Database
@@ -30,7 +30,7 @@ def message_handlers(
         mail.TOPIC: MessageHandler(mail.MailDelivery(transport, mail_from, clock).deliver),
         logout_notices.TOPIC: MessageHandler(backchannel.deliver, attempts=6),
         upstream_revocations.TOPIC: MessageHandler(
-            UpstreamRevocationDelivery(zones, database, upstream_oauth).deliver,
+            UpstreamRevocationDelivery(zones, database, upstream_oauth, clock).deliver,
             attempts=revocation_delivery.ATTEMPTS,
             first_delay_seconds=revocation_delivery.FIRST_DELAY_SECONDS,
         ),

@@ -96,6 +96,17 @@ class Desk:
         """Say yes on a connect page."""
         return (browser or self.browser).send(page, decision="allow", **values)
 
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """What the zone has in a table."""
+
+        async def read() -> list[dict[str, Any]]:
+            rows = METADATA.tables[table]
+            async with self.site.services.database.reading() as conn:
+                found = await conn.execute(select(rows).where(rows.c.zone_id == self.zone.id))
+                return [dict(row) for row in found.mappings()]
+
+        return self.site.run(read())
+
     def update(self, kind: Any, entity_id: str, **patch: Any) -> Any:
         """Change something in the zone, as an administrator does."""
         return self.site.run(self.site.company.update(kind, self.zone.id, entity_id, **patch))
@@ -185,14 +196,7 @@ class Account:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """What the zone has in a table."""
-
-        async def read() -> list[dict[str, Any]]:
-            rows = METADATA.tables[table]
-            async with self.desk.site.services.database.reading() as conn:
-                found = await conn.execute(select(rows).where(rows.c.zone_id == self.desk.zone.id))
-                return [dict(row) for row in found.mappings()]
-
-        return self.desk.site.run(read())
+        return self.desk.rows(table)
 
 
 def account_on(desk: Desk, tracker: AccountProvider, **provider: Any) -> Account:

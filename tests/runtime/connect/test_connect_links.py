@@ -1,5 +1,6 @@
 """The `error_uri` of a refused exchange: whom it works for, how often, and what ends it."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +16,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, DELEGATED_GRANT, RESOURCE, SESSION, USER
 from runtime.services.authority import connect_links
 from runtime.services.authority.connect_links import CONNECT_LINK_SECONDS
+from runtime.services.connect import requests
 from runtime.services.container import Services
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
@@ -442,6 +444,31 @@ def test_what_a_link_rests_on_ends_it(desk: Desk, event: str) -> None:
         again = desk.browser.send(again, email="ada@acme.example", password=PASSWORD)
     assert isinstance(again, Page)
     assert "Allow Research Agent" not in again.text
+
+
+@pytest.mark.threat("45d")
+@pytest.mark.parametrize("event", [None, *(each for each in ENDS if each != "user signs out")])
+def test_nothing_is_stored_when_that_ends_while_the_user_says_yes(
+    desk: Desk, event: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the checks and the transaction; without an event the form stores the key and the consent."""
+    form = desk.page(desk.link(desk.sign_in(), desk.tickets))
+    use = requests.use
+
+    async def use_and_end(*arguments: Any) -> None:
+        await use(*arguments)
+        if event is not None:
+            await asyncio.to_thread(ENDS[event], desk)
+
+    monkeypatch.setattr(requests, "use", use_and_end)
+
+    response = desk.browser.post(form, decision="allow", credential="sk-of-ada")
+
+    assert _authorizes(response) == (event is None)
+    assert len(desk.rows("vault_tokens")) == (event is None)
+    for table in ("delegated_grants", "consents"):
+        kept = [row for row in desk.rows(table) if row["resource_id"] == desk.tickets.id]
+        assert len(kept) == (event is None), table
 
 
 def _authorizes(response: Any) -> bool:

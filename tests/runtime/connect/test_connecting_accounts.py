@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -12,7 +13,10 @@ from tests.support.oauth_site import CALLBACK, Answer, Browser, Page, assert_pag
 from tests.support.scripted_provider import Received, Scripted
 
 from runtime.domain.errors import ValidationFailed
+from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, PROVIDER, RESOURCE, USER
+from runtime.services.management.unit_of_work import unit_of_work
+from runtime.services.management.zones import applications
 from runtime.storage.sql.tables import TABLES
 
 STORAGE = ("embedded", "servers")
@@ -390,23 +394,44 @@ def test_a_resource_that_moves_while_the_user_is_at_the_provider_ends_the_connec
     assert "may now use" in _text(account.connect(token))
 
 
+async def _remove_dependency(account: Account) -> None:
+    company = account.desk.site.company
+    async with unit_of_work(company.services, company.caller, new_id()) as unit:
+        parents = {"zone_id": account.desk.zone.id}
+        await applications.remove_dependency(unit, parents, account.agent.app.id, account.issues.id)
+
+
+# What happens while the provider is asked for tokens, and what the user reads then.
+AT_THE_TOKEN_ENDPOINT: dict[str, tuple[Callable[[Account], Any], int]] = {
+    "nothing": (lambda account: None, 200),
+    "resource moves": (
+        lambda account: account.desk.update(RESOURCE, account.issues.id, identifier="https://moved.example"),
+        400,
+    ),
+    "dependency removed": (lambda account: account.desk.site.run(_remove_dependency(account)), 400),
+    "application deleted": (lambda account: account.desk.delete(APPLICATION, account.agent.app.id), 400),
+}
+
+
 @pytest.mark.threat("45i")
-def test_a_resource_that_moves_while_the_code_is_redeemed_ends_the_connection(account: Account) -> None:
-    """What the provider answers is not stored."""
+@pytest.mark.parametrize("event", AT_THE_TOKEN_ENDPOINT)
+def test_what_ends_while_the_code_is_redeemed_ends_the_connection(account: Account, event: str) -> None:
+    """What the provider answers is not stored; it is where nothing happens."""
+    happen, status = AT_THE_TOKEN_ENDPOINT[event]
     token = account.desk.sign_in(account.agent)
     back = account.callback(account.desk.page(account.link(token)))
     answer = account.tracker.answer
 
-    def move_first(received: Received) -> Scripted:
-        account.desk.update(RESOURCE, account.issues.id, identifier="https://moved.example")
+    def happens_first(received: Received) -> Scripted:
+        happen(account)
         return answer(received)
 
-    account.tracker.server.script = move_first
+    account.tracker.server.script = happens_first
 
-    account.desk.page(back, status=400)
+    account.desk.page(back, status=status)
 
     assert len(account.tracker.issued) == 1
-    assert _nothing_is_linked(account)
+    assert _nothing_is_linked(account) == (status == 400)
 
 
 @pytest.mark.threat("46g")

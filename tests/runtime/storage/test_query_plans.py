@@ -61,6 +61,9 @@ CALLS: Mapping[str, Call] = {
     "vault_tokens.note_used": lambda conn, zone: vault_tokens.note_used(
         conn, [(zone.id, "token-7-1")], now=NOW
     ),
+    "vault_tokens.connected_providers": lambda conn, zone: vault_tokens.connected_providers(
+        conn, zone_id=zone.id, **OF_USER, now=NOW
+    ),
     "consents.of_client": lambda conn, zone: consents.of_client(
         conn, zone_id=zone.id, **OF_USER, client_ref=APPLICATION
     ),
@@ -99,11 +102,14 @@ CALLS: Mapping[str, Call] = {
         conn, zone_id=zone.id, **OF_USER, now=NOW
     ),
 }
+# What periodic jobs ask, of all zones at once.
+JOBS: Mapping[str, Call] = {
+    "vault_tokens.forget": lambda conn, _: vault_tokens.forget(conn, before=NOW, limit=100),
+    "vault_tokens.due": lambda conn, _: vault_tokens.due(conn, now=NOW, used_since=NOW, limit=100),
+}
 # Of the modules that keep these tables, what no request of an application or a user calls, and why.
 OTHERS = {
     "vault_tokens.hold_provider": "reads providers alone",
-    "vault_tokens.due": "a periodic job",
-    "vault_tokens.forget": "a periodic job",
     "consents.revoke_credentials": "an administrator changes a resource or a provider",
     "consents.withdraw_all": "an administrator deletes a client",
 }
@@ -243,6 +249,19 @@ async def test_a_request_reaches_its_rows_by_an_index(conn: AsyncConnection, lar
         assert [each for each in found if not is_by_index(each)] == [], statement
 
 
+@pytest.mark.parametrize("name", JOBS)
+async def test_a_job_reaches_its_rows_by_an_index(conn: AsyncConnection, large: Zone, name: str) -> None:
+    """No statement reads a whole table, nor an index from end to end."""
+    asked = await statements(conn, JOBS[name](conn, large))
+    assert asked
+    for statement, parameters in asked:
+        found = await accesses(conn, statement, parameters)
+        assert found
+        assert [each for each in found if "SCAN" in each or "Seq Scan" in each or "()" in each] == [], (
+            statement
+        )
+
+
 async def test_a_statement_without_an_index_is_found(conn: AsyncConnection, large: Zone) -> None:
     """By a column that no index begins with, both databases read everything, and the check says so."""
     asked = await statements(
@@ -264,4 +283,6 @@ def test_every_function_is_a_request_or_says_why_it_is_none(module: ModuleType) 
         if each.__module__ == module.__name__ and not name.startswith("_")
     }
 
-    assert functions == {name.partition(" ")[0] for name in (*CALLS, *OTHERS) if name.startswith(f"{short}.")}
+    assert functions == {
+        name.partition(" ")[0] for name in (*CALLS, *JOBS, *OTHERS) if name.startswith(f"{short}.")
+    }

@@ -4,26 +4,32 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.runtime.vault.conftest import TOKENS, Account, account_at
+from tests.runtime.vault.conftest import SCOPES, TOKENS, Account, account_at
 from tests.support.logs import logged_lines
-from tests.support.rewired import run_job
+from tests.support.rewired import run_job, with_new_zones
 from tests.support.rotating_provider import RotatingProvider, rotating_provider
 from tests.support.scene import Scene
 from tests.support.scripted_provider import Scripted
 
 from runtime.domain.errors import OAuthError
-from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, RESOURCE, USER
+from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, RESOURCE, USER, ZONE, Verb
+from runtime.domain.kinds.values import TokenEndpointAuthMethod
 from runtime.services import retention
 from runtime.services.account import withdrawal
 from runtime.services.authority.browser_sessions import SignedInUser
-from runtime.services.outbox import upstream_revocations
+from runtime.services.vault import upstream_revocations
+from runtime.storage.sql import vault_tokens as vault_storage
 from runtime.storage.sql.tables import delegated_grants, outbox, vault_tokens
+from runtime.storage.sql.vault_tokens import SealedTokens
 
 BOTH = [TOKENS.refresh_token, TOKENS.access_token]
+LATER = replace(TOKENS, access_token="at-later", refresh_token="rt-later")
 
 
 @pytest.fixture
@@ -44,7 +50,10 @@ async def connected(own_scene: Scene, idp: RotatingProvider) -> Account:
 async def end(account: Account, what: str) -> None:
     """Revoke or delete the grant, or delete what it belongs to."""
     company, zone_id = account.scene.company, account.scene.zone.id
-    (grant,) = await account.rows("delegated_grants")
+    if what == "zone":
+        await company.run(ZONE, Verb.DELETE, {}, zone_id)
+        return
+    grant = await grant_of(account)
     if what == "revoked":
         await company.update(DELEGATED_GRANT, zone_id, grant["id"], status="revoked")
         return
@@ -52,8 +61,23 @@ async def end(account: Account, what: str) -> None:
         "grant": (DELEGATED_GRANT, grant["id"]),
         "user": (USER, account.ann.user.id),
         "resource": (RESOURCE, account.resource.id),
+        "provider": (PROVIDER, account.provider.id),
     }[what]
     await company.delete(kind, zone_id, entity_id)
+
+
+async def grant_of(account: Account) -> dict[str, Any]:
+    """The delegated grant of Ann for the resource."""
+    of_ann = {"user_id": account.ann.user.id, "resource_id": account.resource.id}
+    (grant,) = [row for row in await account.rows("delegated_grants") if of_ann.items() <= row.items()]
+    return grant
+
+
+async def make_due(account: Account) -> None:
+    """Let what waits for another attempt be due."""
+    services = account.scene.services
+    async with services.database.transaction() as conn:
+        await conn.execute(update(outbox).values(next_attempt_at=services.clock() - timedelta(seconds=1)))
 
 
 async def waiting(account: Account) -> int:
@@ -62,7 +86,7 @@ async def waiting(account: Account) -> int:
     return sum(row["topic"] == upstream_revocations.TOPIC and row["parked_at"] is None for row in rows)
 
 
-@pytest.mark.parametrize("what", ["revoked", "grant", "user", "resource"])
+@pytest.mark.parametrize("what", ["revoked", "grant", "user", "resource", "provider", "zone"])
 async def test_what_ends_here_ends_at_the_provider(
     connected: Account, idp: RotatingProvider, what: str
 ) -> None:
@@ -128,8 +152,7 @@ async def test_a_provider_that_is_down_is_told_later(connected: Account, idp: Ro
     assert await waiting(connected) == 1
 
     idp.revocation = None
-    async with services.database.transaction() as conn:
-        await conn.execute(update(outbox).values(next_attempt_at=services.clock() - timedelta(seconds=1)))
+    await make_due(connected)
     await services.outbox.deliver_due()
 
     assert idp.revoked[-2:] == BOTH
@@ -165,23 +188,168 @@ async def test_a_provider_without_the_endpoint_is_sent_nothing(
     assert await waiting(account) == 0
 
 
-@pytest.mark.parametrize("change", ["another", "deleted"])
-async def test_a_provider_that_was_changed_meanwhile_is_sent_no_token(
-    connected: Account, idp: RotatingProvider, change: str
+@pytest.mark.threat("46h")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("change", ["client", "address", "provider", "zone"])
+async def test_tokens_are_revoked_where_they_came_from(
+    connected: Account, idp: RotatingProvider, change: str, when: str
 ) -> None:
-    """They came from other addresses than it has now."""
+    """With the client and the secret of then, whether the provider changes, or goes, first or afterwards."""
     company, zone_id = connected.scene.company, connected.scene.zone.id
+    with rotating_provider() as elsewhere:
+        if when == "after":
+            await end(connected, "revoked")
+        if change == "client":
+            body = {"client_id": "another", "client_secret": "another"}
+            await company.update(PROVIDER, zone_id, connected.provider.id, **body)
+        elif change == "address":
+            await company.update(PROVIDER, zone_id, connected.provider.id, **elsewhere.settings)
+        else:
+            await end(connected, change)
+
+        await connected.scene.services.outbox.deliver_due()
+
+        assert idp.revoked == BOTH
+        assert {each.basic for each in idp.server.at("/revoke")} == {("zone", "zone-secret")}
+        assert elsewhere.server.received == []
+
+
+async def test_a_secret_that_was_rotated_meanwhile_is_used(connected: Account, idp: RotatingProvider) -> None:
+    """The provider is the same, and takes the former one no longer."""
     await end(connected, "revoked")
-    if change == "another":
-        body = {"client_id": "another", "client_secret": "another"}
-        await company.update(PROVIDER, zone_id, connected.provider.id, **body)
-    else:
-        await company.update(RESOURCE, zone_id, connected.resource.id, credential_provider_id=None)
-        await company.delete(PROVIDER, zone_id, connected.provider.id)
+    await connected.scene.company.update(
+        PROVIDER, connected.scene.zone.id, connected.provider.id, client_secret="rotated"
+    )
 
     await connected.scene.services.outbox.deliver_due()
 
+    assert {each.basic for each in idp.server.at("/revoke")} == {("zone", "rotated")}
+
+
+@pytest.mark.parametrize("method", [TokenEndpointAuthMethod.PRIVATE_KEY_JWT, None], ids=["key", "secret"])
+async def test_without_the_zone_nobody_signs_for_it(
+    own_scene: Scene, idp: RotatingProvider, method: TokenEndpointAuthMethod | None
+) -> None:
+    """Where the zone's own key is what it authenticates by, the tokens end at the provider by themselves."""
+    settings = idp.settings
+    settings["protocols"]["oauth2"]["token_endpoint_auth_method"] = method
+    if method is not None:
+        del settings["client_secret"]
+    account = await account_at(own_scene, idp.server.url, **settings)
+    await account.connect()
+    await end(account, "zone")
+
+    await account.scene.services.outbox.deliver_due()
+
+    assert idp.revoked == ([] if method is not None else BOTH)
+
+
+async def again(account: Account, how: str) -> None:
+    """Ann connects an account again: for the same resource, for another one, or by another provider's row."""
+    company, zone, provider = account.scene.company, account.scene.zone, account.provider
+    if how == "same":
+        await account.connect(LATER)
+        return
+    if how == "another row":
+        body = provider.model_dump(mode="json", include={"name", "client_id", "protocols"})
+        provider = await company.create(PROVIDER, zone.id, identifier="again", client_secret="s", **body)
+    resource = await company.resource(
+        zone, "https://boards.test", scopes=list(SCOPES), credential_provider_id=provider.id
+    )
+    await replace(account, resource=resource, provider=provider).connect(LATER)
+
+
+@pytest.mark.parametrize("how", ["same", "another", "another row"])
+async def test_a_late_revocation_ends_no_new_connection(
+    connected: Account, idp: RotatingProvider, how: str
+) -> None:
+    """Many a provider ends all of a user's tokens with one of them, so it is told of none."""
+    services = connected.scene.services
+    idp.revocation = Scripted(status=503)
+    await end(connected, "revoked")
+    await services.outbox.deliver_due()
+    assert idp.revoked == BOTH[:1]  # it was tried
+
+    idp.revocation = None
+    await again(connected, how)
+    await make_due(connected)
+    await services.outbox.deliver_due()
+
+    assert idp.revoked == BOTH[:1]
+    assert await waiting(connected) == 0
+
+
+async def test_one_of_two_connections_ends_without_the_other(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """The provider is told when the last one ends."""
+    services = connected.scene.services
+    await again(connected, "another")
+    await end(connected, "revoked")
+    await services.outbox.deliver_due()
     assert idp.revoked == []
+
+    (left,) = [each for each in await connected.rows("delegated_grants") if each["status"] == "active"]
+    await connected.scene.company.update(DELEGATED_GRANT, left["zone_id"], left["id"], status="revoked")
+    await services.outbox.deliver_due()
+
+    assert idp.revoked == [LATER.refresh_token, LATER.access_token]
+
+
+@pytest.mark.parametrize("other", ["dead", "expired", "of another user", "elsewhere"])
+async def test_what_keeps_no_revocation_back(connected: Account, idp: RotatingProvider, other: str) -> None:
+    """A credential that is worth nothing any more, another user's, and one of another provider."""
+    scene = connected.scene
+    if other == "of another user":
+        await connected.connect(LATER, person=await scene.company.person(scene.zone, "bob@acme.test"))
+    elif other == "elsewhere":
+        body = {"name": "Other", "client_id": "zone", "client_secret": "s"}
+        provider = await scene.company.create(
+            PROVIDER, scene.zone.id, identifier="https://other.test", **body
+        )
+        resource = await scene.company.resource(
+            scene.zone, "https://other.test/api", scopes=list(SCOPES), credential_provider_id=provider.id
+        )
+        await replace(connected, resource=resource, provider=provider).connect(LATER)
+    else:
+        await again(connected, "another")
+        await worthless(connected, other)
+    await end(connected, "revoked")
+
+    await scene.services.outbox.deliver_due()
+
+    assert idp.revoked == BOTH
+
+
+async def worthless(account: Account, how: str) -> None:
+    """Let every credential but that for the resource be dead, or its grant be over."""
+    mine = (await grant_of(account))["id"]
+    if how == "dead":
+        change = update(vault_tokens).where(vault_tokens.c.grant_id != mine).values(state="dead")
+    else:
+        over = account.scene.services.clock() - timedelta(seconds=1)
+        change = update(delegated_grants).where(delegated_grants.c.id != mine).values(expires_at=over)
+    async with account.scene.services.database.transaction() as conn:
+        await conn.execute(change)
+
+
+async def test_a_message_of_another_release_waits_for_one_that_knows_it(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """It is tried again, by whichever release runs then."""
+    services = connected.scene.services
+    async with services.database.transaction() as conn:
+        await services.outbox.enqueue(
+            conn,
+            upstream_revocations.TOPIC,
+            {"row_id": "r", "access_token": "t"},
+            organization_id=connected.scene.zone.organization_id,
+            zone_id=connected.scene.zone.id,
+        )
+
+    await services.outbox.deliver_due()
+
+    assert await waiting(connected) == 1
 
 
 async def test_what_a_refresh_brings_for_a_revoked_grant_is_revoked(
@@ -232,13 +400,39 @@ async def test_dead_credentials_are_forgotten_in_time(
 async def test_credentials_of_expired_grants_are_forgotten_in_time(connected: Account) -> None:
     """As long after the grant has expired."""
     services = connected.scene.services
+    await connected.connect(replace(TOKENS, refresh_token_expires_in_seconds=60))
+
+    for days, left in ((29, 1), (31, 0)):
+        now = services.clock() + timedelta(days=days)
+        await run_job(with_new_zones(services, clock=partial(_time, now)), retention.JOB)
+        assert len(await connected.rows("vault_tokens")) == left
+
+
+async def test_a_refresh_that_brings_another_end_is_forgotten_by_that(connected: Account) -> None:
+    """The end of the grant in the vault is the one that the grant has."""
+    services = connected.scene.services
+    await connected.connect(replace(TOKENS, refresh_token_expires_in_seconds=60))
+    (row,), grant = await connected.rows("vault_tokens"), await grant_of(connected)
+    later = services.clock() + timedelta(days=90)
+    sealed = SealedTokens(b"a", b"r", "Bearer", None)
     async with services.database.transaction() as conn:
-        await conn.execute(
-            update(delegated_grants)
-            .where(delegated_grants.c.zone_id == connected.scene.zone.id)
-            .values(expires_at=services.clock() - timedelta(days=31))
+        assert await vault_storage.replace(
+            conn,
+            row["id"],
+            sealed,
+            zone_id=row["zone_id"],
+            version=1,
+            now=services.clock(),
+            scopes=frozenset(SCOPES),
+            grant_expires_at=later,
         )
 
-    await run_job(services, retention.JOB)
+    now = services.clock() + timedelta(days=31)
+    await run_job(with_new_zones(services, clock=partial(_time, now)), retention.JOB)
 
-    assert await connected.rows("vault_tokens") == []
+    assert grant["expires_at"] < later == (await grant_of(connected))["expires_at"]
+    assert len(await connected.rows("vault_tokens")) == 1
+
+
+def _time(now: datetime) -> datetime:
+    return now

@@ -5,7 +5,7 @@ from runtime.services.authority import session_end_events, session_revocation
 from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.authority.session_end_events import SessionEndEvent
 from runtime.services.container import Services
-from runtime.services.outbox import upstream_revocations
+from runtime.services.vault import upstream_revocations
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import connected_applications, consents, revocations, sessions
 
@@ -52,7 +52,8 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedInUser, g
         if resource_id is None:
             return
         bumped.update(await epochs.bump_user(conn, zone.id, signed_in.user.id))  # first, as above
-        await upstream_revocations.enqueue_of(conn, services.outbox, zone_id=zone.id, grant_id=grant_id)
+        ended = await upstream_revocations.find(conn, zone_id=zone.id, grant_id=grant_id)
+        await upstream_revocations.enqueue(conn, services.outbox, zone.sealer, ended)
         await consents.revoke(conn, grant_id, zone_id=zone.id, now=services.clock())
         lost = SessionEndEvent(
             "withdrawal", zone.organization_id, zone.id, signed_in.user.id, resource_id=resource_id

@@ -8,16 +8,15 @@ Spec: zone interface, section 5; RFC 6749 section 5.2.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as NotBase64
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pydantic import BaseModel, ConfigDict
 
-from runtime.adapters.keys.sealing import SealBroken
 from runtime.domain.errors import BadLink
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.resource import Resource
+from runtime.services import state_values
 from runtime.services.client_types import Client
 from runtime.services.zones import CachedZone
 from runtime.storage.sql.sessions import SessionRecord
@@ -97,9 +96,11 @@ def open_link(zone: CachedZone, text: str, now: datetime) -> ConnectLink:
     """What a link says that this zone has handed out minutes ago. Raises BadLink."""
     try:
         sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        link = ConnectLink.model_validate_json(zone.sealer.open(sealed, bound_to=_place(zone.id)))
-    except (SealBroken, NotBase64, ValueError):
+    except ValueError:
         raise BadLink(_UNKNOWN) from None
+    link = state_values.read_sealed(ConnectLink, sealed, zone.sealer, bound_to=_place(zone.id))
+    if link is None:
+        raise BadLink(_UNKNOWN)
     if link.expires_at <= now:
         raise BadLink(_EXPIRED)
     return link

@@ -12,7 +12,7 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import InvalidGrant, TooManyTries
 from runtime.domain.identifiers import new_id
 from runtime.domain.oauth.resources import RequestedResource
-from runtime.services import rate_limits
+from runtime.services import rate_limits, state_values
 from runtime.services.authority import session_revocation
 from runtime.services.container import Services
 
@@ -75,7 +75,10 @@ async def redeem(services: Services, zone_id: str, code: str) -> tuple[CodeGrant
     value = produced.model_dump_json().encode()
     stored, earlier = await services.state.claim(key, mark=mark, value=value, ttl_seconds=MARK_SECONDS)
     if stored is not None:
-        return CodeGrant.model_validate_json(stored), produced
+        grant = state_values.read(CodeGrant, stored)
+        if grant is None:
+            raise InvalidGrant(REFUSED, internal="the code was stored by another release")
+        return grant, produced
     if earlier is None:
         raise InvalidGrant(REFUSED, internal="unknown or expired code")
     # The mark goes first: a winner who has not written yet finds it afterwards. One who has is ended even
@@ -83,7 +86,8 @@ async def redeem(services: Services, zone_id: str, code: str) -> tuple[CodeGrant
     try:
         await services.state.put(_key(services, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
     finally:
-        await _end(services, zone_id, IssuedIds.model_validate_json(earlier))
+        if (redeemed := state_values.read(IssuedIds, earlier)) is not None:
+            await _end(services, zone_id, redeemed)
     raise InvalidGrant(REFUSED, internal="the code was used before")
 
 

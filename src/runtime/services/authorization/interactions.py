@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, ForgedForm, TooManyTries
 from runtime.domain.oauth import redirect_uris
-from runtime.services import rate_limits
+from runtime.services import rate_limits, state_values
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization import throttling
 from runtime.services.authorization.requests import AuthorizationRequest, ZonePageRequest
@@ -103,9 +103,9 @@ async def store(services: Services, zone_id: str, handle: str, interaction: Pend
 async def find(services: Services, zone_id: str, handle: str | None, pre_login: str | None) -> PendingLogin:
     """The interaction of that handle, in the browser it was started in. Raises BadLink."""
     stored = await services.state.get(_key(services, "interaction", zone_id, handle)) if handle else None
-    if stored is None or pre_login is None:
+    interaction = state_values.read(PendingLogin, stored)
+    if interaction is None or pre_login is None:
         raise BadLink(_LOST)
-    interaction = PendingLogin.model_validate_json(stored)
     if not services.hasher.matches(pre_login, bytes.fromhex(interaction.browser)):
         raise BadLink(_LOST, internal="another browser than the one that started it")
     return interaction

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, FormTooLarge, InvalidRequest, PageError
+from runtime.services import state_values
 from runtime.services.authorization import requests
 from runtime.services.authorization.requests import Parameters
 from runtime.services.client_types import Client
@@ -85,10 +86,11 @@ async def resolve_request_uri(services: Services, zone: CachedZone, parameters: 
     if request_uri is None or not request_uri.startswith(PREFIX):
         return parameters
     key = _key(services, zone, request_uri.removeprefix(PREFIX))
-    sealed = await services.state.take(key)
-    if sealed is None:
+    pushed = state_values.read_sealed(
+        PushedRequest, await services.state.take(key), zone.sealer, bound_to=key
+    )
+    if pushed is None:
         raise BadLink(_LOST)
-    pushed = PushedRequest.model_validate_json(zone.sealer.open(sealed, bound_to=key))
     if pushed.client_id != client_id:
         raise BadLink(_LOST, internal="pushed by another client")
     return Parameters(pushed.parameters)

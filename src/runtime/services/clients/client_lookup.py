@@ -11,7 +11,7 @@ from runtime.services.client_types import ApplicationClient, Client, UserAgentCl
 from runtime.services.clients import metadata_documents
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import user_agents
+from runtime.storage.sql import user_agents, zone_data
 
 
 async def resolve_client(services: Services, zone: CachedZone, client_id: str) -> Client:
@@ -43,6 +43,13 @@ async def may_request(zone: CachedZone, client: Client, resource: Resource) -> b
     if not isinstance(client, ApplicationClient):
         return True
     return resource.id in await zone.applications.dependencies(client.application.id)
+
+
+async def declares(conn: AsyncConnection, client: Client, resource: Resource) -> bool:
+    """The same of an application as it is in this transaction, whatever is cached."""
+    if not isinstance(client, ApplicationClient):
+        return True
+    return resource.id in await zone_data.dependencies(conn, resource.zone_id, client.application.id)
 
 
 async def mark_used(conn: AsyncConnection, client: Client, *, now: datetime) -> None:

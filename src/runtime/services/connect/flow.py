@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
+from pydantic import SecretStr
+
 from runtime.domain.errors import AccessDenied
 from runtime.services import epochs
 from runtime.services.authority import browser_sessions, connect_links
@@ -88,12 +90,8 @@ async def decide(
         return NextStep(location)
     key = static_credentials.check(credential) if required.need is Need.KEY else None
     await requests.use(services, zone, asked.link)
-    if key is not None:
-        await static_credentials.store(
-            services, zone, asked.link.user_id, asked.resource.id, key, shown=asked.resource.identifier
-        )
     if required.need is not Need.NOTHING:
-        await _record_consent(services, zone, asked, required.scopes)
+        await _store(services, zone, asked, required.scopes, key)
     return outcomes.finished(outcomes.connected(zone, asked, required.scopes))
 
 
@@ -156,14 +154,18 @@ def _prompt(asked: CheckedLink, required: Requirement) -> ConnectPrompt:
     )
 
 
-async def _record_consent(
-    services: Services, zone: CachedZone, asked: CheckedLink, scopes: frozenset[str]
+async def _store(
+    services: Services, zone: CachedZone, asked: CheckedLink, scopes: frozenset[str], key: SecretStr | None
 ) -> None:
-    """Keep that the user lets the application use the resource."""
+    """Keep that the user lets the application use the resource, and the key that they have pasted for it."""
     endpoint, user_id = asked.returns_to.endpoint(zone.issuer), asked.link.user_id
     host = endpoint.redirect_host if endpoint is not None else None
     async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await epochs.bump_user(conn, zone.id, user_id))
         wanted, now = {asked.resource.id: scopes}, services.clock()
         await requests.check_again(conn, zone, asked, now)
+        if key is not None:
+            await static_credentials.put(
+                conn, zone, user_id, asked.resource.id, key, shown=asked.resource.identifier, now=now
+            )
         await consent_decision.record_consents(conn, zone, asked.client, user_id, wanted, host, now=now)

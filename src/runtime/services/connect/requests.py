@@ -129,7 +129,7 @@ async def check(
 
 
 async def check_again(conn: AsyncConnection, zone: CachedZone, asked: CheckedLink, now: datetime) -> None:
-    """Check in the transaction that writes what may have ended since `check`, while a provider was asked.
+    """Check what may have ended since `check`, in the transaction that stores anything, and before it does.
 
     Raises: BadLink.
     """
@@ -138,6 +138,8 @@ async def check_again(conn: AsyncConnection, zone: CachedZone, asked: CheckedLin
     if resource is None:
         raise BadLink(_ENDED, internal="the resource was deleted meanwhile")
     _require_address(asked.link, resource)
+    if not await client_lookup.declares(conn, asked.client, resource):
+        raise BadLink(_ENDED, internal="the client may not request the resource any more")
 
 
 def _require_address(link: ConnectLink, resource: Resource) -> None:

@@ -27,7 +27,7 @@ from runtime.domain.errors import (
     TemporarilyUnavailable,
 )
 from runtime.domain.kinds.provider import Provider
-from runtime.services import epochs
+from runtime.services import epochs, state_values
 from runtime.services.authority import browser_sessions
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authority.connect_links import ConnectLink
@@ -289,11 +289,14 @@ def _settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
 
 
 async def _pop(services: Services, zone: CachedZone, state: str | None) -> PendingConnection:
-    key = _key(services, zone, state) if state else None
-    stored = await services.state.take(key) if key else None
-    if key is None or stored is None:
+    if state is None:
         raise BadLink(_LOST)
-    return PendingConnection.model_validate_json(zone.sealer.open(stored, bound_to=key))
+    key = _key(services, zone, state)
+    stored = await services.state.take(key)
+    pending = state_values.read_sealed(PendingConnection, stored, zone.sealer, bound_to=key)
+    if pending is None:
+        raise BadLink(_LOST)
+    return pending
 
 
 def _refusal(error: str | None) -> OAuthError:

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from typing import NamedTuple
 
 import orjson
 
-from runtime.adapters.keys.sealing import SealBroken, Sealer
+from runtime.adapters.keys.sealing import Sealer
 from runtime.domain.errors import Unavailable
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import ChainActor, seconds
+from runtime.services import state_values
 from runtime.storage.state import StateStore
 
 MIN_REMAINING_SECONDS = 60  # what has less left to live is made again
@@ -25,6 +27,16 @@ Epochs = tuple[int, int, int]  # zone, session, user
 @dataclass(frozen=True, slots=True)
 class CachedToken:
     """A token that was issued before."""
+
+    token: str
+    token_id: str
+    expires_at: int
+    scopes: frozenset[str]
+    epochs: Epochs
+
+
+class _Entry(NamedTuple):
+    """A cached token as the short-lived state has it."""
 
     token: str
     token_id: str
@@ -76,17 +88,10 @@ def open_entry(
     of the plan, ending no later than that, and not about to end. An entry moved here from another key does
     not open.
     """
-    if sealed is None:
+    kept = state_values.read_sealed(_Entry, sealed, sealer, bound_to=key)
+    if kept is None or kept.epochs != epochs or kept.expires_at - now.timestamp() < MIN_REMAINING_SECONDS:
         return None
-    try:
-        token, token_id, expires_at, kept_scopes, *kept_epochs = orjson.loads(
-            sealer.open(sealed, bound_to=key)
-        )
-    except (SealBroken, ValueError):
-        return None
-    if tuple(kept_epochs) != epochs or expires_at - now.timestamp() < MIN_REMAINING_SECONDS:
-        return None
-    found = CachedToken(token, token_id, expires_at, frozenset(kept_scopes), epochs)
+    found = CachedToken(*kept)
     is_within = found.scopes == plan.scopes and found.expires_at <= seconds(plan.expires_at)
     return found if is_within else None
 
@@ -96,7 +101,7 @@ async def store(state: StateStore, entry: CachedToken, *, key: str, sealer: Seal
     remaining = int(entry.expires_at - now.timestamp()) - MIN_REMAINING_SECONDS
     if remaining <= 0:
         return
-    plain = orjson.dumps([entry.token, entry.token_id, entry.expires_at, sorted(entry.scopes), *entry.epochs])
+    plain = orjson.dumps([entry.token, entry.token_id, entry.expires_at, sorted(entry.scopes), entry.epochs])
     try:
         await state.put(key, sealer.seal(plain, bound_to=key), ttl_seconds=remaining)
     except Unavailable:

@@ -35,6 +35,7 @@ from runtime.domain.errors import (
     UnmetAuthenticationRequirements,
 )
 from runtime.domain.kinds.provider import Provider
+from runtime.services import state_values
 from runtime.services.authorization import interactions, provider_requests
 from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import Parameters
@@ -219,11 +220,15 @@ def provider_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
 
 
 async def _pop_pending_login(services: Services, zone: CachedZone, state: str | None) -> UpstreamLogin:
-    key = _key(services, zone.id, state) if state else None
-    stored = await services.state.take(key) if key else None
-    if key is None or stored is None:
+    if state is None:
         raise BadLink(_LOST)
-    return UpstreamLogin.model_validate_json(zone.sealer.open(stored, bound_to=key))
+    key = _key(services, zone.id, state)
+    pending = state_values.read_sealed(
+        UpstreamLogin, await services.state.take(key), zone.sealer, bound_to=key
+    )
+    if pending is None:
+        raise BadLink(_LOST)
+    return pending
 
 
 async def _identify(

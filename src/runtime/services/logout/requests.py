@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict
 
-from runtime.adapters.keys.sealing import SealBroken, new_secret
+from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.domain.kinds.user_agent import Registration
+from runtime.services import state_values
 from runtime.services.authority.id_token_hints import IdTokenHint, read_hint
 from runtime.services.authorization.requests import Parameters
 from runtime.services.client_types import Client
@@ -104,10 +105,10 @@ def open_request(zone: CachedZone, handle: str | None, now: datetime) -> LogoutR
     """The request in such an address; one that asks for nothing but the way out when there is none."""
     try:
         sealed = urlsafe_b64decode(f"{handle or ''}{'=' * (-len(handle or '') % 4)}".encode("ascii"))
-        told = _Carried.model_validate_json(zone.sealer.open(sealed, bound_to=_PLACE))
-    except (ValueError, SealBroken):
+    except ValueError:
         return LogoutRequest()
-    return told.request if now.timestamp() < told.until else LogoutRequest()
+    told = state_values.read_sealed(_Carried, sealed, zone.sealer, bound_to=_PLACE)
+    return told.request if told is not None and now.timestamp() < told.until else LogoutRequest()
 
 
 async def store_request(services: Services, zone_id: str, request: LogoutRequest, browser: str) -> str:
@@ -134,10 +135,9 @@ async def pop_request(
     if state is None or browser is None:
         return LogoutRequest()
     key = _key(services, zone_id, state)
-    stored = await services.state.get(key)
-    if stored is None:
+    kept = state_values.read(_Kept, await services.state.get(key))
+    if kept is None:
         return LogoutRequest()
-    kept = _Kept.model_validate_json(stored)
     if not services.hasher.matches(browser, bytes.fromhex(kept.browser)):
         return LogoutRequest()
     return kept.request if await services.state.take(key) is not None else LogoutRequest()

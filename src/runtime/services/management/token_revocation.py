@@ -26,8 +26,9 @@ from runtime.domain.kinds.application import (
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
+from runtime.services import zone_keys
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.services.outbox import upstream_revocations
+from runtime.services.vault import upstream_revocations
 from runtime.storage.sql import accountability, api_keys, consents, entities, revocations
 from runtime.storage.sql.client_refs import ClientRef
 
@@ -113,16 +114,30 @@ async def revoke_upstream(
     grant_id: str | None = None,
     user_id: str | None = None,
     resource_id: str | None = None,
+    provider_id: str | None = None,
 ) -> None:
-    """Have what outside providers have issued for a grant, a user or a resource revoked there as well."""
+    """Have what outside providers have issued revoked there as well, before it goes here.
+
+    What was issued for a grant, a user, a resource, or by one provider; without these, for the whole zone.
+    """
     outbox = unit.services.outbox
-    named = {"grant_id": grant_id, "user_id": user_id, "resource_id": resource_id}
-    await upstream_revocations.enqueue_of(unit.conn, outbox, zone_id=zone_id, **named)
+    named = {"grant_id": grant_id, "user_id": user_id, "resource_id": resource_id, "provider_id": provider_id}
+    ended = await upstream_revocations.find(unit.conn, zone_id=zone_id, **named)
+    if not ended:
+        return
+    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
+    await upstream_revocations.enqueue(unit.conn, outbox, sealer, ended)
 
     async def send() -> None:
         outbox.notify()
 
     unit.after_commit(send)
+
+
+async def revoke_upstream_of_zone(unit: UnitOfWork, zone_id: str) -> None:
+    """The same for all of a zone that goes: also what waits already is delivered without it."""
+    await revoke_upstream(unit, zone_id)
+    await unit.services.outbox.outlive(unit.conn, upstream_revocations.TOPIC, zone_id=zone_id)
 
 
 async def _remove_key(unit: UnitOfWork, key: ApiKey, *, with_those_it_made: bool = True) -> None:

@@ -82,6 +82,10 @@ class Outbox:
             now=self._clock(),
         )
 
+    async def outlive(self, conn: AsyncConnection, topic: str, *, zone_id: str) -> None:
+        """Keep the messages of a topic that wait when their zone goes, before it does, in its transaction."""
+        await storage.leave_zone(conn, topic, zone_id=zone_id)
+
     def notify(self) -> None:
         """Have what is due delivered soon, in the background; call it after the commit."""
         self._notifier.notify(JOB)

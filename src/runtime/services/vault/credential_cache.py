@@ -9,15 +9,16 @@ already, and no refresh has to forget it here.
 
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import NamedTuple
 
 import orjson
 from pydantic import SecretStr
 
-from runtime.adapters.keys.sealing import SealBroken
 from runtime.domain.errors import Unavailable
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.claims import seconds
+from runtime.services import state_values
 from runtime.services.container import Services
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot
@@ -25,6 +26,22 @@ from runtime.storage.sql.vault_tokens import VaultPlace
 
 MIN_REMAINING_SECONDS = 60  # what has less left to live is read again
 LONGEST_SECONDS = 600
+
+
+class _Entry(NamedTuple):
+    """A credential as the short-lived state has it; instants in seconds since the epoch.
+
+    Attributes:
+        epochs: of the zone and the user.
+    """
+
+    access_token: str
+    token_type: str
+    scopes: frozenset[str]
+    expires_at: int | None
+    fresh_until: int
+    refreshed_row: str | None
+    epochs: tuple[int, int]
 
 
 async def place_of(
@@ -58,20 +75,16 @@ def open_entry(
     """
     if sealed is None or root is None or place is None:
         return None
-    try:
-        token, token_type, scopes, expires_at, fresh_until, row_id, *epochs = orjson.loads(
-            zone.sealer.open(sealed, bound_to=entry_key(place))
-        )
-    except (SealBroken, ValueError):
-        return None
-    if epochs != [zone.epoch, root.principal.user.epoch] or fresh_until <= now.timestamp():
+    kept = state_values.read_sealed(_Entry, sealed, zone.sealer, bound_to=entry_key(place))
+    under = (zone.epoch, root.principal.user.epoch)
+    if kept is None or kept.epochs != under or kept.fresh_until <= now.timestamp():
         return None
     return KeptCredential(
-        access_token=SecretStr(token),
-        token_type=token_type,
-        scopes=frozenset(scopes),
-        expires_at=None if expires_at is None else datetime.fromtimestamp(expires_at, UTC),
-        refreshed_row=row_id,
+        access_token=SecretStr(kept.access_token),
+        token_type=kept.token_type,
+        scopes=kept.scopes,
+        expires_at=None if kept.expires_at is None else datetime.fromtimestamp(kept.expires_at, UTC),
+        refreshed_row=kept.refreshed_row,
     )
 
 
@@ -98,8 +111,7 @@ async def store(
             None if credential.expires_at is None else seconds(credential.expires_at),
             fresh_until,
             credential.refreshed_row,
-            zone.epoch,
-            root.principal.user.epoch,
+            (zone.epoch, root.principal.user.epoch),
         ]
     )
     try:

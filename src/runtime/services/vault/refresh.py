@@ -30,8 +30,8 @@ from runtime.services.authority.consents import authorization_required
 from runtime.services.authorization import provider_requests
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.outbox import upstream_revocations
 from runtime.services.upstream_refreshes import Postponed, RefreshOutcome
+from runtime.services.vault import upstream_revocations
 from runtime.services.vault.assertion_keys import assertion_key
 from runtime.services.vault.credentials import KeptCredential, kept_credential
 from runtime.services.vault.sealing import open_refresh_token, seal
@@ -297,9 +297,15 @@ async def _replace(
         if not is_kept and not await _is_connected(conn, place, now):
             # The grant was revoked meanwhile, and with it the tokens that these come from.
             ended = EndedCredential(
-                zone.organization_id, zone.id, provider.id, record.id, record.version + 1, sealed
+                zone.organization_id,
+                zone.id,
+                place.user_id,
+                provider.id,
+                record.id,
+                record.version + 1,
+                sealed,
             )
-            await upstream_revocations.enqueue(conn, services.outbox, [ended])
+            await upstream_revocations.enqueue(conn, services.outbox, zone.sealer, [ended])
         return is_kept
 
 

@@ -111,6 +111,15 @@ async def postpone(conn: AsyncConnection, next_attempts: Mapping[str, datetime])
         )
 
 
+async def leave_zone(conn: AsyncConnection, topic: str, *, zone_id: str) -> None:
+    """Let messages of a topic that wait belong to no zone and no organization any more."""
+    await conn.execute(
+        update(_outbox)
+        .where(_outbox.c.zone_id == zone_id, _outbox.c.topic == topic, _outbox.c.parked_at.is_(None))
+        .values(zone_id=None, organization_id=None)
+    )
+
+
 async def remove(conn: AsyncConnection, message_id: str) -> None:
     """Remove a message that was delivered."""
     await conn.execute(delete(_outbox).where(_outbox.c.id == message_id))

@@ -3,7 +3,7 @@
 Each belongs to a zone and a user, and goes with them.
 """
 
-from sqlalchemy import Boolean, Column, Index, Table
+from sqlalchemy import Boolean, Column, Index, Table, literal_column
 
 from runtime.storage.sql.client_refs import one_party
 from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, primary_key, text
@@ -126,7 +126,8 @@ Index("delegated_grants_resource_id_idx", delegated_grants.c.zone_id, delegated_
 Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
 
 # The upstream credential of a delegated grant. `version` is the one that a refresh compares and swaps; who
-# holds the lease is the only one that refreshes. A lease without an owner is a pause after a failure.
+# holds the lease is the only one that refreshes. A lease without an owner is a pause after a failure. The end
+# of the grant is here as well, so that what nobody can use any more is found without reading the grants.
 vault_tokens = Table(
     "vault_tokens",
     METADATA,
@@ -144,6 +145,7 @@ vault_tokens = Table(
     instant("lease_until", nullable=True),
     instant("refresh_at", nullable=True),
     instant("used_at", nullable=True),
+    instant("grant_expires_at", nullable=True),
     instant("created_at"),
     instant("updated_at"),
     primary_key("vault_tokens", "zone_id", "id"),
@@ -151,6 +153,15 @@ vault_tokens = Table(
 )
 Index("vault_tokens_grant_id_key", vault_tokens.c.zone_id, vault_tokens.c.grant_id, unique=True)
 Index("vault_tokens_refresh_at_idx", vault_tokens.c.refresh_at)
+_DEAD = vault_tokens.c.state == literal_column("'dead'")
+Index("vault_tokens_dead_idx", vault_tokens.c.updated_at, postgresql_where=_DEAD, sqlite_where=_DEAD)
+_ENDS = vault_tokens.c.grant_expires_at.is_not(None)
+Index(
+    "vault_tokens_grant_expires_at_idx",
+    vault_tokens.c.grant_expires_at,
+    postgresql_where=_ENDS,
+    sqlite_where=_ENDS,
+)
 
 # The refresh tokens that follow from one sign-in: one is current, the one before is tolerated for a moment.
 refresh_families = Table(

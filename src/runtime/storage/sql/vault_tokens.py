@@ -5,17 +5,29 @@ refreshes, and what it writes is compared and swapped on the row's id and versio
 replaced has another id, so an old refresh finds nothing to write to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.delegated_grants import TRANSITIONS, Cause
 from runtime.domain.kinds.values import GrantStatus, ProviderType, UserStatus
-from runtime.storage.sql.grant_states import may_move
+from runtime.storage.sql.grant_states import has_status, may_move
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _grants = METADATA.tables["delegated_grants"]
@@ -23,6 +35,8 @@ _providers = TABLES["Provider"]
 _tokens = METADATA.tables["vault_tokens"]
 _users = TABLES["User"]
 _REFRESHED = TRANSITIONS[Cause.REFRESH]
+_KEY = (_tokens.c.zone_id, _tokens.c.id)
+_IS_DEAD = _tokens.c.state == literal_column("'dead'")  # as in the index
 
 
 class VaultState(StrEnum):
@@ -91,6 +105,7 @@ class EndedCredential:
 
     organization_id: str
     zone_id: str
+    user_id: str
     provider_id: str
     row_id: str
     version: int
@@ -102,7 +117,7 @@ _FIND = (
     select(
         _tokens,
         _grants.c.scopes.label("grant_scopes"),
-        _grants.c.expires_at.label("grant_expires_at"),
+        _grants.c.expires_at.label("ends_at"),
     )
     .join_from(
         _grants, _tokens, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id)
@@ -147,16 +162,22 @@ async def find(
         lease_owner=row.lease_owner,
         lease_until=row.lease_until,
         scopes=frozenset(row.grant_scopes or ()),
-        grant_expires_at=row.grant_expires_at,
+        grant_expires_at=row.ends_at,
     )
 
 
-async def hold_provider(conn: AsyncConnection, provider_id: str, *, zone_id: str) -> None:
-    """Let nobody change a provider until the transaction ends: what ends its grants sees all of them."""
+async def hold_provider(
+    conn: AsyncConnection, provider_id: str, *, zone_id: str, for_change: bool = False
+) -> None:
+    """Let nobody change a provider until the transaction ends: what ends its grants sees all of them.
+
+    Args:
+        for_change: by who changes it: nobody may store what it has issued meanwhile.
+    """
     await conn.execute(
         select(_providers.c.id)
         .where(_providers.c.zone_id == zone_id, _providers.c.id == provider_id)
-        .with_for_update(read=True)
+        .with_for_update(read=not for_change)
     )
 
 
@@ -177,6 +198,7 @@ async def put(
             version=1,
             state=VaultState.LIVE.value,
             failures=0,
+            grant_expires_at=_end_of(grant_id, zone_id),
             created_at=now,
             updated_at=now,
             **_columns(tokens),
@@ -202,14 +224,16 @@ async def issued(
     grant_id: str | None = None,
     user_id: str | None = None,
     resource_id: str | None = None,
+    provider_id: str | None = None,
 ) -> list[EndedCredential]:
-    """The credentials of a grant, a user or a resource that outside providers have issued.
+    """The credentials of a grant, a user, a resource or a provider that outside providers have issued.
 
-    They are held as they are until the transaction ends, which is going to remove them.
+    Without any of these, those of the zone. They are held as they are until the transaction ends, which is
+    going to remove them.
     """
-    named = {"id": grant_id, "user_id": user_id, "resource_id": resource_id}
+    named = {"id": grant_id, "user_id": user_id, "resource_id": resource_id, "provider_id": provider_id}
     found = await conn.execute(
-        select(_tokens, _grants.c.organization_id, _grants.c.provider_id)
+        select(_tokens, _grants.c.organization_id, _grants.c.user_id, _grants.c.provider_id)
         .join_from(
             _grants, _tokens, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id)
         )
@@ -230,6 +254,7 @@ async def issued(
         EndedCredential(
             row.organization_id,
             zone_id,
+            row.user_id,
             row.provider_id,
             row.id,
             row.version,
@@ -239,25 +264,41 @@ async def issued(
     ]
 
 
+async def connected_providers(
+    conn: AsyncConnection, *, zone_id: str, user_id: str, now: datetime
+) -> Sequence[str]:
+    """Ids of the providers at which a user has a connected account, as far as is known here."""
+    found = await conn.scalars(
+        select(_grants.c.provider_id)
+        .join_from(
+            _grants, _tokens, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id)
+        )
+        .where(
+            _grants.c.zone_id == zone_id,
+            _grants.c.user_id == user_id,
+            has_status(now, GrantStatus.ACTIVE),
+            _tokens.c.state == VaultState.LIVE.value,
+        )
+        .distinct()
+    )
+    return found.all()
+
+
 async def forget(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
     """Forget credentials that have been worth nothing since before then; how many, *limit* at most.
 
     Their provider has refused to refresh them, or their grant has expired. The grants stay: what the user has
     said is theirs to take back.
     """
-    over = (
-        select(_tokens.c.zone_id, _tokens.c.id)
-        .join(_grants, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id))
-        .where(
-            or_(
-                and_(_tokens.c.state == VaultState.DEAD.value, _tokens.c.updated_at < before),
-                _grants.c.expires_at < before,
+    gone = 0
+    for is_over in (and_(_IS_DEAD, _tokens.c.updated_at < before), _tokens.c.grant_expires_at < before):
+        if gone < limit:
+            over = select(_tokens.c.zone_id, _tokens.c.id).where(is_over).limit(limit - gone)
+            done = await conn.execute(
+                delete(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(over))
             )
-        )
-        .limit(limit)
-    )
-    gone = await conn.execute(delete(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(over)))
-    return gone.rowcount
+            gone += done.rowcount
+    return gone
 
 
 async def take_lease(
@@ -325,6 +366,7 @@ async def replace(
             lease_until=None,
             updated_at=now,
             **_columns(tokens),
+            **({} if scopes is None else {"grant_expires_at": grant_expires_at}),
         )
     )
     if swapped.rowcount == 0:
@@ -418,6 +460,12 @@ async def note_used(conn: AsyncConnection, used: Iterable[tuple[str, str]], *, n
     await conn.execute(
         update(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(pairs)).values(used_at=now)
     )
+
+
+def _end_of(grant_id: str, zone_id: str) -> ScalarSelect[datetime | None]:
+    """When a grant ends."""
+    of_this = (_grants.c.zone_id == zone_id, _grants.c.id == grant_id)
+    return select(_grants.c.expires_at).where(*of_this).scalar_subquery()
 
 
 def _version(zone_id: str, row_id: str, version: int) -> tuple[ColumnElement[bool], ...]:

@@ -12,11 +12,11 @@ from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import PROVIDER, Entity, Kind, Verb
 from runtime.domain.kinds.provider import Provider, leads_to_other_token
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management import entities
+from runtime.services.management import entities, token_revocation
 from runtime.services.management.entities import Parents
 from runtime.services.management.people import sessions
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import consents, directory, revocations
+from runtime.storage.sql import consents, directory, revocations, vault_tokens
 
 
 async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
@@ -35,9 +35,12 @@ async def update(
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, PROVIDER, scope, before, _with_issuer(before, patch))
     _check_pointer(before, after)
+    is_another = issuing_addresses(before) != issuing_addresses(after)
+    if is_another:
+        await _revoke_issued(unit, before)
     stored = await entities.change(unit, PROVIDER, scope, before, after)
     await end_what_rested_on(unit, before, stored)
-    if issuing_addresses(before) != issuing_addresses(stored):
+    if is_another:
         await consents.revoke_credentials(
             unit.conn, zone_id=before.zone_id, provider_id=before.id, now=unit.now
         )
@@ -75,10 +78,19 @@ def _with_issuer(before: Provider, patch: Mapping[str, Any]) -> Mapping[str, Any
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a provider, its grants and what it signed in; its users stay, and sign in some other way."""
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.DELETE)
+    await _revoke_issued(unit, before)
     await directory.detach_provider(unit.conn, zone_id=scope["zone_id"], provider_id=before.id)
     await end_what_rested_on(unit, before, None)
     await entities.remove(unit, PROVIDER, scope, before)
     unit.cache.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
+
+
+async def _revoke_issued(unit: UnitOfWork, provider: Provider) -> None:
+    """Have revoked what a provider has issued, by the settings that it has until now. It is held first, as
+    everybody does who stores what it issues.
+    """
+    await vault_tokens.hold_provider(unit.conn, provider.id, zone_id=provider.zone_id, for_change=True)
+    await token_revocation.revoke_upstream(unit, provider.zone_id, provider_id=provider.id)
 
 
 async def end_what_rested_on(unit: UnitOfWork, before: Provider, after: Provider | None) -> None:

@@ -10,7 +10,7 @@ from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import APPLICATION, ROLE_ASSIGNMENT, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.values import ApplicationTrait, OwnerType
 from runtime.domain.kinds.zone import Zone, ZoneProtocols, addresses
-from runtime.services.management import entities
+from runtime.services.management import entities, token_revocation
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import bootstrap, providers
@@ -149,6 +149,7 @@ async def remove_zone(unit: UnitOfWork, before: Zone) -> None:
     """Remove a zone that the caller may remove, and everything in it."""
     scope = {"organization_id": before.organization_id}
     await unit.next_revision()
+    await token_revocation.revoke_upstream_of_zone(unit, before.id)
     found = await zone_data.zone_epochs(unit.conn, before.id)
     await unit.tombstones.add(await storage.remove(unit.conn, ZONE, before.id, within=scope))
     unit.cache.zones.pop(before.id, None)
