@@ -170,7 +170,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "zones",
         }
     ),
-    "authority": _GROUND | {"outbox"},
+    "authority": _GROUND | {"outbox", "token_event_log"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
     "management.time_slices": frozenset(),
@@ -185,14 +185,8 @@ ROOMS: dict[str, frozenset[str]] = {
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients", "token_event_log", "address_bound_secrets"},
     "vault": _GROUND
-    | {
-        "authority",
-        "authorization",
-        "secret_values",
-        "address_bound_secrets",
-        "upstream_refreshes",
-        "outbox",
-    },
+    | {"authority", "authorization", "secret_values", "address_bound_secrets", "token_event_log"}
+    | {"upstream_refreshes", "outbox"},
     "connect": _GROUND | {"authority", "authorization", "clients", "token_event_log", "vault"},
     "grants": _GROUND | {"authority", "authorization", "clients", "token_event_log", "issuing", "vault"},
     "tokens": _GROUND | {"authority", "clients", "token_event_log", "grants", "issuing"},

@@ -76,7 +76,7 @@ class ExchangeRefused(ZonewrightError):
 
     Attributes:
         error: the code, `invalid_target` for one.
-        reason: `policy_denied` or `user_authorization_required` with `access_denied`, else None.
+        reason: `policy_denied`, `user_authorization_required`, or None.
     """
 
     def __init__(self, error: str, description: str, *, reason: str | None = None) -> None:
@@ -85,12 +85,12 @@ class ExchangeRefused(ZonewrightError):
 
 
 class UserAuthorizationRequired(ExchangeRefused):
-    """The user has not let the application use the resource.
+    """The user has not let the application use the resource, or not with these scopes.
 
     Attributes:
         error_uri: send the user there, then repeat the exchange.
     """
 
-    def __init__(self, description: str, error_uri: str) -> None:
-        super().__init__("access_denied", description, reason="user_authorization_required")
+    def __init__(self, description: str, error_uri: str, *, error: str = "access_denied") -> None:
+        super().__init__(error, description, reason="user_authorization_required")
         self.error_uri = error_uri

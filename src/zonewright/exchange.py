@@ -150,5 +150,5 @@ def _refusal(answer: httpx.Response, body: dict[str, Any]) -> ExchangeRefused | 
         )
     reason = str(body["reason"]) if "reason" in body else None
     if reason == "user_authorization_required" and isinstance(body.get("error_uri"), str):
-        return UserAuthorizationRequired(description, body["error_uri"])
+        return UserAuthorizationRequired(description, body["error_uri"], error=error)
     return ExchangeRefused(error, description, reason=reason)

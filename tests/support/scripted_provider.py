@@ -13,13 +13,18 @@ from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came; header names are in lower case."""
+    """A request as it came; header names are in lower case.
+
+    Attributes:
+        port: of the connection, at the client.
+    """
 
     method: str
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
+    port: int = 0
 
     @property
     def members(self) -> dict[str, str]:
@@ -95,7 +100,8 @@ def scripted_provider(script: Script | None = None) -> Iterator[ScriptedProvider
             where = urlsplit(self.path)
             headers = {name.lower(): value for name, value in self.headers.items()}
             query = dict(parse_qsl(where.query, keep_blank_values=True))
-            received = Received(self.command, where.path, query, headers, body)
+            port = self.client_address[1]
+            received = Received(self.command, where.path, query, headers, body, port)
             made.received.append(received)
             answer = made.script(received)
             self.send_response(answer.status)

@@ -7,6 +7,10 @@ import httpx
 import pytest
 from tests.zonewright.conftest import CALENDAR, Site
 
+from runtime.services import epochs
+from runtime.storage.sql import consents
+from runtime.storage.sql.client_refs import ClientRef
+from runtime.storage.sql.consents import ConsentRecord
 from zonewright import ExchangeClient, ExchangeRefused, UserAuthorizationRequired, Verifier, ZoneUnreachable
 
 
@@ -106,6 +110,36 @@ async def test_a_missing_authorization_comes_with_the_link_for_the_user(site: Si
     client = ExchangeClient(site.issuer, app.client_id, client_secret=app.secret)
     with pytest.raises(UserAuthorizationRequired) as caught:
         await client.exchange(subject, "https://mail.test")
+    assert caught.value.error_uri.startswith(site.issuer)
+    await client.aclose()
+
+
+async def test_scopes_beyond_the_consent_come_with_the_link_for_the_user(site: Site) -> None:
+    """`invalid_scope` is the code, and the rest is as for a missing authorization."""
+
+    async def narrow(company):  # type: ignore[no-untyped-def]
+        notes = await company.resource(site.zone, "https://notes.test", scopes=["read", "write"])
+        app = await company.app(site.zone, "narrow", consent="required", dependencies=[notes])
+        given = [ConsentRecord(notes.id, frozenset({"read"}), "app.example")]
+        async with company.services.epochs.transaction() as (conn, bumped):
+            bumped.update(await epochs.bump_user(conn, site.zone.id, site.ada.user.id))
+            await consents.record(
+                conn,
+                given,
+                zone_id=site.zone.id,
+                user_id=site.ada.user.id,
+                client_ref=ClientRef(application_id=app.id),
+                now=company.services.clock(),
+            )
+        return app
+
+    app = site.run(narrow)
+    subject = site.run(lambda company: company.token(site.zone, app, site.ada))
+    client = ExchangeClient(site.issuer, app.client_id, client_secret=app.secret)
+    assert (await client.exchange(subject, "https://notes.test", scopes=["read"])).access_token
+    with pytest.raises(UserAuthorizationRequired) as caught:
+        await client.exchange(subject, "https://notes.test", scopes=["read", "write"])
+    assert (caught.value.error, caught.value.reason) == ("invalid_scope", "user_authorization_required")
     assert caught.value.error_uri.startswith(site.issuer)
     await client.aclose()
 

@@ -78,7 +78,9 @@ ENDPOINTS: tuple[PublicEndpoint, ...] = (
         "proofs",
         "assertions",
     ),
-    _post("{issuer}/oauth/register", "a client", "register", "register-zone", "new-clients"),
+    _post(
+        "{issuer}/oauth/register", "a client; a row", "register", "register-zone", "new-clients", *_RECORDS
+    ),
     _get(
         "{issuer}/oauth/callback",
         "the result of a sign-in or a connection that the browser started; a row for it",
@@ -159,7 +161,10 @@ ENDPOINTS: tuple[PublicEndpoint, ...] = (
     _get("{issuer}/oauth/signed-out", _REFUSAL, *_RECORDS),
     _get("{issuer}/oauth/style.css", _MEMORY),
     PublicEndpoint(
-        ("GET", "POST"), "{issuer}/openid/userinfo", "the `jti` of a used DPoP proof", ("proofs",)
+        ("GET", "POST"),
+        "{issuer}/openid/userinfo",
+        "the `jti` of a used DPoP proof; a row for a refused request",
+        ("proofs", *_RECORDS),
     ),
     _post("{issuer}/openid/backchannel", "the end of sessions named in the provider's logout token"),
     _get("{issuer}/.well-known/oauth-authorization-server", _MEMORY),

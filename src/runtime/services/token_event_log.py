@@ -45,7 +45,8 @@ LAST_SECONDS = 5.0  # for a database that is away when the process ends
 PENDING, REFUSED = "pending", "refused"
 INACTIVE = "inactive"  # the outcome of an introspection
 IGNORED = "ignored"  # the outcome of a revocation that ended nothing
-_COUNTED_OUTCOMES = (INACTIVE, IGNORED)  # besides refusals, which are counted by their code
+REGISTERED = "registered"  # the outcome of the registration of a client
+_COUNTED_OUTCOMES = (INACTIVE, IGNORED, REGISTERED)  # besides refusals, which are counted by their code
 _FAILURES = (DBAPIError, OSError, Unavailable)
 
 

@@ -51,6 +51,51 @@ def test_all_scopes_of_the_resource_are_asked_for_where_none_is_named(desk: Desk
     assert desk.exchange(token, desk.documents)["scope"] == "read write"
 
 
+def test_a_consent_that_is_too_narrow_is_widened_by_the_link(desk: Desk) -> None:
+    """The code is that of scopes beyond the consent; the page asks for what the exchange wanted."""
+    token = desk.sign_in()
+    desk.allow(desk.page(desk.link(token, desk.documents, scope="read")))
+    assert desk.exchange(token, desk.documents, scope="read")["scope"] == "read"
+
+    refused = desk.exchange(token, desk.documents, scope="read write")
+
+    assert (refused["error"], refused["reason"]) == ("invalid_scope", REQUIRED)
+    page = desk.page(refused["error_uri"])
+    assert "write" in page.text
+    desk.allow(page)
+    assert desk.exchange(token, desk.documents, scope="read write")["scope"] == "read write"
+
+
+def test_a_narrow_consent_without_a_word_to_the_link_stays_narrow(desk: Desk) -> None:
+    """The user says no: what was consented to before still counts, and no more."""
+    token = desk.sign_in()
+    desk.allow(desk.page(desk.link(token, desk.documents, scope="read")))
+    link = desk.exchange(token, desk.documents, scope="write")["error_uri"]
+
+    desk.browser.send(desk.page(link), decision="deny")
+
+    assert desk.exchange(token, desk.documents, scope="write")["error"] == "invalid_scope"
+    assert desk.exchange(token, desk.documents)["scope"] == "read"
+
+
+def test_a_scope_that_no_consent_brings_has_no_link(desk: Desk) -> None:
+    """One that the resource does not have; one that a token for that resource itself lacks."""
+    token = desk.sign_in()
+    desk.allow(desk.page(desk.link(token, desk.documents, scope="read")))
+    narrow = desk.exchange(token, desk.documents, scope="read")["access_token"]
+    assert "error_uri" in desk.exchange(token, desk.documents, scope="read write")
+
+    unknown = desk.exchange(token, desk.documents, scope="read nothing")
+    renewed = desk.exchange(narrow, desk.documents, scope="read write")
+
+    for refused in (unknown, renewed):
+        assert (refused["error"], "error_uri" in refused, "reason" in refused) == (
+            "invalid_scope",
+            False,
+            False,
+        )
+
+
 def test_a_user_who_says_no_authorizes_nothing(desk: Desk) -> None:
     """The next exchange is refused as before."""
     token = desk.sign_in()

@@ -9,7 +9,7 @@ from tests.support.account_provider import AccountProvider
 from tests.support.oauth_site import Answer, Browser, Client, Page, Site, assert_page
 from tests.support.openid_server import OpenIDServer, openid_server
 
-from runtime.domain.kinds import PROVIDER
+from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 
@@ -122,6 +122,32 @@ def test_an_id_token_that_is_not_for_this_connection_is_refused(
     assert_page(workforce.connect(browser, token, sub="ada", **claim).response, 403)
     assert workforce.exchange(token)["error"] == "access_denied"
     assert "may now use" in workforce.connect(browser, token, sub="ada").text
+
+
+def test_two_users_connect_one_account_where_nobody_signs_in(
+    account: Account, desk: Desk, other_browser: Browser
+) -> None:
+    """The provider does not say whose it is: each has a grant and tokens of their own, and ends these."""
+    bob = desk.site.user(desk.zone, "bob@acme.example")
+    token = desk.sign_in(account.agent)
+    account.connect(token)
+    page = other_browser.open(account.agent.url())
+    assert isinstance(page, Page)
+    bobs = account.agent.redeem(other_browser.sign_in(page, "bob@acme.example").code).json()["access_token"]
+    done = desk.allow(desk.page(account.link(bobs), other_browser), other_browser)
+    assert isinstance(done, Page)
+    assert "may now use" in done.text
+    first, second = account.tracker.issued
+    assert (account.exchange(token)["access_token"], account.exchange(bobs)["access_token"]) == (
+        first,
+        second,
+    )
+
+    (grant,) = [row for row in account.rows("delegated_grants") if row["user_id"] == bob.id]
+    desk.update(DELEGATED_GRANT, grant["id"], status="revoked")
+
+    assert account.exchange(bobs)["error"] == "access_denied"
+    assert account.exchange(token)["access_token"] == first
 
 
 def test_a_provider_without_users_of_the_zone_is_not_asked_who_it_is(

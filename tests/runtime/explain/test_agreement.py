@@ -335,6 +335,7 @@ async def test_an_application_without_a_credential_cannot_ask(case: Case) -> Non
         ("undeclared", "add `https://other.test` to the dependencies of `agent`"),
         ("no consent", "the user has to consent to `agent` for `https://api.test`"),
         ("unknown scope", "request only scopes that `https://api.test` has (`read write`)"),
+        ("consent to less than asked", "the user has to consent to `agent` for all requested scopes"),
         ("no policy permits", "add a policy to the active policy set that permits `agent`"),
     ],
 )

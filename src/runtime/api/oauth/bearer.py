@@ -25,6 +25,7 @@ from runtime.services.client_types import Client
 from runtime.services.clients import dpop_verification
 from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
+from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone, SessionRoot
 
 _REFUSED = "the access token is not valid here"
@@ -82,7 +83,10 @@ async def _standing(services: Services, zone: CachedZone, subject: SubjectToken,
         raise InvalidToken(_REFUSED, internal="another audience, no user, or a token with an actor chain")
     require_not_denied(zone, subject.token_id)
     root = require_root(await zone.session_roots.get(subject.session_id), subject, services.clock())
+    decision = current_decision()
+    decision.user_id = root.principal.user.id
     client = await check_chain(zone, subject)
+    decision.name_client(client)
     await require_sign_in_consent(services, zone, subject, client, root)
     return BearerUser(subject, root, client)
 

@@ -7,14 +7,16 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.api.shared.json_bodies import read_json
-from runtime.domain.errors import BadRequest, InvalidClientMetadata, MetadataTooLarge, TooLarge
+from runtime.domain.errors import BadRequest, InvalidClientMetadata, MetadataTooLarge, OAuthError, TooLarge
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth.claims import seconds
 from runtime.services.clients import dynamic_registration
+from runtime.services.container import Services
+from runtime.services.token_event_log import REGISTERED, Decision
 
 MAX_BODY_BYTES = 16 * 1024
 
@@ -26,11 +28,21 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 @answering_oauth
 async def register(request: Request, zone_id: str) -> HTTPResponse:
-    """Register the client that describes itself, or find it registered."""
-    services = request.app.ctx.services
+    """Register the client that describes itself, or find it registered; whatever comes of it is recorded."""
+    services: Services = request.app.ctx.services
     zone = await services.zones.get(zone_id)
-    await dynamic_registration.check_registration_allowed(services, zone, address_of(request))
-    user_agent = await dynamic_registration.register(services, zone, _document(request))
+    address, request_id = address_of(request), request_id_of(request)
+    decision = Decision(zone.organization_id, zone.id, services.clock(), request_id, event="registration")
+    try:
+        await dynamic_registration.check_registration_allowed(services, zone, address)
+        user_agent = await dynamic_registration.register(services, zone, _document(request))
+    except OAuthError as refusal:
+        decision.refuse(refusal)
+        services.decisions.record_sampled(decision, address=address)
+        raise
+    decision.user_agent_id = user_agent.id
+    decision.succeed(REGISTERED)
+    services.decisions.record_sampled(decision, address=address)
     return HTTPResponse(
         orjson.dumps(_answer(user_agent)), status=201, headers=NO_STORE, content_type="application/json"
     )

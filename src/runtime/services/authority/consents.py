@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 from urllib.parse import urlencode
 
-from runtime.domain.errors import AccessDenied, InsufficientAuthorization
+from runtime.domain.errors import AccessDenied, InsufficientAuthorization, InvalidScope
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
@@ -243,6 +243,25 @@ async def consents_of(services: Services, zone: CachedZone, client: Client, user
     return found
 
 
+def wider_consent_required(
+    zone: CachedZone,
+    client: Client,
+    resource: Resource,
+    *,
+    missing: MissingAuthorization,
+) -> InvalidScope:
+    """The refusal of scopes that the user has not consented to, among others that they have.
+
+    The code is that of scopes beyond what the resource owner has granted, and the link is the same as for
+    missing consent: there the user may consent to them.
+
+    Spec: zone interface, section 5; RFC 6749 section 5.2.
+    """
+    link = new_link(zone, client, resource, missing)
+    members = {} if link is None else _asking(f"{zone.issuer}/oauth/connect?{urlencode({'link': link})}")
+    return InvalidScope("the user has not consented to a requested scope of that resource", **members)
+
+
 def authorization_required(
     zone: CachedZone,
     client: Client,
@@ -265,6 +284,10 @@ def authorization_required(
     return refusal(
         "the user has not authorized the application for that resource",
         internal=internal,
-        reason=USER_AUTHORIZATION_REQUIRED,
-        error_uri=f"{zone.issuer}/oauth/connect?{query}",
+        **_asking(f"{zone.issuer}/oauth/connect?{query}"),
     )
+
+
+def _asking(address: str) -> dict[str, str]:
+    """The members of a refusal that ask for the user."""
+    return {"reason": USER_AUTHORIZATION_REQUIRED, "error_uri": address}

@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
+from runtime.services.token_event_log import current_decision
 from runtime.storage.sql import token_events as storage
 from runtime.storage.sql.token_events import TokenEvent
 
@@ -33,7 +34,7 @@ class SessionEndEvent:
 
 
 async def record(conn: AsyncConnection, endings: Iterable[SessionEndEvent], *, now: datetime) -> None:
-    """Write endings as a part of the transaction that they happen in."""
+    """Write endings as a part of the transaction that they happen in, with the id of the request."""
     events = [
         TokenEvent(
             id=new_id(),
@@ -47,6 +48,7 @@ async def record(conn: AsyncConnection, endings: Iterable[SessionEndEvent], *, n
             application_id=each.application_id,
             user_agent_id=each.user_agent_id,
             resource_id=each.resource_id,
+            request_id=current_decision().request_id or None,
         )
         for each in endings
     ]

@@ -92,7 +92,7 @@ async def decide(
     await requests.use(services, zone, asked.link)
     if required.need is not Need.NOTHING:
         await _store(services, zone, asked, required.scopes, key)
-    return outcomes.finished(outcomes.connected(zone, asked, required.scopes))
+    return outcomes.finished(asked, outcomes.connected(zone, asked, required.scopes))
 
 
 async def handle_of(

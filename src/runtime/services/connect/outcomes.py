@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from runtime.domain.errors import OAuthError
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.connect.requests import CheckedLink
-from runtime.services.token_event_log import current_decision
+from runtime.services.token_event_log import Decision, current_decision
 from runtime.services.zones import CachedZone
+
+EVENT, CONNECTED = "connect", "connected"  # as decision records call them
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,9 @@ def connected(
     )
 
 
-def finished(done: Connected) -> ConnectOutcome:
+def finished(asked: CheckedLink, done: Connected) -> ConnectOutcome:
     """Back to the application where it wants that, and where there is nothing that the user has to read."""
+    _decision(asked).succeed(CONNECTED)
     if done.continue_to is None or done.missing or done.dropped:
         return done
     return NextStep(done.continue_to)
@@ -61,11 +64,17 @@ def finished(done: Connected) -> ConnectOutcome:
 
 def refused(zone: CachedZone, asked: CheckedLink, refusal: OAuthError) -> NextStep:
     """The redirect that tells the application, whose site the page has named; without one it is raised."""
-    decision = current_decision()
-    decision.name_client(asked.client)
-    decision.user_id, decision.resource_id = asked.link.user_id, asked.resource.id
-    decision.refuse(refusal)
+    _decision(asked).refuse(refusal)
     endpoint = asked.returns_to.endpoint(zone.issuer)
     if endpoint is None:
         raise refusal
     return NextStep(endpoint.refusal(refusal))
+
+
+def _decision(asked: CheckedLink) -> Decision:
+    """The decision of the request, about the user, the application and the resource of the link."""
+    decision = current_decision()
+    decision.event = EVENT
+    decision.name_client(asked.client)
+    decision.user_id, decision.resource_id = asked.link.user_id, asked.resource.id
+    return decision

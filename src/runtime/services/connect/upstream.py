@@ -176,13 +176,14 @@ async def handle_callback(
     subject = await _subject(services, zone, settings, provider, pending, tokens)
     await _store(services, zone, asked, provider, pending, tokens, subject)
     return outcomes.finished(
+        asked,
         outcomes.connected(
             zone,
             asked,
             granted,
             missing=pending.scopes - granted,
             dropped=tokens.scopes - pending.scopes - {_OPENID},
-        )
+        ),
     )
 
 

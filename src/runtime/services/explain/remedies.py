@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runtime.contract.decisions import DecidingPolicy, ManifestSource
+from runtime.domain.errors import OAuthError
 from runtime.domain.kinds import APPLICATION, RESOURCE, Entity, Kind
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
@@ -43,7 +44,7 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
         case steps.ALLOWANCE:
             told = await _authorization(zone, hop, application, named)
         case steps.SCOPES:
-            told = await _scopes(services, zone, hop, named)
+            told = await _scopes(services, zone, hop, application, named)
         case steps.POLICY:
             return _policy(policies, application, named)
         case _:
@@ -66,7 +67,9 @@ async def _authorization(zone: CachedZone, hop: Hop, application: str, named: st
     return f"{consents}: {_LINK}"
 
 
-async def _scopes(services: Services, zone: CachedZone, hop: Hop, named: str) -> str:
+async def _scopes(services: Services, zone: CachedZone, hop: Hop, application: str, named: str) -> str:
+    if isinstance(hop.refusal, OAuthError) and "error_uri" in hop.refusal.members:
+        return f"the user has to consent to `{application}` for all requested scopes of `{named}`: {_LINK}"
     entity = hop.resource if isinstance(hop.resource, Resource) else None
     offered = " ".join(sorted(entity.scopes or ())) if entity else ""
     place = await _place(services, zone, entity, RESOURCE)

@@ -21,7 +21,8 @@ from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, read_re
 from runtime.domain.policy.requests import PolicyApplication
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
-from runtime.services.authority.consents import Allowance, require_allowance
+from runtime.services.authority.connect_links import MissingAuthorization
+from runtime.services.authority.consents import Allowance, require_allowance, wider_consent_required
 from runtime.services.authority.subject_tokens import (
     SubjectToken,
     as_actor,
@@ -242,6 +243,8 @@ async def authorize(
         allowance = credential.bounds(allowance)
 
     decision.step = 10
+    if root is not None and credential is None:
+        _require_consented(zone, client, root, chain.delegation, resource, allowance, request.scopes, now)
     plan = _plan(services, zone, client, request, chain, resource, allowance, jkt, now)
     decision.actors = names_of(plan.actors)
     if credential is not None:
@@ -320,6 +323,27 @@ async def authority_of(
         session.acr,
         standing.principal.own_policies,
     )
+
+
+def _require_consented(
+    zone: CachedZone,
+    client: ApplicationClient,
+    root: SessionRoot,
+    parent: Delegation,
+    resource: Resource,
+    allowance: Allowance,
+    wanted: frozenset[str] | None,
+    now: datetime,
+) -> None:
+    """Refuse scopes that nothing but the user's consent leaves out, and say where they can consent to them.
+
+    Raises: InvalidScope.
+    """
+    held = parent.scopes if parent.audience == resource.identifier else None
+    refused_anyway = scope_strings.narrow(wanted, frozenset(resource.scopes or ()), held).refused
+    if wanted is not None and not refused_anyway and not allowance.covers(wanted):
+        missing = MissingAuthorization(root.session, wanted, now)
+        raise wider_consent_required(zone, client, resource, missing=missing)
 
 
 def _plan(

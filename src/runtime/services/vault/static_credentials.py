@@ -11,6 +11,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.services import epochs
 from runtime.services.container import Services
+from runtime.services.token_event_log import current_decision
 from runtime.services.vault.sealing import BEARER, VaultTokens, seal
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, vault_tokens, zone_data
@@ -107,4 +108,5 @@ def _stored(zone: CachedZone, user_id: str, resource: Resource, now: datetime) -
         outcome=_OUTCOME,
         user_id=user_id,
         resource_id=resource.id,
+        request_id=current_decision().request_id or None,
     )

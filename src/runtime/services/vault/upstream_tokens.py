@@ -19,6 +19,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.logs import log
 from runtime.services.container import Services
+from runtime.services.token_event_log import current_decision
 from runtime.services.vault.sealing import BEARER, VaultTokens, seal
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, token_events, vault_tokens, zone_data
@@ -76,6 +77,7 @@ async def store_connected(
         outcome=_OUTCOME,
         user_id=user_id,
         resource_id=resource.id,
+        request_id=current_decision().request_id or None,
     )
     await token_events.add(conn, [event])
     return grant_id

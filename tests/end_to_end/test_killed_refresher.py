@@ -1,0 +1,286 @@
+"""An upstream token is refreshed by one worker of two nodes, and is lost or kept when that one is killed.
+
+Two nodes with two workers each, as processes, over one PostgreSQL and one Redis, and a provider over HTTP
+that rotates refresh tokens and revokes the account when one is used twice.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import update
+from tests.end_to_end.operated import Server
+from tests.runtime.vault.conftest import TOKENS, account_at
+from tests.support.factories import found_company, opened_parts
+from tests.support.postgres import PostgresServer
+from tests.support.redis import RedisServer
+from tests.support.rotating_provider import RotatingProvider, rotating_provider
+from tests.support.scene import Scene
+from tests.support.scripted_provider import Received, Scripted
+from tests.support.waiting import wait_until
+
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.storage.sql.database import Database
+from runtime.storage.sql.tables import vault_tokens
+
+AT_ONCE = 100
+
+
+class Node(Server):
+    """A server of two workers, at the addresses of another one."""
+
+    public_url = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return super().environment | ({"ZONED_PUBLIC_URL": self.public_url} if self.public_url else {})
+
+    @property
+    def log(self) -> Path:
+        return self.directory / f"{self.port}.log"
+
+    @property
+    def workers(self) -> list[int]:
+        """Their process ids."""
+        assert self.process is not None
+        told = subprocess.run(
+            ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        )
+        rows = [line.split(None, 2) for line in told.stdout.splitlines()]
+        ours = str(self.process.pid)
+        return [int(pid) for pid, parent, what in rows if parent == ours and "spawn_main" in what]
+
+    def are_ready(self) -> bool:
+        """Tell whether both workers have said that they serve: each warns of this setting once."""
+        return self.log.read_text().count("outbound fetches may reach private addresses") >= 2
+
+
+@dataclass
+class Fleet:
+    """Both nodes, and where their data is."""
+
+    nodes: tuple[Node, Node]
+    database_url: str
+    redis_url: str
+
+    def node_of(self, worker: int) -> Node:
+        """The node that a worker belongs to."""
+        return next(node for node in self.nodes if worker in node.workers)
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    postgres: PostgresServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """Two nodes that are one service."""
+    redis_server.clear()
+    database_url = asyncio.run(postgres.migrated())
+    storage = {"ZONED_DATABASE_URL": database_url, "ZONED_REDIS_URL": redis_server.url, "ZONED_WORKERS": "2"}
+    folder = tmp_path_factory.mktemp("fleet")
+    first, second = Node(folder, storage), Node(folder, storage)
+    second.public_url = first.url
+    first.init()
+    try:
+        for node in (first, second):
+            node.start(seconds=120)
+            wait_until(node.are_ready, seconds=120, otherwise=node.log.read_text)
+        yield Fleet((first, second), database_url, redis_server.url)
+    finally:
+        for node in (first, second):
+            node.kill()
+        asyncio.run(postgres.drop(database_url))
+
+
+@dataclass
+class Holding:
+    """The provider, which holds its answer to the first refresh until it is told to go on.
+
+    Attributes:
+        rotates: whether it has rotated the refresh token by then; otherwise it never does for that request.
+        worker_port: of the connection of who asks, at their side.
+    """
+
+    idp: RotatingProvider
+    rotates: bool
+    worker_port: int = 0
+    asked: threading.Event = field(default_factory=threading.Event)
+    may_answer: threading.Event = field(default_factory=threading.Event)
+
+    def script(self, received: Received) -> Scripted:
+        """The answer to a request."""
+        if received.path != "/token" or self.asked.is_set():
+            return self.idp.script(received)
+        self.worker_port = received.port
+        answer = self.idp.script(received) if self.rotates else self._without_rotation()
+        self.asked.set()
+        self.may_answer.wait(60)
+        return answer
+
+    def _without_rotation(self) -> Scripted:
+        self.idp.refreshes += 1
+        return Scripted(status=503)
+
+
+@dataclass(frozen=True)
+class Connected:
+    """Somebody with an account at the provider whose access token is over, and the form of an exchange."""
+
+    fleet: Fleet
+    zone_id: str
+    form: dict[str, str]
+
+    def exchange(self, node: Node) -> httpx.Response:
+        """What an exchange at a node is answered with."""
+        address = f"{node.url}/z/{self.zone_id}/oauth/token"
+        return httpx.post(address, data=self.form, trust_env=False, timeout=60)
+
+    def exchanges(self, *nodes: Node, count: int = AT_ONCE) -> list[httpx.Response]:
+        """What so many at once are answered with, over these nodes."""
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(self.exchange, [nodes[number % len(nodes)] for number in range(count)]))
+
+    def end_lease(self) -> None:
+        """Let the time be over for which a refresher is waited for."""
+
+        async def end() -> None:
+            database = Database.open(self.fleet.database_url)
+            try:
+                async with database.transaction() as conn:
+                    held = vault_tokens.c.lease_owner.is_not(None)
+                    done = await conn.execute(
+                        update(vault_tokens)
+                        .where(vault_tokens.c.zone_id == self.zone_id, held)
+                        .values(lease_until=datetime.now(UTC) - timedelta(seconds=1))
+                    )
+                    assert done.rowcount == 1
+            finally:
+                await database.close()
+
+        asyncio.run(end())
+
+
+async def connect(fleet: Fleet, idp: RotatingProvider) -> Connected:
+    """Connect an account whose access token has expired."""
+    first = fleet.nodes[0]
+    settings = {"database_url": fleet.database_url, "redis_url": fleet.redis_url, "public_url": first.url}
+    async with opened_parts(first.directory, **settings) as services:
+        company = await found_company(services)
+        zone = await company.zone()
+        account = await account_at(Scene(company, zone), idp.server.url, **idp.settings)
+        await account.connect(replace(TOKENS, refresh_token="rt-0"))
+        past = services.clock() - timedelta(seconds=1)
+        async with services.database.transaction() as conn:
+            of_zone = vault_tokens.c.zone_id == zone.id
+            await conn.execute(update(vault_tokens).where(of_zone).values(expires_at=past, refresh_at=past))
+        form = {
+            "grant_type": GRANT_TYPE,
+            "subject_token": await company.token(zone, account.agent, account.ann),
+            "subject_token_type": ACCESS_TOKEN,
+            "resource": account.resource.identifier,
+            **account.agent.form,
+        }
+        return Connected(fleet, zone.id, form)
+
+
+@pytest.fixture
+def idp() -> Iterator[RotatingProvider]:
+    """The provider."""
+    with rotating_provider() as running:
+        yield running
+
+
+@pytest.fixture
+def connected(fleet: Fleet, idp: RotatingProvider) -> Connected:
+    """An account of this test alone."""
+    return asyncio.run(connect(fleet, idp))
+
+
+def process_with_port(pids: list[int], port: int) -> int:
+    """Which of these processes has a TCP connection from that local port."""
+    for pid in pids:
+        sockets = set()
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                sockets.add(str(descriptor.readlink()))
+        for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+            columns = line.split()
+            if int(columns[1].partition(":")[2], 16) == port and f"socket:[{columns[9]}]" in sockets:
+                return pid
+    raise AssertionError("no worker has that connection")
+
+
+@pytest.mark.threat("20a")
+def test_a_hundred_exchanges_at_once_make_one_refresh(connected: Connected, idp: RotatingProvider) -> None:
+    """Over four workers: the provider sees one request, and everybody gets what it has issued."""
+    idp.delay_seconds = 0.5
+
+    answers = connected.exchanges(*connected.fleet.nodes)
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert {answer.json()["access_token"] for answer in answers} == {"at-1"}
+    assert idp.refreshes == 1
+
+
+@contextmanager
+def killed_refresher(connected: Connected, holding: Holding) -> Iterator[Node]:
+    """The node that is left whole when the worker is killed that the provider has not answered yet."""
+    fleet = connected.fleet
+    holding.idp.server.script = holding.script
+
+    def ask() -> None:
+        with suppress(httpx.TransportError):  # the worker dies with this request
+            connected.exchange(fleet.nodes[0])
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        assert holding.asked.wait(60)
+        workers = [pid for node in fleet.nodes for pid in node.workers]
+        worker = process_with_port(workers, holding.worker_port)
+        node = fleet.node_of(worker)
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: worker not in node.workers)
+        holding.may_answer.set()
+        asking.result(60)
+    yield fleet.nodes[1] if node is fleet.nodes[0] else fleet.nodes[0]
+    wait_until(lambda: len(node.workers) == 2, seconds=60)  # for the next test
+
+
+@pytest.mark.threat("20a", "20b")
+@pytest.mark.parametrize("rotates", [True, False], ids=["rotated", "not rotated"])
+def test_what_becomes_of_a_token_whose_refresher_is_killed(
+    connected: Connected, idp: RotatingProvider, rotates: bool
+) -> None:
+    """Until its lease is over the others are told to wait. Then one of them asks.
+
+    Where the provider had not rotated the token, it is refreshed. Where it had, the new one is lost: after
+    two refusals the grant is known as dead, and everybody is told where the user can connect again.
+    """
+    with killed_refresher(connected, Holding(idp, rotates)) as node:
+        waiting = connected.exchange(node)
+        assert (waiting.status_code, waiting.json()["error"]) == (503, "temporarily_unavailable")
+        assert int(waiting.headers["retry-after"]) >= 1
+        assert idp.refreshes == 1
+
+        connected.end_lease()
+        answers = connected.exchanges(node) + connected.exchanges(node, count=10)
+
+    told = [answer.json() for answer in answers]
+    if rotates:
+        assert {(each["error"], each["reason"]) for each in told} == {
+            ("access_denied", "user_authorization_required")
+        }
+        assert all("/oauth/connect?link=" in each["error_uri"] for each in told)
+        assert idp.refreshes == 3  # the one that was lost, and two refusals
+    else:
+        assert {each.get("access_token") for each in told} == {"at-2"}, told
+        assert idp.refreshes == 2
