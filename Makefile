@@ -1,5 +1,5 @@
 # Every target does its own set-up: python3 (3.11 or newer), make and git are enough.
-#   make demo [KEEP=1]      make test [ARGS="-k exchange" WORKERS=1]      make bench [ONLY=exchange]
+#   make demo [KEEP=1]      make test [ARGS="-k exchange" WORKERS=1]      make bench [ONLY=exchange PEERS=1]
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -9,6 +9,7 @@ KEEP   ?=
 ARGS   ?=
 WORKERS ?= auto
 ONLY   ?=
+PEERS  ?=
 SHELL  := /bin/sh
 
 # A stamp is newer than the lock and the package's description once what they name is installed.
@@ -44,8 +45,8 @@ serve: $(RUNTIME) ## run the service on its embedded default; the first run make
 	@test -e "$${ZONED_DATA_DIR:-.zonewright}/zonewright.db" || test -n "$$ZONED_DATABASE_URL" || $(BIN)/zoned init
 	@exec $(BIN)/zoned serve
 
-bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,tokens,revocation,listing,growth,validate,plan,apply)
-	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)')
+bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,tokens,revocation,listing,growth,validate,plan,apply; PEERS=1 beside node-oidc-provider)
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)') $(if $(PEERS),--peers)
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds
 	$(BIN)/python -m runtime.schemas

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
-from benchmarks import exchange, growth, listing, manifests, revocation, tokens
+from benchmarks import exchange, growth, listing, manifests, peers, revocation, tokens
 from benchmarks.table import Row, show
 
 PARTS = ("exchange", "tokens", "revocation", "listing", "growth", "validate", "plan", "apply")
@@ -18,14 +18,25 @@ def main() -> int:
     """Measure what was asked for. 2 when that is nothing we know."""
     arguments = argparse.ArgumentParser(prog="make bench", description=__doc__)
     arguments.add_argument("--only", default=",".join(PARTS), help="comma-separated parts to measure")
-    only = set(arguments.parse_args().only.split(","))
-    if unknown := only - set(PARTS):
-        print(f"there is no part `{min(unknown)}`; the parts are {', '.join(PARTS)}", file=sys.stderr)
+    arguments.add_argument("--peers", action="store_true", help="compare with node-oidc-provider, too")
+    options = arguments.parse_args()
+    only = set(options.only.split(","))
+    if options.peers:
+        only.add("peers")
+    if unknown := only - {*PARTS, "peers"}:
+        print(f"there is no part `{min(unknown)}`; the parts are {', '.join(PARTS)}, peers", file=sys.stderr)
         return 2
+    if "peers" in only:
+        try:
+            peers.install()
+        except peers.PeerUnavailable as missing:
+            print(missing, file=sys.stderr)
+            return 2
     started = time.monotonic()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="zonewright-bench-") as directory:
-        parts = [exchange.measure(Path(directory))] if "exchange" in only else []
+        parts = [peers.measure(Path(directory))] if "peers" in only else []
+        parts += [exchange.measure(Path(directory))] if "exchange" in only else []
         parts += [tokens.measure(Path(directory))] if "tokens" in only else []
         parts += [revocation.measure(Path(directory))] if "revocation" in only else []
         parts += [listing.measure(Path(directory))] if "listing" in only else []

@@ -54,20 +54,11 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(server.stop)
         stage = prepare(server, directory / f"config-{server.port}")
-        agent, subject = stage.agent, stage.subject
         for algorithm in ("RS256", "ES256"):
             server.run("keys", "use", "--zone", "acme-product", "--algorithm", algorithm)
             server.stop()
             server.start()
-            form = {
-                "grant_type": TOKEN_EXCHANGE,
-                "subject_token": subject,
-                "subject_token_type": ACCESS_TOKEN,
-                "resource": TOOLS,
-                "client_id": agent.client_id,
-                "client_secret": agent.secret or "",
-            }
-            address, body = f"{agent.issuer}/oauth/token", urlencode(form)
+            address, body = f"{stage.agent.issuer}/oauth/token", urlencode(exchange_form(stage))
             empty = empty_rate(body)
             warm = put(Load(address, body))
             yield row(f"exchange, warm, {algorithm}, {storage}", warm, empty)
@@ -99,6 +90,18 @@ class Stage:
     subject: str
     subjects: list[str]
     cookies: list[str]
+
+
+def exchange_form(stage: Stage) -> dict[str, str]:
+    """What the agent sends to exchange its user's token for one for the tool server."""
+    return {
+        "grant_type": TOKEN_EXCHANGE,
+        "subject_token": stage.subject,
+        "subject_token_type": ACCESS_TOKEN,
+        "resource": TOOLS,
+        "client_id": stage.agent.client_id,
+        "client_secret": stage.agent.secret or "",
+    }
 
 
 def prepare(server: Server, config: Path, *, people: int = 1, browsers: int = 1) -> Stage:

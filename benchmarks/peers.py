@@ -1,0 +1,142 @@
+"""A peer as the yardstick: exchanges beside the grants of node-oidc-provider, in turns, on the same machine.
+
+The peer is a certified authorization server that has everything in memory. Its client-credentials grant signs
+a token each time. Node.js and npm have to be there; npm installs the packages that
+`benchmarks/peer/package-lock.json` names into a folder of the environment.
+"""
+
+import contextlib
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlencode
+
+from acme import Server, free_port
+
+from benchmarks.exchange import SCOPES, TOOLS, exchange_form, prepare, put, row
+from benchmarks.load import Load
+from benchmarks.servers import empty_sanic
+from benchmarks.table import Row
+
+_SOURCE = Path(__file__).resolve().parent / "peer"
+_INSTALLED = Path(sys.prefix) / "peer"
+_ROUNDS = 3
+_WARM_UP_SECONDS = 3.0  # until Node.js has compiled what it runs
+
+
+class PeerUnavailable(Exception):
+    """The peer cannot be run here; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How many times as many requests a second as the peer: the least, and what is aimed at."""
+
+    floor: float
+    aim: float
+
+
+# What is measured, by algorithm: a warm exchange signs nothing.
+GOALS = {
+    ("warm", "ES256"): Goal(1.6, 2.5),
+    ("cold", "ES256"): Goal(1.1, 1.5),
+    ("cold", "RS256"): Goal(1.0, 1.3),
+}
+
+
+def measure(directory: Path) -> Iterator[Row]:
+    """A row for the peer and for each sort of exchange, by algorithm. Raises PeerUnavailable."""
+    folder = install()
+    server = Server(directory / "peers")
+    server.init()
+    server.start()
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(server.stop)
+        stage = prepare(server, directory / "config-peers")
+        address, body = f"{stage.agent.issuer}/oauth/token", urlencode(exchange_form(stage))
+        empty_address = cleanup.enter_context(empty_sanic())
+        for algorithm in ("ES256", "RS256"):
+            server.run("keys", "use", "--zone", "acme-product", "--algorithm", algorithm)
+            server.stop()
+            server.start()
+            with _peer(folder, algorithm) as peer:
+                loads = {
+                    "empty": Load(f"{empty_address}/empty", body),
+                    "peer": peer,
+                    "warm": Load(address, body),
+                    "cold": Load(address, body, scopes=SCOPES),
+                }
+                yield from _compared(algorithm, loads)
+
+
+def _compared(algorithm: str, loads: dict[str, Load]) -> Iterator[Row]:
+    """The rows of one algorithm. Each load has its turn in every round, so that all meet the same machine."""
+    rounds = [{name: put(load) for name, load in loads.items()} for _ in range(_ROUNDS)]
+    rates = {name: median(each[name].rate for each in rounds) for name in loads}
+    yield row(f"peer, client credentials, {algorithm}", rounds[-1]["peer"], rates["empty"])
+    for name in ("warm", "cold"):
+        if (goal := GOALS.get((name, algorithm))) is not None:
+            ratio = median(each[name].rate / each["peer"].rate for each in rounds)
+            yield Row(
+                f"exchange, {name}, {algorithm}, SQLite", rates[name], rates["empty"], compared(ratio, goal)
+            )
+
+
+def compared(ratio: float, goal: Goal) -> str:
+    """What the table says of a rate beside the peer's."""
+    met = "" if ratio >= goal.floor else ", BELOW THE FLOOR"
+    return f"{ratio:.2f} times the peer (floor {goal.floor}, aim {goal.aim}){met}"
+
+
+def install() -> Path:
+    """The folder with the peer and its packages. Raises PeerUnavailable."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            raise PeerUnavailable(f"PEERS=1 runs node-oidc-provider, and there is no `{program}` here")
+    lock, installed = _SOURCE / "package-lock.json", _INSTALLED / "package-lock.json"
+    is_there = installed.exists() and installed.read_bytes() == lock.read_bytes()
+    shutil.copytree(_SOURCE, _INSTALLED, dirs_exist_ok=True)
+    if not is_there or not (_INSTALLED / "node_modules").exists():
+        done = subprocess.run(
+            ["npm", "ci", "--no-audit", "--no-fund"],
+            cwd=_INSTALLED,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            installed.unlink()
+            raise PeerUnavailable(f"npm could not install the peer:\n{done.stderr[-2000:]}")
+    return _INSTALLED
+
+
+@contextlib.contextmanager
+def _peer(folder: Path, algorithm: str) -> Iterator[Load]:
+    """The peer as a process; gives a request for a token of it."""
+    port, client_id, secret = free_port(), "agent", secrets.token_urlsafe(32)
+    process = subprocess.Popen(
+        ["node", "server.mjs", str(port), algorithm, client_id, secret, TOOLS],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        if process.stdout is None or process.stdout.readline().strip() != "ready":
+            raise PeerUnavailable("the peer does not start: `node server.mjs` in the folder says why")
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": client_id,
+            "client_secret": secret,
+            "resource": TOOLS,
+            "scope": "tool.use",
+        }
+        yield Load(f"http://127.0.0.1:{port}/token", urlencode(form), warm_up=_WARM_UP_SECONDS)
+    finally:
+        process.terminate()
+        process.wait(10)
