@@ -211,6 +211,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
     _of_zone("authority.consents.ConsentCache.agreed", "scopes that users consented to", sizes.CONSENTS),
     _of_zone("authority.browser_sessions.BrowserSessionCache.sessions", "browsers' sessions", sizes.SESSIONS),
     _of_zone(
+        "grants.authorized_exchanges.AuthorizedExchangeCache._entries",
+        "allowed exchanges",
+        sizes.AUTHORIZED_EXCHANGES,
+    ),
+    _of_zone(
         "issuing.policy_decision.PolicyDecisionCache.decisions", "policy decisions", sizes.POLICY_DECISIONS
     ),
     _of_zone(

@@ -18,9 +18,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from time import monotonic
 
 from cachetools import TTLCache
+from prometheus_client import Counter
 from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import InvalidClient, OAuthError, ServiceError, TemporarilyUnavailable, Unavailable
@@ -176,6 +178,7 @@ class DecisionLog:
         self._seen: TTLCache[str, bool] = TTLCache(
             MOST_SEEN, _SEEN_EVERY.total_seconds(), timer=lambda: clock().timestamp()
         )
+        self._ids = _EventIds()
         self._wake = asyncio.Event()
         self._stopping = False
         self._writer: asyncio.Task[None] | None = None
@@ -207,11 +210,11 @@ class DecisionLog:
             raise TemporarilyUnavailable(
                 "please try again shortly", internal="the queue of decisions is full"
             )
-        TOKENS.labels(decision.event, decision.outcome).inc()
+        _counter(decision.event, decision.outcome).inc()
         self._queue(decision)
 
     def _queue(self, decision: Decision) -> None:
-        self._queued.append(_row(decision))
+        self._queued.append(self._row(decision))
         if not self._wake.is_set():
             self._wake.set()
 
@@ -277,7 +280,7 @@ class DecisionLog:
         )
 
     def _tally(self, decision: Decision, code: str) -> None:
-        TOKENS.labels(decision.event, decision.outcome).inc()
+        _counter(decision.event, decision.outcome).inc()
         sort = (decision.organization_id, decision.zone_id, decision.event, code)
         tally = self._tallies.setdefault(sort, _Tally(decision.at))
         tally.requests += 1
@@ -288,7 +291,7 @@ class DecisionLog:
         for (organization_id, zone_id, event, code), tally in tallies.items():
             outcome = code if code in _COUNTED_OUTCOMES else REFUSED
             summed = Decision(organization_id, zone_id, tally.at, "", event, outcome, code)
-            self._queued.append(_row(summed, requests=tally.requests))
+            self._queued.append(self._row(summed, requests=tally.requests))
 
     async def flush(self) -> None:
         """Write everything that is recorded. Raises what the database raises; nothing is lost by that."""
@@ -352,29 +355,50 @@ class DecisionLog:
         async with self._database.transaction() as conn:
             await storage.add(conn, batch)
 
+    def _row(self, decision: Decision, *, requests: int | None = None) -> TokenEvent:
+        """The row of a decision.
 
-def _row(decision: Decision, *, requests: int | None = None) -> TokenEvent:
-    """The row of a decision.
+        Args:
+            requests: how many requests the row stands for, when it is not one.
+        """
+        return TokenEvent(
+            id=self._ids.next(decision.at),
+            organization_id=decision.organization_id,
+            zone_id=decision.zone_id,
+            at=decision.at,
+            event=decision.event,
+            outcome=decision.outcome,
+            reason=decision.reason,
+            step=decision.step,
+            user_id=decision.user_id,
+            application_id=decision.application_id,
+            user_agent_id=decision.user_agent_id,
+            resource_id=decision.resource_id,
+            actors=decision.actors,
+            determining=decision.determining,
+            request_id=decision.request_id or None,
+            requests=requests,
+            credential_id=decision.credential_id,
+        )
 
-    Args:
-        requests: how many requests the row stands for, when it is not one.
+
+class _EventIds:
+    """Ids of events, unique among all processes, which grow with time.
+
+    So rows come to the end of the index of their ids. With random ones each would change a page of its own.
     """
-    return TokenEvent(
-        id=secrets.token_hex(13),
-        organization_id=decision.organization_id,
-        zone_id=decision.zone_id,
-        at=decision.at,
-        event=decision.event,
-        outcome=decision.outcome,
-        reason=decision.reason,
-        step=decision.step,
-        user_id=decision.user_id,
-        application_id=decision.application_id,
-        user_agent_id=decision.user_agent_id,
-        resource_id=decision.resource_id,
-        actors=decision.actors,
-        determining=decision.determining,
-        request_id=decision.request_id or None,
-        requests=requests,
-        credential_id=decision.credential_id,
-    )
+
+    def __init__(self) -> None:
+        self._process = secrets.token_hex(5)
+        self._count = 0
+
+    def next(self, at: datetime) -> str:
+        """An id for what happened then: milliseconds, a number of this process, and the process; in hex."""
+        self._count = (self._count + 1) % 0x10000
+        return f"{int(at.timestamp() * 1000):012x}{self._count:04x}{self._process}"
+
+
+@lru_cache(maxsize=256)
+def _counter(event: str, outcome: str) -> Counter:
+    """The counter of what requests of that sort come to; both are from short lists."""
+    return TOKENS.labels(event, outcome)

@@ -64,11 +64,20 @@ class TimedRequest(Request[Any, Any]):
         if self.body:
             return
         parts = list[bytes]()
+        if _has_arrived(self):  # as it nearly always has
+            self.body = b"".join([part async for part in self.stream])  # type: ignore[union-attr]
+            return
         async with _arriving(self) as prolong:
             async for part in self.stream:  # type: ignore[union-attr]
                 parts.append(part)
                 prolong(len(part))
         self.body = b"".join(parts)
+
+
+def _has_arrived(request: Request) -> bool:
+    """Tell whether all of a body is there."""
+    stream: Any = request.stream
+    return stream.request_body is True and stream.request_bytes_left <= len(stream.recv_buffer)
 
 
 @asynccontextmanager
@@ -79,9 +88,6 @@ async def _arriving(request: Request) -> AsyncIterator[Callable[[int], None]]:
     """
     stream: Any = request.stream  # Sanic's own note of what sort of body there is has no one type
     config = request.app.config
-    if stream.request_body is True and stream.request_bytes_left <= len(stream.recv_buffer):
-        yield lambda _: None  # it is all there, as it nearly always is
-        return
     most = stream.request_bytes if stream.request_body is True else stream.request_max_size
     is_large = most > config.REQUEST_MAX_SIZE
     try:

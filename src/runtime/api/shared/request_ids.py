@@ -22,11 +22,11 @@ def bind(app: Sanic[Any, Any]) -> None:
     app.register_middleware(_tell, "response")
 
 
-async def _number(request: Any) -> None:
+def _number(request: Any) -> None:
     request.ctx.request_id = new_id()
 
 
-async def _tell(request: Any, response: Any) -> None:
+def _tell(request: Any, response: Any) -> None:
     response.headers[HEADER] = request_id_of(request)
     given = request.headers.get(CLIENT_HEADER)
     if given and len(given) <= _MAX_CHARS and _PLAIN.match(given):

@@ -50,7 +50,7 @@ async def client_with_secret(
     """The client that shows this secret, or is public and shows none; None when nobody does.
 
     Whoever guesses cannot tell from the time it takes which clients exist, how many secrets one has, or which
-    of them it is: before a refusal the database is asked about any, and two digests are compared for any.
+    of them it is: before a refusal the database is asked about any, and two digests are compared with any.
 
     Raises: SecretExpired.
     """
@@ -72,11 +72,11 @@ def _proved(services: Services, client: Client | None, secret: str | None) -> Cl
     if client is not None and client.is_public:
         return client if secret is None else None
     own = client if isinstance(client, ApplicationClient) else None
-    found = None
+    shown, found = services.hasher.hash(secret or ""), None
     for candidate in (own, own.other_secret if own is not None else None):
         credential = candidate.credential if candidate is not None else None
         expected = credential.secret_hash if isinstance(credential, PasswordCredential) else None
-        if services.hasher.matches(secret or "", expected or _NOBODY) and secret is not None and expected:
+        if services.hasher.are_same(shown, expected or _NOBODY) and secret is not None and expected:
             found = candidate
     return found
 

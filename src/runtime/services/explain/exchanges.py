@@ -12,7 +12,8 @@ from runtime.services.client_types import ApplicationClient
 from runtime.services.container import Services
 from runtime.services.explain.parties import UnknownParty
 from runtime.services.grants import token_exchange
-from runtime.services.grants.token_exchange import AuthorizedExchange, VerifiedChain
+from runtime.services.grants.authorized_exchanges import AuthorizedExchange
+from runtime.services.grants.token_exchange import VerifiedChain
 from runtime.services.issuing.access_tokens import new_token_id
 from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone, SessionRoot

@@ -7,7 +7,7 @@ The steps are numbered as token events record them:
 the user's credential from the vault   13 a new one   14 stored for the next
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,6 +38,7 @@ from runtime.services.authority.subject_tokens import (
 )
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
 from runtime.services.container import Services
+from runtime.services.grants.authorized_exchanges import AuthorizedExchange, AuthorizedExchangeCache
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (
@@ -86,8 +87,12 @@ class VerifiedChain:
     def delegation(self) -> Delegation:
         """What the subject token delegates, with everyone who acted, though it may not name them all."""
         subject = self.subject
-        ends = datetime.fromtimestamp(subject.expires_at, UTC)
-        return Delegation(subject.audience, subject.scopes, self.before, ends, subject.jkt)
+        return Delegation(subject.audience, subject.scopes, self.before, self.ends_at, subject.jkt)
+
+    @property
+    def ends_at(self) -> datetime:
+        """When the subject token ends, which no token that is made from it outlives."""
+        return datetime.fromtimestamp(self.subject.expires_at, UTC)
 
     @property
     def subject_profile(self) -> EntityProfile:
@@ -96,20 +101,6 @@ class VerifiedChain:
         if isinstance(principal, PolicyApplication):
             return profile_of(principal.traits)
         return EntityProfile.USER
-
-
-@dataclass(frozen=True, slots=True)
-class AuthorizedExchange:
-    """What an application may have.
-
-    Attributes:
-        plan: what the token would say.
-        credential: from the vault, in place of a token of the zone.
-    """
-
-    resource: Resource
-    plan: Delegation
-    credential: KeptCredential | None
 
 
 async def exchange(
@@ -149,10 +140,26 @@ async def exchange(
     decision.user_id = root.principal.user.id if root else None
 
     chain = VerifiedChain(subject, before, root, authority)
-    cached = credential_cache.open_entry(candidate, zone, root, place, now)
-    authorized = await authorize(
-        services, zone, client, request, chain, resource, now=now, decision=decision, jkt=jkt, cached=cached
-    )
+    question = None
+    if place is None and request.actor_token is None:
+        question = "\0".join((key, subject.digest, *request.audiences))
+    authorized = _authorized_before(zone, client, chain, question, now, decision)
+    if authorized is None:
+        cached = credential_cache.open_entry(candidate, zone, root, place, now)
+        authorized = await authorize(
+            services,
+            zone,
+            client,
+            request,
+            chain,
+            resource,
+            now=now,
+            decision=decision,
+            jkt=jkt,
+            cached=cached,
+        )
+        if question is not None:
+            zone.cache_of(AuthorizedExchangeCache).store(question, authorized, client, root, now)
     plan, scopes, credential = authorized.plan, authorized.plan.scopes, authorized.credential
 
     decision.step = 12
@@ -245,7 +252,11 @@ async def authorize(
     decision.step = 10
     if root is not None and credential is None:
         _require_consented(zone, client, root, chain.delegation, resource, allowance, request.scopes, now)
-    plan = _plan(services, zone, client, request, chain, resource, allowance, jkt, now)
+    limits = _limits(services, root, resource, allowance)
+    plan = attenuation.attenuate(
+        chain.delegation, limits, request.scopes, actor=as_actor(zone, client), jkt=jkt, now=now
+    )
+    _require_lifetime(plan, now)
     decision.actors = names_of(plan.actors)
     if credential is not None:
         credentials.require_whole(credential, plan.scopes)
@@ -264,7 +275,36 @@ async def authorize(
     if verdict.scopes is None or (credential is not None and credential.scopes - verdict.scopes):
         raise policy_decision.denied()
 
-    return AuthorizedExchange(resource, plan.restricted_to(verdict.scopes), credential)
+    plan = plan.restricted_to(verdict.scopes)
+    return AuthorizedExchange(resource, limits, plan, credential, verdict.determining)
+
+
+def _authorized_before(
+    zone: CachedZone,
+    client: ApplicationClient,
+    chain: VerifiedChain,
+    question: str | None,
+    now: datetime,
+    decision: Decision,
+) -> AuthorizedExchange | None:
+    """What the rules have allowed of the same exchange before, for a token that is made now.
+
+    Args:
+        question: what is asked; None for what the rules are asked each time.
+        decision: says what it said then.
+    Raises: InvalidGrant when the token would have no lifetime left.
+    """
+    if question is None:
+        return None
+    found = zone.cache_of(AuthorizedExchangeCache).find(question, client, chain.root, now)
+    if found is None:
+        return None
+    decision.step = 10
+    decision.resource_id, decision.determining = found.resource.id, found.determining
+    decision.actors = names_of(found.plan.actors)
+    plan = attenuation.renewed(found.plan, found.target, chain.ends_at, now=now)
+    _require_lifetime(plan, now)
+    return replace(found, plan=plan)
 
 
 def _asks_for_the_same(
@@ -346,36 +386,26 @@ def _require_consented(
         raise wider_consent_required(zone, client, resource, missing=missing)
 
 
-def _plan(
-    services: Services,
-    zone: CachedZone,
-    client: ApplicationClient,
-    request: ExchangeRequest,
-    chain: VerifiedChain,
-    resource: Resource,
-    allowance: Allowance,
-    jkt: str | None,
-    now: datetime,
-) -> Delegation:
-    """What would be issued, before policy has been asked.
+def _limits(
+    services: Services, root: SessionRoot | None, resource: Resource, allowance: Allowance
+) -> attenuation.Target:
+    """What limits a token for the resource, whatever it is made from.
 
-    Raises: InvalidRequest for a chain too long; InvalidScope when a scope is beyond any of the limits.
     Spec: zone interface, section 6, rules 2, 4, 5 and 7.
     """
-    root = chain.root
-    target = attenuation.Target(
+    return attenuation.Target(
         resource.identifier,
         frozenset(resource.scopes or ()),
         resource.credential_lifetime_seconds or services.settings.token_lifetime_seconds,
         allowed=allowance.scopes,
         ends=(root.session.expires_at if root else None, allowance.ends_at),
     )
-    plan = attenuation.attenuate(
-        chain.delegation, target, request.scopes, actor=as_actor(zone, client), jkt=jkt, now=now
-    )
+
+
+def _require_lifetime(plan: Delegation, now: datetime) -> None:
+    """Raise InvalidGrant unless a token of that delegation would last at all."""
     if seconds(plan.expires_at) <= seconds(now):
         raise refused("the token would have no lifetime left")
-    return plan
 
 
 def _mint(

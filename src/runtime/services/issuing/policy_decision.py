@@ -102,6 +102,11 @@ async def decide_direct(
     return await _decide(zone, client, own, (), resource, scopes, now, question)
 
 
+def valid_until(now: datetime) -> float:
+    """Until when a decision that is made now holds, in seconds since 1970: policies may read the time."""
+    return (int(now.timestamp()) // _REMEMBERED_SECONDS + 1) * _REMEMBERED_SECONDS
+
+
 def denied() -> AccessDenied:
     """The refusal in the name of policy: no retry and nothing the user does will help."""
     return AccessDenied("denied by policy", reason=POLICY_DENIED)

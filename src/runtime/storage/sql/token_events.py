@@ -20,7 +20,7 @@ class TokenEvent(NamedTuple):
     """A row of `token_events`; each member is a column.
 
     Attributes:
-        id: random; unique in the organization.
+        id: unique in the organization; later events have greater ones, nearly.
         at: an aware UTC datetime.
         event: the grant type, in short; `USE` for no token request.
         step: the numbered step of an exchange that refused.

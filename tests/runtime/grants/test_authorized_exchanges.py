@@ -1,0 +1,140 @@
+"""What is remembered of an allowed exchange: for whom, and until when."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import select
+from tests.support.factories import App, Person
+from tests.support.scene import Scene, claims_of
+
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.attenuation import Delegation, Target
+from runtime.services.client_types import ApplicationClient
+from runtime.services.grants.authorized_exchanges import AuthorizedExchange, AuthorizedExchangeCache
+from runtime.services.issuing import policy_decision
+from runtime.services.zones import SessionRoot
+from runtime.storage.sql.session_roots import DelegatedGrantRecord
+from runtime.storage.sql.tables import token_events
+
+PERIOD_BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
+PERIOD = timedelta(seconds=policy_decision.valid_until(PERIOD_BEGINS) - PERIOD_BEGINS.timestamp())
+ALMOST, LATER = timedelta(seconds=4), timedelta(seconds=6)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """An exchange that was allowed at the beginning of a period, with whom it was allowed to."""
+
+    authorized: AuthorizedExchange
+    client: ApplicationClient
+    root: SessionRoot
+
+    def cache(self, root: SessionRoot | None = None) -> AuthorizedExchangeCache:
+        """A cache that remembers it, under that root."""
+        cache = AuthorizedExchangeCache()
+        cache.store("question", self.authorized, self.client, root or self.root, PERIOD_BEGINS)
+        return cache
+
+    def ending(self, **ends: timedelta) -> SessionRoot:
+        """The root with a grant, or a session, that ends so long after the beginning."""
+        root = self.root
+        if "session" in ends:
+            root = replace(root, session=replace(root.session, expires_at=PERIOD_BEGINS + ends["session"]))
+        if "grant" in ends:
+            ends_at = PERIOD_BEGINS + ends["grant"]
+            given = DelegatedGrantRecord("any", "any", frozenset(), "active", ends_at)
+            root = replace(root, delegated=(given,))
+        return root
+
+
+@pytest.fixture
+async def allowed(scene: Scene, agent: App, api: Resource, ann: Person) -> Allowed:
+    subject = await scene.company.token(scene.zone, agent, ann)
+    zone = await scene.services.zones.get(scene.zone.id)
+    client = await zone.clients.get(agent.client_id)
+    root = await zone.session_roots.read(claims_of(subject)["sid"])
+    assert isinstance(client, ApplicationClient)
+    assert root is not None
+    root = replace(root, session=replace(root.session, expires_at=PERIOD_BEGINS + timedelta(days=1)))
+    target = Target(api.identifier, frozenset({"read"}), 3600)
+    plan = Delegation(api.identifier, frozenset({"read"}), (), PERIOD_BEGINS + timedelta(hours=1), None)
+    return Allowed(AuthorizedExchange(api, target, plan, None, ("rule",)), client, root)
+
+
+async def test_it_is_found_for_the_client_and_the_root_that_it_was_allowed_to(allowed: Allowed) -> None:
+    """Under the same client and root the rules need not be asked again."""
+    found = allowed.cache().find("question", allowed.client, allowed.root, PERIOD_BEGINS + ALMOST)
+
+    assert found is allowed.authorized
+
+
+async def test_a_root_that_was_read_anew_is_another(allowed: Allowed) -> None:
+    """A session or user whose epoch has moved is read anew, and the rules are asked about that."""
+    again = replace(allowed.root)
+
+    assert allowed.cache().find("question", allowed.client, again, PERIOD_BEGINS) is None
+
+
+async def test_another_credential_of_the_client_is_another(allowed: Allowed) -> None:
+    """Policies know the credential that a client has proved itself by."""
+    other = replace(allowed.client)
+
+    assert allowed.cache().find("question", other, allowed.root, PERIOD_BEGINS) is None
+
+
+async def test_it_holds_no_longer_than_a_policy_decision(allowed: Allowed) -> None:
+    """Policies may read the time, so they are asked again in the next period."""
+    cache = allowed.cache()
+
+    assert cache.find("question", allowed.client, allowed.root, PERIOD_BEGINS + PERIOD - ALMOST)
+    assert cache.find("question", allowed.client, allowed.root, PERIOD_BEGINS + PERIOD) is None
+
+
+@pytest.mark.parametrize("what", ["session", "grant"])
+async def test_it_does_not_outlive_what_it_rests_on(allowed: Allowed, what: str) -> None:
+    """The end of the session, or of a grant of the user, is an end of what was concluded from it."""
+    root = allowed.ending(**{what: (ALMOST + LATER) / 2})
+    cache = allowed.cache(root)
+
+    assert cache.find("question", allowed.client, root, PERIOD_BEGINS + ALMOST)
+    assert cache.find("question", allowed.client, root, PERIOD_BEGINS + LATER) is None
+
+
+async def test_what_a_users_own_policies_allow_is_asked_each_time(allowed: Allowed) -> None:
+    """They are held elsewhere, and a set that is gone denies."""
+    own = replace(allowed.root, principal=replace(allowed.root.principal, own_policies="any"))
+
+    assert allowed.cache(own).find("question", allowed.client, own, PERIOD_BEGINS) is None
+
+
+async def test_the_record_of_a_remembered_exchange_says_as_much(scene: Scene, ann: Person) -> None:
+    """Resource, actors and rules stand in the record of every token, asked or remembered."""
+    api = await scene.company.resource(scene.zone, "https://twice.test")
+    agent = await scene.company.app(scene.zone, "twice", dependencies=[api])
+    subject = await scene.company.token(scene.zone, agent, ann)
+    for _ in range(2):
+        await scene.exchange(agent, subject, api)
+    await scene.services.decisions.flush()
+
+    columns = token_events.c
+    told = [columns.outcome, columns.resource_id, columns.user_id, columns.actors, columns.determining]
+    async with scene.services.database.reading() as conn:
+        rows = (await conn.execute(select(*told).where(columns.resource_id == api.id))).all()
+    first, second = rows
+    assert first == second
+    assert (first.outcome, first.actors) == ("issued", ["twice"])
+    assert first.determining
+
+
+async def test_a_remembered_exchange_gives_no_longer_token_than_a_new_one(
+    scene: Scene, agent: App, api: Resource, ann: Person
+) -> None:
+    """The end of the subject token bounds what is made of it, whenever that is."""
+    subject = await scene.company.token(scene.zone, agent, ann)
+    ends = [
+        claims_of((await scene.exchange(agent, subject, api, "read"))["access_token"])["exp"]
+        for _ in range(2)
+    ]
+
+    assert max(ends) <= claims_of(subject)["exp"]
