@@ -219,6 +219,20 @@ class CascadeDocument(TypedDict):
     in_use: bool
 
 
+class ExpiryDocument(TypedDict):
+    """A manifest whose object has expired, or does so within two weeks from now.
+
+    `object` is `Kind zone/name`; `path` and `line` are the place of the manifest, `expires_at` is as written
+    there.
+    """
+
+    object: str
+    path: str
+    line: int
+    expires_at: str
+    expired: bool
+
+
 class SimilarOwnerDocument(TypedDict):
     """The owner of most objects that the manifests name, while the plan's own owner manages nothing."""
 
@@ -234,10 +248,11 @@ class PlanDocument(TypedDict):
     `losses` (what the server deletes along); `unmanaged` (objects of the zones that no configuration manages)
     and `unmanaged_truncated` (kinds of which the server did not list all); `missing_names` (names in active
     policies that match no object, also after an apply); `undelivered` (titles of objects whose one-time
-    secret was never confirmed as delivered); `similar_owner` (the owner that was probably intended); and
-    `shown_once` (titles of objects whose secret the server shows once: an apply without `--secrets-dir` is
-    refused). `names_writers` is false where this credential may not read who wrote what. `delete_budgets` are
-    those of `zonectl.yaml`.
+    secret was never confirmed as delivered); `similar_owner` (the owner that was probably intended);
+    `expiring` (manifests of objects that have expired or expire soon; not in a saved plan); and `shown_once`
+    (titles of objects whose secret the server shows once: an apply without `--secrets-dir` is refused).
+    `names_writers` is false where this credential may not read who wrote what. `delete_budgets` are those of
+    `zonectl.yaml`.
     """
 
     format: Literal["zonewright/plan/v1"]
@@ -268,6 +283,7 @@ class PlanDocument(TypedDict):
     similar_owner: NotRequired[SimilarOwnerDocument]
     shown_once: NotRequired[Sequence[str]]
     names_writers: NotRequired[bool]
+    expiring: NotRequired[Sequence[ExpiryDocument]]
 
 
 class DriftDocument(TypedDict):
@@ -360,13 +376,17 @@ class DiagnosticDocument(TypedDict):
 
 
 class ValidationDocument(TypedDict):
-    """The problems in manifests; `plan`, `drift` and `apply` print this too when manifests are invalid."""
+    """The problems in manifests; `plan`, `drift` and `apply` print this too when manifests are invalid.
+
+    `expiring`, of valid manifests: those whose objects have expired or expire soon.
+    """
 
     format: Literal["zonewright/validation/v1"]
     valid: bool
     files: int
     manifests: int
     diagnostics: Sequence[DiagnosticDocument]
+    expiring: NotRequired[Sequence[ExpiryDocument]]
 
 
 class FormattedFileDocument(TypedDict):

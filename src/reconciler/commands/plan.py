@@ -11,7 +11,7 @@ from reconciler.exit_codes import CHANGES, DRIFT, FAILED, REFUSED, STALE, Comman
 from reconciler.files import write_named
 from reconciler.plan import Plan, Refusal
 from reconciler.plan.model import ChangeState
-from reconciler.report.expiries import expiry_lines
+from reconciler.report.expiries import expiries, expiry_lines
 from reconciler.report.plans import plan_json, plan_lines, rejection_lines
 from reconciler.report.value_diff import counted
 from reconciler.server_problems import ServerRejection
@@ -32,12 +32,13 @@ def plan_command(path: Path, options: Options) -> int:
         refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=False)
     if (out := options.get("out")) is not None:
         save_plan(plan, out)
+    expiring = list(expiries(context.configuration.manifests, datetime.now(UTC)))
     if options["output"] == "json":
-        print_json(plan_json(plan, refusals, dry_run.rejection, dry_run.cascades))
+        print_json(plan_json(plan, refusals, dry_run.rejection, dry_run.cascades, expiring))
     else:
         lines = plan_lines(plan, refusals, dry_run.cascades, refused=dry_run.rejection is not None)
         notes = (*note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
-        print_lines(*lines, *notes, *expiry_lines(context.configuration.manifests, datetime.now(UTC)))
+        print_lines(*lines, *notes, *expiry_lines(expiring))
         if dry_run.rejection is not None:
             print_error(*rejection_lines(dry_run.rejection))
     return plan_exit_code(plan, refusals, dry_run.rejection)

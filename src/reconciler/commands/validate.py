@@ -10,7 +10,7 @@ from reconciler.kinds import load_kinds
 from reconciler.manifests import Configuration, find_source_files, load_configuration
 from reconciler.manifests.source_files import SourceError
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
-from reconciler.report.expiries import expiry_lines
+from reconciler.report.expiries import expiries, expiry_lines
 from reconciler.report.value_diff import counted
 from reconciler.terminal import print_json, print_lines
 
@@ -18,8 +18,10 @@ from reconciler.terminal import print_json, print_lines
 def validate_command(paths: Sequence[Path], *, as_json: bool, use_cache: bool) -> int:
     """`zonectl validate`: the exit code. Raises CommandFailed."""
     configuration = _load(paths, use_cache=use_cache)
+    valid = () if configuration.diagnostics else configuration.manifests
+    expiring = list(expiries(valid, datetime.now(UTC)))
     if as_json:
-        print_json(validation_json(configuration))
+        print_json(validation_json(configuration, expiring))
     elif configuration.diagnostics:
         problems, files = len(configuration.diagnostics), configuration.files
         print_lines(
@@ -30,7 +32,7 @@ def validate_command(paths: Sequence[Path], *, as_json: bool, use_cache: bool) -
         print_lines(
             f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid",
             *(f"{each} is another configuration: validate it by itself" for each in _nested(configuration)),
-            *expiry_lines(configuration.manifests, datetime.now(UTC)),
+            *expiry_lines(expiring),
         )
     return FAILED if configuration.diagnostics else 0
 

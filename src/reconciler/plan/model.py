@@ -39,6 +39,7 @@ BESIDE = (
     "similar_owner",
     "shown_once",
     "names_writers",
+    "expiring",
 )
 
 

@@ -1,12 +1,14 @@
 """Renders diagnostics of manifests as text and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from unicodedata import combining, east_asian_width
 
 from reconciler.manifests import Configuration, Diagnostic
 from reconciler.manifests.source_files import seen_from_here
 from reconciler.output_documents import VALIDATION, ValidationDocument
 from reconciler.terminal import Line, Styled, printable
+
+from .expiries import Expiry
 
 
 def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
@@ -43,12 +45,15 @@ def _width(character: str) -> int:
     return 2 if east_asian_width(character) in "WF" else 0 if combining(character) else 1
 
 
-def validation_json(configuration: Configuration) -> ValidationDocument:
+def validation_json(configuration: Configuration, expiring: Iterable[Expiry] = ()) -> ValidationDocument:
     """The result of a validation."""
-    return {
+    document: ValidationDocument = {
         "format": VALIDATION,
         "valid": not configuration.diagnostics,
         "files": configuration.files,
         "manifests": len(configuration.manifests),
         "diagnostics": [each.as_json() for each in configuration.diagnostics],
     }
+    if ending := [each.as_json() for each in expiring]:
+        document["expiring"] = ending
+    return document

@@ -13,6 +13,7 @@ from reconciler.terminal import Line, Styled
 
 from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmanaged_line, write_line
 from .diagnostics import diagnostic_block
+from .expiries import Expiry
 from .policy_impact import impact_lines, impact_summary, missing_name_lines
 from .value_diff import as_text, counted, difference_lines, whole_lines
 
@@ -99,8 +100,9 @@ def plan_json(
     refusals: Sequence[Refusal] = (),
     found: ServerRejection | None = None,
     cascades: Cascades | None = None,
+    expiring: Iterable[Expiry] = (),
 ) -> PlanDocument:
-    """The plan, the reasons why it is refused, the server's problems, and the cascades of deletions."""
+    """The plan, why it is refused, the server's problems, the cascades of deletions, what expires soon."""
     document: PlanDocument = {**plan.as_json()}
     document["guards"] = [
         {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
@@ -110,6 +112,8 @@ def plan_json(
         document["unmanaged_truncated"] = list(plan.unmanaged_truncated)
     if plan.missing_names:
         document["missing_names"] = [each.as_json() for each in plan.missing_names]
+    if ending := [each.as_json() for each in expiring]:
+        document["expiring"] = ending
     document["problems"] = [each.as_json() for each in found.problems] if found is not None else []
     if cascades is not None:
         document["losses"] = [

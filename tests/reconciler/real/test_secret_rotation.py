@@ -1,5 +1,6 @@
 """Secrets rotated from git against a real server: what is planned, applied and refused on the way."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,29 @@ def test_an_end_that_has_passed_since_it_was_applied_is_no_change(rotated: Compa
     wait_until(lambda: datetime.now(UTC) > end)
 
     assert "expired at" in rotated.plan(expect=0).out
+    (expiring,) = rotated.plan_json()["expiring"]
+    assert (expiring["expired"], expiring["path"]) == (True, "one.yaml")
+
+
+def test_what_ends_soon_is_in_the_json_of_plan_and_validate(rotated: Company, tmp_path: Path) -> None:
+    """With its place and its end; not what ends later, nor in a saved plan, which is of another moment."""
+    soon, file = at(days=3), tmp_path / "plan.json"
+    in_git(rotated, "one", f', expires_at: "{soon}"')
+    in_git(rotated, "two", f', expires_at: "{at(days=30)}"')
+    plan = rotated.plan_json()
+    validated = json.loads(rotated.zonectl("validate", rotated.folder, "--output", "json").out)
+    rotated.plan("--out", str(file), expect=2)
+
+    told = {
+        "object": f"ApplicationCredential {rotated.zone}/one",
+        "path": "one.yaml",
+        "line": 1,
+        "expires_at": soon,
+        "expired": False,
+    }
+    assert plan["expiring"] == validated["expiring"] == [told]
+    assert "expiring" not in json.loads(file.read_bytes())
+    rotated.apply("--expect", plan["digest"])
 
 
 def test_a_removed_manifest_deletes_one_secret(rotated: Company) -> None:
