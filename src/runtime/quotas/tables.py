@@ -112,7 +112,8 @@ RECORDS: tuple[GrowingTable, ...] = (
         "client ids, actors and audiences whose earlier tokens are revoked",
         PEOPLE,
         ("one for a deleted application, credential or resource",),
-        "a year, the longest lifetime of a token; job `revocations`",
+        "until every token from before has expired: a day, or the longest lifetime that a resource of the "
+        "zone had; job `revocations`",
     ),
     GrowingTable(
         "subjects",

@@ -206,12 +206,49 @@ async def test_deleting_what_expired_revokes_tokens_of_a_resource_whose_lifetime
     assert await revocations_of(scene, old.client_id) == 1
 
 
-async def test_deleting_what_expired_long_ago_revokes_nothing(scene: Scene, old: App, new: App) -> None:
-    """Whatever it was issued has expired, for any lifetime: tokens of the other secret stay valid."""
-    await expire_in_the_past(scene, old, timedelta(days=365, minutes=2))
-    await scene.company.delete(APPLICATION_CREDENTIAL, scene.zone.id, old.credential_id)
+async def test_deleting_what_expired_long_ago_revokes_nothing(own_scene: Scene) -> None:
+    """Whatever it was issued has expired, for any lifetime of the zone: tokens of the other secret stay."""
+    old = await own_scene.company.app(own_scene.zone, "rotated")
+    await second_secret(own_scene, old)
+    await expire_in_the_past(own_scene, old, timedelta(days=1, minutes=2))
+    await own_scene.company.delete(APPLICATION_CREDENTIAL, own_scene.zone.id, old.credential_id)
 
-    assert await revocations_of(scene, old.client_id) == 0
+    assert await revocations_of(own_scene, old.client_id) == 0
+
+
+@pytest.mark.parametrize("end", ["shortened", "removed", "deleted"])
+async def test_a_revocation_lasts_as_long_as_tokens_of_former_lifetimes(own_scene: Scene, end: str) -> None:
+    """A day where no resource ever had a longer lifetime; else until the last token of that has expired."""
+    company, zone, day = own_scene.company, own_scene.zone, timedelta(days=1)
+    old, other = [await company.app(zone, name) for name in ("old", "other")]
+    assert await forgotten_after(own_scene, old) == day
+    long = await company.resource(zone, "https://long.example", credential_lifetime_seconds=2_592_000)
+    if end == "deleted":
+        await company.delete(RESOURCE, zone.id, long.id)
+    else:
+        await company.update(
+            RESOURCE, zone.id, long.id, credential_lifetime_seconds=600 if end == "shortened" else None
+        )
+    assert 30 * day < await forgotten_after(own_scene, other) <= 30 * day + timedelta(minutes=2)
+
+
+async def test_a_lifetime_that_grows_is_no_former_one(own_scene: Scene) -> None:
+    """What the resource says by now is the longest that there was."""
+    company, zone = own_scene.company, own_scene.zone
+    long = await company.resource(zone, "https://long.example", credential_lifetime_seconds=600)
+    await company.update(RESOURCE, zone.id, long.id, credential_lifetime_seconds=172_800)
+    assert await forgotten_after(own_scene, await company.app(zone, "old")) == timedelta(days=2)
+
+
+async def forgotten_after(scene: Scene, app: App) -> timedelta:
+    """How long the revocation of its client id is kept, once its credential is deleted."""
+    await scene.company.delete(APPLICATION_CREDENTIAL, scene.zone.id, app.credential_id)
+    table = METADATA.tables["revocations"]
+    async with scene.services.database.reading() as conn:
+        found = await conn.execute(select(table).where(table.c.zone_id == scene.zone.id).order_by(table.c.at))
+    row = [each for each in found if each.claims == {"client_id": app.client_id}][-1]
+    kept: timedelta = row.forget_at - row.at
+    return kept
 
 
 async def expire_in_the_past(scene: Scene, app: App, ago: timedelta) -> None:

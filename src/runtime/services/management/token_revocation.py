@@ -36,9 +36,10 @@ _Renamable = PublicCredential | TokenCredential | UrlCredential  # the others ar
 
 
 async def rename(unit: UnitOfWork, before: Entity, after: Entity) -> None:
-    """Keep that tokens with the former name of an application, credential or resource are worth nothing.
+    """Keep what a change of an application, credential or resource means for the tokens from before.
 
-    Another may have it next; and a credential that goes by another name is another workload's, or client's.
+    Those with a former name are worth nothing: another may have it next; and a credential that goes by
+    another name is another workload's, or client's.
     """
     if isinstance(before, _Renamable) and isinstance(after, _Renamable):
         if before.identifier != after.identifier:
@@ -47,6 +48,8 @@ async def rename(unit: UnitOfWork, before: Entity, after: Entity) -> None:
                 unit.conn, before.zone_id, before.id, now=unit.now, former=former
             )
         return
+    if isinstance(before, Resource) and isinstance(after, Resource):
+        await _keep_lifetime(unit, before, after.credential_lifetime_seconds or 0)
     if isinstance(before, Application | Resource) and isinstance(after, Application | Resource):
         if before.identifier == after.identifier:
             return
@@ -72,6 +75,7 @@ async def revoke(unit: UnitOfWork, kind: Kind, before: Entity) -> None:
         for key in await api_keys.of_person(unit.conn, unit.organization_id, before.id):
             await _remove_key(unit, key, with_those_it_made=False)
     if isinstance(before, Resource):
+        await _keep_lifetime(unit, before, 0)
         await revocations.add_resource(unit.conn, before.zone_id, before.identifier, now=unit.now)
         await revoke_upstream(unit, before.zone_id, resource_id=before.id)
     if isinstance(before, User):
@@ -86,6 +90,16 @@ async def revoke(unit: UnitOfWork, kind: Kind, before: Entity) -> None:
     is_managed = kind is APPLICATION
     client_ref = ClientRef(application_id=before.id) if is_managed else ClientRef(user_agent_id=before.id)
     await revocations.add_party(unit.conn, zone_id, client_ref, now=unit.now)
+
+
+async def _keep_lifetime(unit: UnitOfWork, before: Resource, seconds: int) -> None:
+    """Keep how long tokens lived, where a resource has a shorter lifetime from now on.
+
+    What was issued may outlive it; entries of clients, which are not for one resource, are kept as long.
+    """
+    former = before.credential_lifetime_seconds or 0
+    if former > seconds:
+        await revocations.keep_former_lifetime(unit.conn, before.zone_id, former, now=unit.now)
 
 
 async def revoke_ended(

@@ -52,6 +52,8 @@ zone_internals = Table(
     json("switches"),
     # How many single tokens were ever revoked: an epoch of its own.
     Column("denials", BigInteger, nullable=False, server_default="0"),
+    # When the last token of a lifetime has expired that a resource of the zone had once, and has no more.
+    instant("former_tokens_end_at", nullable=True),
     primary_key("zone_internals", "zone_id"),
     belongs("zone_internals", "organization_id zone_id", "zones organization_id id"),
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, Table, and_, delete, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -28,9 +28,7 @@ _credentials = TABLES[APPLICATION_CREDENTIAL.name]
 _user_agents = TABLES["UserAgent"]
 # The most that the setting for tokens whose resource says nothing may be.
 _LONGEST_DEFAULT_SECONDS = 86_400
-# The most that a resource may say. Whatever it says by now, it may have said that when a token was issued.
-_LONGEST = timedelta(seconds=31_536_000)
-# A request that authenticated just before its credential expired is answered by then.
+# A request that began before its credential expired, or the lifetime was shortened, is answered by then.
 _LAST_REQUEST = timedelta(minutes=1)
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
@@ -48,6 +46,22 @@ class Revocation:
     at: datetime
     forget_at: datetime
     claims: Mapping[str, str]
+
+
+async def keep_former_lifetime(conn: AsyncConnection, zone_id: str, seconds: int, *, now: datetime) -> None:
+    """Keep that until now tokens of a zone were issued that live so long: no entry is forgotten before them.
+
+    Args:
+        seconds: the lifetime that a resource had; it is shorter from now on, or the resource goes.
+    """
+    if seconds <= _LONGEST_DEFAULT_SECONDS:
+        return
+    end, column = now + _LAST_REQUEST + timedelta(seconds=seconds), _internals.c.former_tokens_end_at
+    await conn.execute(
+        update(_internals)
+        .where(_internals.c.zone_id == zone_id, or_(column.is_(None), column < end))
+        .values(former_tokens_end_at=end)
+    )
 
 
 async def add(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]) -> None:
@@ -214,13 +228,13 @@ async def add_credential(
 
     Chains name applications, not credentials: what another credential of the application has led to ends too,
     and is asked for again. So does what was issued with another secret of the same client id. Once everything
-    must have expired that was issued to a credential before it expired itself, nothing is revoked.
+    has expired that was issued to a credential before it expired itself, nothing is revoked.
 
     Args:
         former: the client id that it had until now, if it does not go but is called otherwise.
         expired_at: when it expires, or has expired.
     """
-    if expired_at is not None and expired_at + _LAST_REQUEST + _LONGEST <= now:
+    if expired_at is not None and await _longest(conn, zone_id, expired_at + _LAST_REQUEST) <= now:
         return
     forget_at = await _longest(conn, zone_id, now)
     claims = await _client_ids(conn, zone_id, _credentials.c.id == credential_id)
@@ -265,7 +279,7 @@ async def _withdraw(conn: AsyncConnection, zone_id: str, entries: Iterable[Revoc
     """Keep the names in entries of one claim each, for the zone's own endpoints."""
     for each in entries:
         ((claim, name),) = each.claims.items()
-        times = {"at": each.at, "forget_at": each.at + _LONGEST}
+        times = {"at": each.at, "forget_at": each.forget_at}
         await conn.execute(
             _INSERT[conn.dialect.name](_withdrawn)
             .values(zone_id=zone_id, claim=claim, name=name, **times)
@@ -308,11 +322,15 @@ async def _client_ids(
 
 
 async def _longest(conn: AsyncConnection, zone_id: str, now: datetime) -> datetime:
-    """When every token that was issued by now has expired."""
-    longest = await conn.scalar(
-        select(func.max(_resources.c.credential_lifetime_seconds)).where(_resources.c.zone_id == zone_id)
+    """When every token that was issued by then has expired, also under a lifetime that was longer."""
+    of_zone = _resources.c.zone_id == zone_id
+    present = select(func.max(_resources.c.credential_lifetime_seconds)).where(of_zone).scalar_subquery()
+    found = await conn.execute(
+        select(present, _internals.c.former_tokens_end_at).where(_internals.c.zone_id == zone_id)
     )
-    return now + timedelta(seconds=max(_LONGEST_DEFAULT_SECONDS, longest or 0))
+    longest, former = found.one()
+    end = now + timedelta(seconds=max(_LONGEST_DEFAULT_SECONDS, longest or 0))
+    return max(end, former) if former is not None else end
 
 
 async def denied(conn: AsyncConnection, zone_id: str, *, now: datetime) -> tuple[int, frozenset[str]]:

@@ -83,6 +83,7 @@ class ZoneInternals:
     policy_schema_version: str
     settings: ZoneSettings | None = None
     denials: int = 0
+    former_tokens_end_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
