@@ -1,6 +1,7 @@
 """The scope of a credential: the zones that it is limited to, and the owner whose entities it changes."""
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from runtime.domain.errors import Forbidden, NotFound
 from runtime.domain.kinds import (
@@ -19,10 +20,13 @@ from runtime.domain.kinds import (
     Entity,
     Kind,
 )
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.base import ZoneEntity
+from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.storage.sql import applications, ownership
 from runtime.storage.sql import entities as rows
-from runtime.storage.sql import ownership
 
 # What is a part of something else: the member that names it, and the kinds that it may be of. Whoever has the
 # whole has the part, unless a configuration manages the part itself. An assignment is a part of its role:
@@ -88,7 +92,10 @@ async def refuse_others(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
 
 
 async def refuse_part(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
-    """Raise Forbidden for an entity, new or nobody's, that is part of what another configuration manages."""
+    """Raise Forbidden for an entity, new or nobody's, that is part of what another configuration manages.
+
+    So it does for part of an application that has what another configuration lends: `refuse_lent`.
+    """
     own = unit.caller.scope.owner
     if own is None:
         return
@@ -96,6 +103,9 @@ async def refuse_part(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
         member, wholes = _PARTS[kind.name]
         for whole in wholes:
             await refuse_others_of(unit, whole, getattr(entity, member))
+        if APPLICATION in wholes:
+            zone_id = cast(ZoneEntity, entity).zone_id
+            await _refuse_lent_dependencies(unit, zone_id, getattr(entity, member))
     elif not kind.manifest:
         raise Forbidden(f"this credential is bound to `{own}`, and no configuration can manage {kind.one}")
 
@@ -120,7 +130,41 @@ async def refuse_others_of(
         )
 
 
-async def refuse_lent_credentials(unit: UnitOfWork, zone_id: str, resource_ids: Iterable[str]) -> None:
+async def refuse_lent(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
+    """Raise Forbidden for changing or adopting what nobody manages and another configuration lends to.
+
+    Whoever has an application has the credentials of what it depends on, and whoever has a resource has its
+    provider's. What may not be set anew is not obtained by taking over what has it.
+    """
+    own = unit.caller.scope.owner
+    if own is None or await _owner_of(unit, kind, entity.id) == own:
+        return
+    if isinstance(entity, Application):
+        await _refuse_lent_dependencies(unit, entity.zone_id, entity.id)
+    if isinstance(entity, Resource) and entity.credential_provider_id is not None:
+        await refuse_references(
+            unit, RESOURCE, "credential_provider_id", PROVIDER, [entity.credential_provider_id]
+        )
+
+
+async def _refuse_lent_dependencies(unit: UnitOfWork, zone_id: str, application_id: str) -> None:
+    """Raise Forbidden for an application of nobody's that has what another configuration's vault keeps."""
+    if await _owner_of(unit, APPLICATION, application_id) is not None:
+        return
+    depends_on = await applications.dependencies_of(unit.conn, application_id, zone_id=zone_id)
+    remedy = (
+        "; adopt the application, or remove the dependency, with a credential that is not bound to an owner"
+    )
+    await refuse_lent_credentials(unit, zone_id, depends_on, remedy=remedy)
+
+
+async def refuse_lent_credentials(
+    unit: UnitOfWork,
+    zone_id: str,
+    resource_ids: Iterable[str],
+    *,
+    remedy: str = "; ask for the dependency to be added with a credential that is not bound to an owner",
+) -> None:
     """Raise Forbidden for a new dependency that would lend another configuration's stored credentials.
 
     For a resource whose tokens the zone makes, a dependency lends a name. For any other, token exchange hands
@@ -141,7 +185,7 @@ async def refuse_lent_credentials(unit: UnitOfWork, zone_id: str, resource_ids: 
                 RESOURCE,
                 resource_id,
                 why="a dependency on this resource lends the credentials that its provider keeps: ",
-                remedy="; ask for the dependency to be added with a credential that is not bound to an owner",
+                remedy=remedy,
             )
 
 

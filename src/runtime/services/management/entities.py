@@ -379,6 +379,8 @@ async def for_change(
     require_for(unit, kind, entity, verb, scope)
     refuse_platform_owned(kind, entity)
     await credential_scope.refuse_others(unit, kind, entity)
+    if verb is Verb.UPDATE:
+        await credential_scope.refuse_lent(unit, kind, entity)
     return scope, entity
 
 

@@ -249,3 +249,70 @@ def test_a_dependency_that_is_there_stays_as_it_is(api: Api, zone: Zone) -> None
     mine.api.refused(403, "PUT", place)
     mine.api.ok("DELETE", place)
     mine.api.refused(403, "PUT", conditional)
+
+
+@pytest.mark.threat("49u")
+@pytest.mark.parametrize(
+    "way", ["adopt", "adopt without the dependency", "change", "credential", "changeset"]
+)
+@pytest.mark.parametrize("lends", [False, True])
+def test_an_application_of_nobodys_lends_no_credentials_of_others(
+    api: Api, zone: Zone, lends: bool, way: str
+) -> None:
+    """Who may not add the dependency does not get it with the application: neither whole nor in part."""
+    mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+    (other,) = theirs.apply(_new(api, zone, "Resource"))
+    if lends:
+        vault = {"credential_provider_id": _provider(zone, "service-vault")}
+        api.ok("PATCH", zone.path(f"/resources/{other}"), vault)
+    free = zone.make("applications", dependencies=[{"id": other}])["id"]
+
+    answer = _take(mine, zone, free, way)
+
+    if not lends:
+        assert answer.is_success, answer.text
+        return
+    assert answer.status_code == 403, answer.text
+    assert f"Resource `{other}` belongs to the configuration `{theirs.owner}`" in answer.json()["message"]
+    remedy = "adopt the application, or remove the dependency, with a credential that is not bound"
+    assert remedy in answer.json()["message"]
+    assert _take(Team(api, mine.owner), zone, free, way).is_success
+
+
+def _take(team: Team, zone: Zone, application: str, way: str) -> httpx.Response:
+    """Take over an application that nobody manages, in one of the ways that there are."""
+    name = team.api.named()
+    adopting = {**update("Application", application, name, zone.id, description="x"), "op": "adopt"}
+    if way == "adopt":
+        return team.post(adopting)
+    if way == "adopt without the dependency":
+        spec = {"dependencies": []}
+        return team.post({**update("Application", application, name, zone.id, **spec), "op": "adopt"})
+    if way == "change":
+        return team.api("PATCH", zone.path(f"/applications/{application}"), {"consent": "implicit"})
+    body = {"type": "password", "application_id": application}
+    if way == "credential":
+        return team.api("POST", zone.path("/application-credentials"), body)
+    return team.post(create("ApplicationCredential", name, zone.id, **body))
+
+
+@pytest.mark.threat("49u")
+@pytest.mark.parametrize("way", ["adopt", "change"])
+def test_a_resource_of_nobodys_lends_no_provider_of_others(api: Api, zone: Zone, way: str) -> None:
+    """Whoever has it decides what the other team's provider is asked for: nobody's provider is free."""
+    mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+    free = zone.make("resources")["id"]
+    place = zone.path(f"/resources/{free}")
+    (provider,) = theirs.apply(_new(api, zone, "Provider"))
+
+    def take() -> httpx.Response:
+        if way == "change":
+            return mine.api("PATCH", place, {"scopes": ["admin"]})
+        return mine.post({**update("Resource", free, api.named(), zone.id, scopes=["a"]), "op": "adopt"})
+
+    api.ok("PATCH", place, {"credential_provider_id": provider})
+    answer = take()
+    assert answer.status_code == 403, answer.text
+    assert f"Provider `{provider}` belongs to the configuration `{theirs.owner}`" in answer.json()["message"]
+    api.ok("PATCH", place, {"credential_provider_id": _provider(zone, "service-vault")})
+    assert take().is_success

@@ -131,7 +131,9 @@ class OperationRunner:
             await credential_scope.refuse_part(self.unit, kind, credential)
             await credentials.refuse_platform_owned(self.unit, credential)
         elif self.unit.caller.scope:
-            await credential_scope.refuse_part(self.unit, kind, await entity_of(self.unit, kind, target))
+            entity = await entity_of(self.unit, kind, target)
+            await credential_scope.refuse_part(self.unit, kind, entity)
+            await credential_scope.refuse_lent(self.unit, kind, entity)
 
     def _target(self, operation: PackedOperation, kind: Kind) -> EntityRef:
         if operation.id is None:
