@@ -994,6 +994,7 @@ CREATE TABLE zone_internals (
     policy_schema_version VARCHAR NOT NULL,
     switches JSON,
     denials BIGINT DEFAULT '0' NOT NULL,
+    former_tokens_end_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT zone_internals_pkey PRIMARY KEY (zone_id),
     CONSTRAINT zone_internals_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );

@@ -19,7 +19,7 @@ BOUNDED = {
     "runtime.services.management.authentication.callers._noted": "an LRUCache of 10,000 keys",
     "runtime.services.management.authentication.callers._background": "tasks under way",
     "runtime.services.management.changesets.concurrency_limits._taken": "changesets under way",
-    "runtime.services.management.time_slices._turns": "one for an event loop",
+    "runtime.services.time_slices._turns": "one for an event loop",
 }
 
 

@@ -125,6 +125,7 @@ _GROUND = frozenset({"epochs", "bounded_cache", "rate_limiter", "rate_limits", "
     "state_values",
     "client_types",
     "container",
+    "time_slices",
     "zones",
 }
 _ANY_KIND = frozenset(
@@ -173,7 +174,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "authority": _GROUND | {"outbox", "token_event_log"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
-    "management.time_slices": frozenset(),
+    "time_slices": frozenset(),
     "management.audit_chain": frozenset(),
     "management.unit_of_work": frozenset(
         {"epochs", "zone_keys", "management.access", "management.audit_chain", "container"}
@@ -241,14 +242,14 @@ ROOMS["management.snapshots"] = _ANY_KIND | {
     "management.audit",
     "management.members",
     "management.policies",
-    "management.time_slices",
+    "time_slices",
 }
 ROOMS["management.changesets"] = ROOMS["management.kind_handlers"] | {
     "rate_limits",
     "management.audit",
     "management.kind_handlers",
     "management.snapshots",
-    "management.time_slices",
+    "time_slices",
 }
 
 

@@ -100,7 +100,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "changesets, snapshots and explanations under way, by organization and caller",
         _REQUESTS,
     ),
-    BoundedMemory("runtime.services.management.time_slices._turns", "the turn among long operations", 1),
+    BoundedMemory("runtime.services.time_slices._turns", "the turn among long operations", 1),
     BoundedMemory(
         "runtime.services.job_notifier.JobNotifier._notified", "jobs with work", "the number of jobs"
     ),

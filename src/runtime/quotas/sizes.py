@@ -91,6 +91,7 @@ SIZES: tuple[tuple[str, str], ...] = (
             f"{concurrent.EXPLANATIONS_OF_CALLER} of one caller; then 429"
         ),
     ),
+    ("the time that one explanation takes", f"{concurrent.EXPLANATION_SECONDS:.0f} seconds; then 413"),
     (
         "objects in a snapshot that no manifest can describe",
         f"{undescribable.AT_MOST} of each kind; it names the kinds with more",

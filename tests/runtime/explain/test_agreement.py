@@ -4,20 +4,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from tests.support.factories import App, Person
 from tests.support.scene import Scene
 
 from runtime.contract.decisions import ExplainBody, Explanation
 from runtime.domain.errors import OAuthError
-from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, RESOURCE, USER
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, GROUP, PROVIDER, RESOURCE, USER
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
 from runtime.services.explain import explanations
+from runtime.services.zone_settings import set_zone_setting
 from runtime.storage.sql import consents
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import ConsentRecord
-from runtime.storage.sql.tables import METADATA, token_events
+from runtime.storage.sql.tables import METADATA, TABLES, token_events
 
 PERMIT = "permit(principal, action, resource);"
 
@@ -203,6 +204,14 @@ async def _public(case: Case) -> None:
     case.asking = await case.scene.company.app(case.scene.zone, "spa", public=True, dependencies=[case.api])
 
 
+async def _accountable_user_is_disabled(case: Case) -> None:
+    olga = await case.scene.company.person(case.scene.zone, "olga@acme.test")
+    await case.change(APPLICATION, case.agent.id, accountable_user_id=olga.user.id)
+    await set_zone_setting(case.scene.services, case.scene.zone.id, "require-active-accountable", "on")
+    assert (await case.explained()).allowed
+    await case.change(USER, olga.user.id, status="disabled")
+
+
 SITUATIONS: dict[str, tuple[Callable[[Case], Awaitable[None]], str | None]] = {
     "allowed": (_nothing, None),
     "fewer scopes": (_fewer_scopes, None),
@@ -211,6 +220,7 @@ SITUATIONS: dict[str, tuple[Callable[[Case], Awaitable[None]], str | None]] = {
     "one scope forbidden": (_one_scope_forbidden, None),
     "through a gateway": (_through_a_gateway, None),
     "public client": (_public, "client"),
+    "suspended": (_accountable_user_is_disabled, "client"),
     "user disabled": (_disabled, "session"),
     "unknown resource": (_unknown_resource, "resource"),
     "undeclared": (_undeclared, "dependency"),
@@ -317,6 +327,58 @@ async def test_what_is_not_there_is_a_refused_step_with_a_remedy(
 
     assert not explained.allowed
     assert explained.hops[-1].remedies[0].startswith(said)
+
+
+@pytest.mark.parametrize("who", ["disabled", "gone", "not here yet", "empty group", "group gone"])
+async def test_a_suspended_application_is_told_with_who_is_accountable(case: Case, who: str) -> None:
+    """The step `client`, why nobody active is accountable, and what would make it work again."""
+    company, zone = case.scene.company, case.scene.zone
+    olga = await company.person(zone, "olga@acme.test")
+    team = await company.create(GROUP, zone.id, name="Team", identifier="team")
+    await set_zone_setting(case.scene.services, zone.id, "require-active-accountable", "on")
+    member = "accountable_group_id" if "group" in who else "accountable_user_id"
+    named = {"not here yet": "pia@acme.test", "empty group": team.id, "group gone": team.id}
+    await _make_accountable(case, case.agent, **{member: named.get(who, olga.user.id)})
+    if who == "disabled":
+        await case.change(USER, olga.user.id, status="disabled")
+    elif who == "gone":
+        await company.delete(USER, zone.id, olga.user.id)
+    elif who == "group gone":
+        await company.delete(GROUP, zone.id, team.id)
+    why, remedy = {
+        "disabled": ("user `olga@acme.test` is disabled", "enable user `olga@acme.test`, or make"),
+        "gone": (f"user `{olga.user.id}` is not there", "make an active user"),
+        "not here yet": ("user `pia@acme.test` is not there, or has not verified", "make an active user"),
+        "empty group": ("group `team` has no active member", "add an active user to group `team`, or make"),
+        "group gone": (f"group `{team.id}` is not there", "make an active user"),
+    }[who]
+
+    (hop,) = (await case.explained()).hops
+
+    assert (hop.error, hop.steps[0].name, hop.steps[0].outcome) == ("invalid_client", "client", "refused")
+    begin = f"the application is suspended, because nobody active is accountable for `agent`: {why}"
+    assert str(hop.reason).startswith(begin)
+    assert hop.remedies[0].startswith(remedy)
+
+
+async def _make_accountable(case: Case, app: App, **named: str) -> None:
+    """Name a user, who need not be there, or a group: an explanation reads what the database has."""
+    table = TABLES[APPLICATION.name]
+    async with case.scene.services.database.transaction() as conn:
+        await conn.execute(update(table).where(table.c.id == app.id).values(**named))
+
+
+async def test_a_suspended_application_further_on_is_told_too(case: Case) -> None:
+    """The one that a token would go to: the hop before it is refused, and names it."""
+    await _through_a_gateway(case)
+    await set_zone_setting(case.scene.services, case.scene.zone.id, "require-active-accountable", "on")
+    assert (await case.explained()).allowed
+    await _make_accountable(case, case.gateway, accountable_user_id="nobody@acme.test")
+
+    told = await case.explained()
+
+    assert not told.allowed
+    assert "accountable for `gateway`" in told.hops[-1].remedies[0]
 
 
 async def test_an_application_without_a_credential_cannot_ask(case: Case) -> None:

@@ -6,19 +6,21 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import update
-from tests.runtime.explain.test_agreement import Case, case
+from tests.runtime.explain.test_agreement import SITUATIONS, Case, case
 
-from runtime.domain.errors import RateLimited
+from runtime.domain.errors import RateLimited, TooLarge
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.services.client_types import Client
 from runtime.services.explain import explanations
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.changesets import concurrency_limits
 from runtime.services.management.changesets.concurrency_limits import (
     EXPLANATIONS,
     EXPLANATIONS_OF_CALLER,
     EXPLANATIONS_OF_ORGANIZATION,
     explanation_slot,
 )
+from runtime.services.time_slices import TimeSlice
 from runtime.services.zones.clients import ClientCache
 from runtime.storage.sql.tables import TABLES
 
@@ -146,3 +148,34 @@ def _lookups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(ClientCache, "get", counting)
     return asked
+
+
+@pytest.mark.threat("41e", "41i")
+async def test_an_explanation_takes_no_longer_than_it_may(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes longer is refused with what to ask for less of; the slot and the snapshot are free again."""
+    assert (await case.explained()).allowed
+    with monkeypatch.context() as patched:
+        patched.setattr(concurrency_limits, "EXPLANATION_SECONDS", 0.0)
+        for _ in range(EXPLANATIONS_OF_CALLER + 1):
+            with pytest.raises(TooLarge, match="takes longer than 0 seconds; ask with fewer applications"):
+                await case.explained()
+    assert (await case.explained()).allowed
+
+
+@pytest.mark.threat("41e", "41l")
+@pytest.mark.parametrize(("situation", "asked"), [("allowed", 0), ("one scope forbidden", 2)])
+async def test_scopes_that_are_tried_one_by_one_let_others_in_between(
+    case: Case, monkeypatch: pytest.MonkeyPatch, situation: str, asked: int
+) -> None:
+    """Each of a hundred scopes may take a whole policy set; scopes that are allowed together are one step."""
+    steps = []
+
+    async def count(self: TimeSlice) -> None:
+        steps.append(self)
+
+    await SITUATIONS[situation][0](case)
+    monkeypatch.setattr(TimeSlice, "yield_if_due", count)
+    await case.explained()
+    assert len(steps) == asked

@@ -4,6 +4,7 @@ import pytest
 from tests.runtime.management.conftest import Api, Zone
 
 from runtime.domain.identifiers import new_id
+from runtime.services.zone_settings import set_zone_setting
 
 REGULAR = ["applications", "resources", "providers"]
 
@@ -277,6 +278,31 @@ class TestApplications:
         foreign = api.zone().make("resources")
         body = {"identifier": api.named(), "name": "x", "dependencies": [{"id": foreign["id"]}]}
         api.refused(400, "POST", zone.path("/applications"), body)
+
+    def test_a_suspended_application_says_so(self, api: Api) -> None:
+        """Wherever it is read, and only there; it is no more when somebody active is accountable for it."""
+        zone = api.zone()
+        user = zone.user().id
+        made = zone.make("applications", accountable_user_id=user)
+        other = zone.make("applications")
+        path = zone.path(f"/applications/{made['id']}")
+        disabled, active = ({"status": status} for status in ("disabled", "active"))
+        api.ok("PATCH", zone.path(f"/users/{user}"), disabled)
+        assert api.ok("GET", path)["suspended"] is False
+        setting = ("require-active-accountable", "on")
+        api.server.call(lambda services: set_zone_setting(services, zone.id, *setting))
+
+        assert api.ok("GET", path)["suspended"] is True
+        listed = api.ok("GET", zone.path("/applications"))["items"]
+        assert {one["id"]: one["suspended"] for one in listed} == {made["id"]: True, other["id"]: False}
+        assert api.ok("PATCH", path, {"description": "x"})["suspended"] is True
+        credential = zone.password(made["id"])
+        held = api.ok("GET", zone.path(f"/application-credentials/{credential['id']}"))
+        assert held["application"]["suspended"] is True
+        assert zone.make("applications", accountable_user_id=user)["suspended"] is True
+        api.refused(400, "PATCH", path, {"suspended": False})
+        api.ok("PATCH", zone.path(f"/users/{user}"), active)
+        assert api.ok("GET", path)["suspended"] is False
 
     def test_dependencies_are_put_and_taken(self, api: Api, zone: Zone) -> None:
         """Adding twice is one dependency, whose condition the second call replaces."""

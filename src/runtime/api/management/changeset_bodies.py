@@ -13,7 +13,7 @@ from runtime.contract.changes import Changeset, ChangesetHeader, Operation
 from runtime.domain.errors import BadRequest, ManagementError, Problem, TooLarge, ValidationFailed
 from runtime.services.management.changesets.changeset import PackedChangeset, Packer, packed
 from runtime.services.management.changesets.problems import invalid_changeset
-from runtime.services.management.time_slices import TimeSlice
+from runtime.services.time_slices import TimeSlice
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Application(ZoneEntity):
 
     `accountable_user_id` or `accountable_group_id` names who answers for it; not both. The zone setting
     `require_active_accountable` ends applications whose user is not active, or whose group has no active
-    member. The id stays when the user or the group is deleted.
+    member. The id stays when the user or the group is deleted. `suspended` says that it is ended by that.
     """
 
     identifier: Annotated[Identifier, Mark.HANDLE, Mark.SUBJECT]
@@ -81,6 +81,7 @@ class Application(ZoneEntity):
     # The address of a user who has not signed in yet stands in place of an id, as in role assignments.
     accountable_user_id: Annotated[Id | None, Ref("User", lasting=True), Mark.API_ONLY] = None
     accountable_group_id: Annotated[Id | None, Ref("Group", lasting=True)] = None
+    suspended: Annotated[bool, Mark.DERIVED] = False
     dependencies: Annotated[list[DependencyInput] | None, Mark.INPUT] = None
 
 

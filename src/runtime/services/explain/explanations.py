@@ -1,13 +1,15 @@
 """Explains an exchange: permission, the chain of hops, and what decided each.
 
 All is read from the database at one instant, past every cache. Nothing is written, no token is issued and no
-provider is called.
+provider is called. It takes a slot, and no longer than `EXPLANATION_SECONDS`: meanwhile the database
+keeps the snapshot.
 """
 
+import asyncio
 from collections.abc import Iterable
 
 from runtime.contract.decisions import DecidingPolicy, ExplainBody, ExplainedHop, ExplainedStep, Explanation
-from runtime.domain.errors import OAuthError
+from runtime.domain.errors import OAuthError, TooLarge
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import Verb
 from runtime.domain.kinds.zone import Zone
@@ -19,6 +21,7 @@ from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, with
 from runtime.services.explain.parties import UnknownParty
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.changesets import concurrency_limits
 from runtime.services.management.changesets.concurrency_limits import explanation_slot
 from runtime.services.management.entities import Parents
 from runtime.services.management.policies import deciding_policies
@@ -38,9 +41,20 @@ async def zone_of(unit: UnitOfWork, parents: Parents) -> Zone:
 
 
 async def explain(services: Services, caller: Caller, zone: Zone, asked: ExplainBody) -> Explanation:
-    """Whether the application would get a token for the user now, hop by hop. Raises RateLimited."""
+    """Whether the application would get a token for the user now, hop by hop.
+
+    Raises: RateLimited; TooLarge for a question that takes too long.
+    """
+    seconds = concurrency_limits.EXPLANATION_SECONDS
     with explanation_slot(services, caller):
-        return await _explain(services, zone, asked)
+        try:
+            async with asyncio.timeout(seconds):
+                return await _explain(services, zone, asked)
+        except TimeoutError:
+            raise TooLarge(
+                f"the explanation takes longer than {seconds:.0f} seconds; ask with fewer applications in"
+                " `via` and fewer `scopes`"
+            ) from None
 
 
 async def _explain(services: Services, zone: Zone, asked: ExplainBody) -> Explanation:

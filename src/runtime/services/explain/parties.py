@@ -2,9 +2,11 @@
 
 from datetime import datetime, timedelta
 
-from runtime.domain.errors import ServiceError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.errors import InvalidClient, ServiceError
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, USER
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, GROUP, USER
 from runtime.domain.kinds.application import Application, PasswordCredential
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
@@ -24,13 +26,21 @@ class UnknownParty(ServiceError):
 
     Attributes:
         remedy: what would mend it.
+        application: the one whose manifest the remedy is about; None for none.
     """
 
     code, status = "unknown", 400
 
-    def __init__(self, detail: str, *, remedy: str) -> None:
+    def __init__(self, detail: str, *, remedy: str, application: Application | None = None) -> None:
         super().__init__(detail)
         self.remedy = remedy
+        self.application = application
+
+
+class SuspendedApplication(UnknownParty):
+    """An application that nobody active is accountable for: no endpoint takes it for a client."""
+
+    code = InvalidClient.code
 
 
 class Clients:
@@ -96,16 +106,31 @@ async def _application(services: Services, zone: CachedZone, name: str) -> Appli
         for member in ("identifier", "id"):
             ended = await storage.find_by(conn, APPLICATION, member, name, within={"zone_id": zone.id})
             if ended is not None:
-                raise UnknownParty(
-                    "the application is suspended: its accountable user is not active, or its group has no"
-                    " active member",
-                    remedy="enable that user, add an active member to the group, or make another one"
-                    f" accountable for `{ended.identifier}`",
-                )
+                raise await _suspended(conn, ended)
     raise UnknownParty(
         f"there is no application `{name}` in the zone",
         remedy=f"create the application `{name}`, or correct the name",
     )
+
+
+async def _suspended(conn: AsyncConnection, application: Application) -> SuspendedApplication:
+    """Why nobody active is accountable for an application, and what would mend it."""
+    within = {"zone_id": application.zone_id}
+    name = application.identifier
+    another = f"make an active user, or a group with an active member, accountable for `{name}`"
+    if (group_id := application.accountable_group_id) is not None:
+        group = await storage.find_by(conn, GROUP, "id", group_id, within=within)
+        why = f"group `{group.identifier if group else group_id}` "
+        why += "has no active member" if group else "is not there"
+        remedy = f"add an active user to group `{group.identifier}`, or {another}" if group else another
+    else:
+        user_id = application.accountable_user_id or ""
+        user = await storage.find_by(conn, USER, "id", user_id, within=within)
+        why = f"user `{user.email or user.identifier if user else user_id}` "
+        why += f"is {user.status.value}" if user else "is not there, or has not verified that address"
+        remedy = f"enable user `{user.email or user.identifier}`, or {another}" if user else another
+    detail = f"the application is suspended, because nobody active is accountable for `{name}`: {why}"
+    return SuspendedApplication(detail, remedy=remedy, application=application)
 
 
 async def session_root(

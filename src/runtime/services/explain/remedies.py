@@ -23,7 +23,7 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
     """What would fix the refusal of a hop; the places are those of the ownership records."""
     refusal = hop.refusal
     if isinstance(refusal, UnknownParty):
-        return [refusal.remedy]
+        return [f"{refusal.remedy}{await _place(services, zone, refusal.application, APPLICATION)}"]
     application = hop.client.identifier if hop.client else hop.name
     named = hop.resource_name or ""
     match hop.decision.step:

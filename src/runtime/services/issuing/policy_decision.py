@@ -20,6 +20,7 @@ from runtime.logs import log
 from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client
+from runtime.services.time_slices import TimeSlice
 from runtime.services.zones import CachedZone, Policies, ZoneCache
 
 POLICY_DENIED = "policy_denied"
@@ -166,7 +167,10 @@ async def _decide(
     if whole.allowed:
         return PolicyVerdict(scopes, whole.determining)
     if len(scopes) > 1 and "scopes" in reads:
-        allowed = frozenset(scope for scope in scopes if ask(frozenset({scope})).allowed)
+        allowed, time_slice = frozenset[str](), TimeSlice()
+        for scope in scopes:
+            await time_slice.yield_if_due()
+            allowed |= {scope} if ask(frozenset({scope})).allowed else frozenset()
         if allowed and (rest := ask(allowed)).allowed:
             return PolicyVerdict(allowed, rest.determining)
     return PolicyVerdict(None, whole.determining)

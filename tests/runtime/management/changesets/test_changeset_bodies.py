@@ -24,10 +24,10 @@ from runtime.api.shared.json_bodies import MAX_BODY_BYTES, read_json
 from runtime.contract.bodies import MAX_PROBLEMS, parse
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import BadRequest, ManagementError, TooLarge, ValidationFailed
-from runtime.services.management import time_slices
+from runtime.services import time_slices
 from runtime.services.management.changesets.changeset import PackedChangeset, packed
 from runtime.services.management.changesets.idempotency import body_digest
-from runtime.services.management.time_slices import TimeSlice
+from runtime.services.time_slices import TimeSlice
 
 SMALL = ChangesetSizeLimits(2 * 1024 * 1024, 50, 2_000)
 ENVELOPE = '"base_revision": 1, "owner": "acme", "plan_digest": "d"'

@@ -32,6 +32,7 @@ SNAPSHOTS_OF_CALLER = 2
 EXPLANATIONS = 8  # in one process: each reads at one instant, on a connection of its own
 EXPLANATIONS_OF_ORGANIZATION = 4
 EXPLANATIONS_OF_CALLER = 2
+EXPLANATION_SECONDS = 10.0  # for one: a few seconds more than a chain of ten applications takes
 
 _taken: WeakKeyDictionary[Database, Counter[tuple[str, ...]]] = WeakKeyDictionary()
 

@@ -8,7 +8,7 @@ from runtime.adapters.keys.sealing import SecretHasher
 from runtime.domain.errors import Conflict, Problem
 from runtime.services.management.changesets.changeset import PackedChangeset
 from runtime.services.management.changesets.receipts import AppliedChangeset
-from runtime.services.management.time_slices import TimeSlice
+from runtime.services.time_slices import TimeSlice
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import ChangesetRecord
 

@@ -15,8 +15,8 @@ from runtime.services.management.changesets.problems import (
 from runtime.services.management.changesets.references import EntityRef
 from runtime.services.management.changesets.relations import DeferredStep
 from runtime.services.management.changesets.staleness import current_revisions, require_base_revision
-from runtime.services.management.time_slices import TimeSlice
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.time_slices import TimeSlice
 
 _PROGRESS_EVERY = 100
 

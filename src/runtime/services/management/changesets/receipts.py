@@ -13,8 +13,8 @@ from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets.changeset import PackedChangeset
 from runtime.services.management.changesets.references import EntityRef
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.time_slices import TimeSlice
 from runtime.services.management.unit_of_work import UnitOfWork, read_only
+from runtime.services.time_slices import TimeSlice
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import ChangesetRecord
 from runtime.storage.sql.paging import Position

@@ -14,7 +14,7 @@ from runtime.services.management.changesets.changeset import (
 from runtime.services.management.changesets.problems import invalid_changeset, located, located_error
 from runtime.services.management.changesets.references import has_references, placeholder, resolved
 from runtime.services.management.changesets.specs import split_spec
-from runtime.services.management.time_slices import TimeSlice
+from runtime.services.time_slices import TimeSlice
 
 MANIFEST_KINDS = {kind.name: kind for kind in ALL if kind.manifest}
 

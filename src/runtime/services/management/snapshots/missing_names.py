@@ -13,8 +13,8 @@ from runtime.adapters.cedar_tokenizer import NamedEntity
 from runtime.domain.kinds import Kind
 from runtime.services.management.policies import entity_references
 from runtime.services.management.policies.entity_references import Name
-from runtime.services.management.time_slices import TimeSlice
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.time_slices import TimeSlice
 from runtime.storage.sql import bindings, changes
 
 MissingNames = Mapping[str, list[dict[str, Any]]]

@@ -14,8 +14,8 @@ from runtime.services.management import credential_scope, entities, token_revoca
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.storage.sql import accountability, changes, directory
 from runtime.storage.sql import applications as storage
-from runtime.storage.sql import changes, directory
 from runtime.storage.sql import entities as rows
 
 DEPENDENCIES = "application_dependencies"
@@ -52,8 +52,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     await entities.add(unit, APPLICATION, made)
     if wanted := body.get("dependencies"):
         await set_dependencies(unit, made, [entry["id"] for entry in wanted], has_none=True)
-        return (await counted(unit, scope["zone_id"], [made]))[0]
-    return made
+    return (await counted(unit, scope["zone_id"], [made]))[0] if wanted or any(_accountable(made)) else made
 
 
 async def update(
@@ -138,9 +137,17 @@ def _check_addresses(unit: UnitOfWork, application: Application) -> None:
 
 
 async def counted(unit: UnitOfWork, zone_id: str, found: Sequence[Entity]) -> list[Entity]:
-    """The applications with their numbers of dependencies, asked in one query."""
+    """The applications with their numbers of dependencies, and whether each is suspended.
+
+    One query, and another where somebody is accountable for one of them.
+    """
     counts = await storage.count_dependencies(unit.conn, [one.id for one in found], zone_id=zone_id)
-    return [one.model_copy(update={"dependencies_count": counts.get(one.id, 0)}) for one in found]
+    named = [one.id for one in found if isinstance(one, Application) and any(_accountable(one))]
+    suspended = await accountability.ended(unit.conn, zone_id, named) if named else ()
+    return [
+        one.model_copy(update={"dependencies_count": counts.get(one.id, 0), "suspended": one.id in suspended})
+        for one in found
+    ]
 
 
 # --- dependencies

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0032"
-down_revision = "0031"
+revision = "0033"
+down_revision = "0032"
 
 INSTANT = sa.DateTime(timezone=True).with_variant(sa.String(32), "sqlite")
 LONGEST = timedelta(days=365)  # the most that a resource could say

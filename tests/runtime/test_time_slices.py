@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from runtime.services.management import time_slices
-from runtime.services.management.time_slices import TimeSlice
+from runtime.services import time_slices
+from runtime.services.time_slices import TimeSlice
 
 
 @pytest.mark.threat("41l")
