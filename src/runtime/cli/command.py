@@ -14,7 +14,8 @@ from runtime.cli.execution import CommandError
 from runtime.cli.organizations import organization, organization_user
 from runtime.cli.serving import serve
 from runtime.cli.setup import doctor, init, migrate
-from runtime.cli.zones import keys, user, zone
+from runtime.cli.users import user
+from runtime.cli.zones import keys, zone
 from runtime.settings import InvalidSettings, Settings, meant, misspelt
 
 

@@ -1,6 +1,5 @@
-"""`zoned user`, `keys` and `zone`: add users with passwords, rotate signing keys, set zone settings."""
+"""`zoned keys` and `zone`: rotate signing keys, set zone settings."""
 
-import sys
 from typing import Any
 
 import click
@@ -11,39 +10,8 @@ from runtime.cli.operators import current_operator
 from runtime.services import zone_keys as zone_keys
 from runtime.services import zone_settings
 from runtime.services.container import Services
-from runtime.services.management.members import provisioning
 from runtime.services.management.zones import key_rotation
 from runtime.settings import Settings
-
-
-@click.group()
-def user() -> None:
-    """Users who sign in with a password."""
-
-
-@user.command("add")
-@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
-@click.option("--email", required=True, help="E-mail address of the user.")
-@click.option("--password-stdin", is_flag=True, required=True, help="Read the password from standard input.")
-@click.pass_obj
-def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) -> None:
-    """Add a user with a password. The e-mail address is stored as verified."""
-    password = sys.stdin.readline().rstrip("\r\n")
-
-    async def create(services: Services) -> tuple[str, bool]:
-        zone_id = await services.zones.find_id(zone)
-        made = await provisioning.add_user(
-            services, zone_id, email=email, password=password, by=current_operator()
-        )
-        found = await services.zones.get(zone_id)
-        return made.id, found.entity.user_identity_provider_id is not None
-
-    user_id, signs_in_elsewhere = with_services(settings, create)
-    click.echo(user_id)
-    if signs_in_elsewhere:
-        click.echo(
-            "this password is not used: users of the zone sign in with its identity provider", err=True
-        )
 
 
 @click.group()

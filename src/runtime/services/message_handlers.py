@@ -6,6 +6,8 @@ from datetime import datetime
 from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
+from runtime.services.login import password_reset
+from runtime.services.login.password_reset import PasswordResetDelivery
 from runtime.services.logout.backchannel_delivery import BackchannelLogoutDelivery
 from runtime.services.outbox import MessageHandler, logout_notices, mail
 from runtime.services.vault import revocation_delivery, upstream_revocations
@@ -26,8 +28,10 @@ def message_handlers(
 ) -> Mapping[str, MessageHandler]:
     """Topic -> its handler."""
     backchannel = BackchannelLogoutDelivery(zones, outbound, clock)
+    mails = mail.MailDelivery(transport, mail_from, clock)
     return {
-        mail.TOPIC: MessageHandler(mail.MailDelivery(transport, mail_from, clock).deliver),
+        mail.TOPIC: MessageHandler(mails.deliver),
+        password_reset.TOPIC: MessageHandler(PasswordResetDelivery(mails, zones, database, clock).deliver),
         logout_notices.TOPIC: MessageHandler(backchannel.deliver, attempts=6),
         upstream_revocations.TOPIC: MessageHandler(
             UpstreamRevocationDelivery(zones, database, upstream_oauth, clock).deliver,

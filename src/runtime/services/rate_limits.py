@@ -157,6 +157,12 @@ PASSWORD_TRIES = RateLimit(
     is_aligned=False,
     beyond="429, and each further try waits twice as long as the last, up to 300 s",
 )
+_LINKS = "links to reset a password requested"
+PASSWORD_RESETS = RateLimit("password-resets", _LINKS, _ADDRESS, 20, seconds=_HOUR)
+PASSWORD_RESETS_TO_ADDRESS = RateLimit(
+    "password-resets-to-one", _LINKS, "a mail address at a zone", 5, seconds=_DAY
+)
+PASSWORD_RESETS_IN_ZONE = RateLimit("password-resets-zone", _LINKS, _ZONE, 1_000, seconds=_HOUR)
 SIGN_UPS = RateLimit("sign-ups", "users who register by themselves", _ZONE, 10_000, seconds=_DAY)
 
 # The management API. Invitations are mails that a stranger gets in the service's name.

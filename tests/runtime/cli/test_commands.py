@@ -153,6 +153,9 @@ RECIPES: dict[str, Recipe] = {
     "user add": Recipe(
         (*_OF_ZONE, "--email", "bob@acme.example", "--password-stdin"), "users.create", stdin=PASSWORD
     ),
+    "user disable": Recipe((*_OF_ZONE, "--user", "cy@acme.example"), "users.update"),
+    "user enable": Recipe((*_OF_ZONE, "--user", "di@acme.example"), "users.update"),
+    "user reset": Recipe((*_OF_ZONE, "--user", "cy@acme.example"), "users.reset_password"),
     "keys rotate": Recipe(_OF_ZONE, "keys.rotate"),
     "keys use": Recipe((*_OF_ZONE, "--algorithm", "ES256"), "zones.use_algorithm"),
     "zone set": Recipe((*_OF_ZONE, "require-dpop-nonce", "on"), "zones.set_switch"),
@@ -166,6 +169,7 @@ LOOKING: dict[str, tuple[str, ...]] = {
     "keys list": _OF_ZONE,
     "openapi": (),
     "organization list": (),
+    "user list": _OF_ZONE,
 }
 
 
@@ -188,6 +192,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Site:
     ((organization, zone),) = site.sql("SELECT id, zone_id FROM organizations")
     ((key,),) = site.sql("SELECT id FROM api_keys")
     site.names = {"organization": organization, "zone": zone, "key": key}
+    for name in ("cy", "di"):
+        email = f"{name}@acme.example"
+        site.ok("user", "add", "--zone", zone, "--email", email, "--password-stdin", stdin=PASSWORD)
+    site.ok("user", "disable", "--zone", zone, "--user", "di@acme.example")
     return site
 
 
@@ -278,6 +286,10 @@ def test_all_of_them_on_postgresql(postgres: PostgresServer, tmp_path: Path) -> 
     ((zone, *_),) = [line.rsplit("/", 1)[1].split() for line in site.ok("organization", "list").splitlines()]
     key, *_ = site.ok("api-key", "list", "--organization", organization).split()
     site.names = {"organization": organization, "zone": zone, "key": key}
+    for name in ("cy", "di"):
+        email = f"{name}@acme.example"
+        site.ok("user", "add", "--zone", zone, "--email", email, "--password-stdin", stdin=PASSWORD)
+    site.ok("user", "disable", "--zone", zone, "--user", "di@acme.example")
     for name, recipe in RECIPES.items():
         if recipe.begin is None:
             assert _done(site, name).exit_code == recipe.exits, name

@@ -52,11 +52,13 @@ async def sign_in(request: Request, services: Services, zone: CachedZone) -> HTT
     )
     email, password = form.get("email", ""), form.get("password", "")
     try:
-        user = await local.authenticate(services, zone, email, password, address=browser.address)
+        found = await local.authenticate(services, zone, email, password, address=browser.address)
     except local.WrongPassword as refusal:
         current_decision().refuse(refusal)
         return await _page(services, zone, handle, interaction, email=email, mistake=_WRONG)
-    step = await flow.complete_password_login(services, zone, handle, interaction, user, browser)
+    step = await flow.complete_password_login(
+        services, zone, handle, interaction, found.user, browser, password_hash=found.password_hash
+    )
     return follow(step, services, zone)
 
 

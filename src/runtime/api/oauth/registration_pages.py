@@ -78,7 +78,9 @@ async def sign_up(request: Request, services: Services, zone: CachedZone) -> HTT
             user = await local.register(services, zone, email, password, address=browser.address)
     except ValidationFailed as failure:
         current_decision().refuse(failure)
-        return await _page(services, zone, handle, interaction, who, email=email, mistake=_mistake(failure))
+        return await _page(
+            services, zone, handle, interaction, who, email=email, mistake=pages.mistake_of(failure)
+        )
     step = await flow.complete_password_login(services, zone, handle, interaction, user, browser)
     return follow(step, services, zone)
 
@@ -112,13 +114,8 @@ async def _register_without_application(
         await invitations.register(services, zone, who, form.get("password", ""), address=address)
     except ValidationFailed as failure:
         current_decision().refuse(failure)
-        return await _form(services, zone, who, token, mistake=_mistake(failure))
+        return await _form(services, zone, who, token, mistake=pages.mistake_of(failure))
     return pages.page(zone, "invited", who=who, through_provider=False)
-
-
-def _mistake(failure: ValidationFailed) -> Mistake:
-    problem = failure.problems[0]
-    return Mistake(problem.field, f"{pages.LABELS[problem.field or '']} {problem.message}.")
 
 
 async def _page(

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sanic.response import HTTPResponse
 
-from runtime.domain.errors import ServiceError
+from runtime.domain.errors import ServiceError, ValidationFailed
 from runtime.services.zones import CachedZone
 
 # No `form-action`: Chromium applies it to every redirect that follows a form, and where an application's
@@ -30,7 +30,13 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-LABELS = {"email": "E-mail address", "password": "Password", "": "The form"}
+LABELS = {
+    "email": "E-mail address",
+    "password": "Password",
+    "current_password": "Current password",
+    "new_password": "New password",
+    "": "The form",
+}
 _TITLES = {
     400: "This link does not work",
     403: "This is not allowed",
@@ -49,6 +55,12 @@ class Mistake:
 
     field: str | None
     message: str
+
+
+def mistake_of(failure: ValidationFailed) -> Mistake:
+    """The first problem of a form, as its page tells it."""
+    problem = failure.problems[0]
+    return Mistake(problem.field, f"{LABELS[problem.field or '']} {problem.message}.")
 
 
 def page(

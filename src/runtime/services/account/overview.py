@@ -8,7 +8,7 @@ from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.authorization.consent_prompt import in_words
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import connected_applications, sessions, vault_resources
+from runtime.storage.sql import connected_applications, sessions, users, vault_resources
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.connected_applications import GivenConsent, GivenGrant
 from runtime.storage.sql.sessions import SessionRecord
@@ -60,12 +60,14 @@ class Overview:
 
     Attributes:
         vault: the resources that take a credential of the user's own.
+        has_password: the user signs in with one, and may change it.
     """
 
     applications: tuple[ConnectedApplication, ...]
     grants: tuple[GivenGrant, ...]
     vault: tuple[VaultResource, ...]
     sessions: tuple[OpenSession, ...]
+    has_password: bool
 
 
 async def overview(services: Services, zone: CachedZone, signed_in: SignedInUser) -> Overview:
@@ -76,11 +78,13 @@ async def overview(services: Services, zone: CachedZone, signed_in: SignedInUser
         grants = await connected_applications.grants(conn, zone_id=zone.id, user_id=user_id, now=now)
         standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
         vault = await vault_resources.reachable(conn, zone_id=zone.id, user_id=user_id, now=now)
+        known = await users.with_password(conn, user_id, zone_id=zone.id)
     return Overview(
         applications=tuple(_applications(given, standing)),
         grants=tuple(grants),
         vault=tuple(vault),
         sessions=tuple(_open_sessions(standing, signed_in.session.id)),
+        has_password=known is not None and zone.entity.user_identity_provider_id is None,
     )
 
 

@@ -7,7 +7,6 @@ was asked for, and for what; everything else is decided when it is opened.
 Spec: zone interface, section 5; RFC 6749 section 5.2.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,14 +15,14 @@ from pydantic import BaseModel, ConfigDict
 from runtime.domain.errors import BadLink
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.resource import Resource
-from runtime.services import state_values
+from runtime.services.authority import sealed_links
+from runtime.services.authority.sealed_links import MAX_LINK_CHARS
 from runtime.services.client_types import Client
 from runtime.services.zones import CachedZone
 from runtime.storage.sql.sessions import SessionRecord
 
 CONNECT_LINK_SECONDS = 600
-MAX_LINK_CHARS = 4_000  # what every browser and server takes as part of an address
-_UNKNOWN = "this link is incomplete, or of another zone; go back to the application and try again"
+_KIND = "connect_links"
 _EXPIRED = "this link has expired; go back to the application and try again"
 
 
@@ -87,24 +86,13 @@ def new_link(
         scopes=None if missing.scopes is None else missing.scopes & offered,
         issued_at=missing.now,
     )
-    sealed = zone.sealer.seal(link.model_dump_json().encode(), bound_to=_place(zone.id))
-    text = urlsafe_b64encode(sealed).rstrip(b"=").decode("ascii")
+    text = sealed_links.seal_link(zone, _KIND, link)
     return text if len(text) <= MAX_LINK_CHARS else None
 
 
 def open_link(zone: CachedZone, text: str, now: datetime) -> ConnectLink:
     """What a link says that this zone has handed out minutes ago. Raises BadLink."""
-    try:
-        sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-    except ValueError:
-        raise BadLink(_UNKNOWN) from None
-    link = state_values.read_sealed(ConnectLink, sealed, zone.sealer, bound_to=_place(zone.id))
-    if link is None:
-        raise BadLink(_UNKNOWN)
+    link = sealed_links.open_link(zone, _KIND, ConnectLink, text)
     if link.expires_at <= now:
         raise BadLink(_EXPIRED)
     return link
-
-
-def _place(zone_id: str) -> str:
-    return f"connect_links/{zone_id}"

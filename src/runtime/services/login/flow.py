@@ -54,12 +54,24 @@ async def start_page_login(
 
 
 async def complete_password_login(
-    services: Services, zone: CachedZone, handle: str, interaction: PendingLogin, user: User, browser: Browser
+    services: Services,
+    zone: CachedZone,
+    handle: str,
+    interaction: PendingLogin,
+    user: User,
+    browser: Browser,
+    *,
+    password_hash: str | None = None,
 ) -> NextStep:
-    """Go on after the right password."""
+    """Go on after the right password.
+
+    Args:
+        password_hash: what it was compared with; None for somebody who has just registered.
+    Raises: SignInRefused, also where the password was replaced since.
+    """
     now = services.clock()
     async with services.database.transaction() as conn:
-        await admission.admit(conn, zone.entity, PasswordSignIn(user), now=now)
+        await admission.admit(conn, zone.entity, PasswordSignIn(user, password_hash), now=now)
         signed_in, cookie = await browser_sessions.open_session(
             conn,
             services,

@@ -5,8 +5,9 @@ from contextlib import suppress
 from runtime.adapters.passwords import PasswordsBusy
 from runtime.domain.errors import Conflict, ServiceError, SignInUnavailable, ValidationFailed
 from runtime.domain.kinds.role import User
-from runtime.services.authority import admission, users
+from runtime.services.authority import admission, password_changes, users
 from runtime.services.authority.admission import RegisteredBy
+from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.container import Services
 from runtime.services.login import throttling
 from runtime.services.token_event_log import current_decision
@@ -28,7 +29,7 @@ class WrongPassword(ServiceError):
 
 async def authenticate(
     services: Services, zone: CachedZone, email: str, password: str, *, address: str
-) -> User:
+) -> PasswordUser:
     """The user with that address and password. An unknown user costs as much time as a wrong password.
 
     Whether they may sign in is decided when their session begins.
@@ -50,8 +51,8 @@ async def authenticate(
         raise WrongPassword
     await throttling.reset_password_rate(services, zone.id, account, address)
     with suppress(PasswordsBusy):  # then at another sign-in
-        await _renew_hash(services, found, password)
-    return found.user
+        return await _with_renewed_hash(services, found, password)
+    return found
 
 
 async def register(services: Services, zone: CachedZone, email: str, password: str, *, address: str) -> User:
@@ -75,10 +76,29 @@ async def register(services: Services, zone: CachedZone, email: str, password: s
         raise SignInUnavailable(_BUSY) from None
 
 
-async def _renew_hash(services: Services, found: PasswordUser, password: str) -> None:
-    """Keep the password under today's parameters, if its hash was made with weaker ones."""
+async def change(
+    services: Services, zone: CachedZone, signed_in: SignedInUser, *, current: str, new: str, address: str
+) -> None:
+    """Replace the password of a user who knows the present one, and sign them out of every other browser.
+
+    Raises: WrongPassword; TooManyTries; ValidationFailed for a password that will not do; SignInRefused;
+        SignInUnavailable.
+    """
+    found = await authenticate(services, zone, signed_in.user.email, current, address=address)
+    if found.user.id != signed_in.user.id:
+        raise WrongPassword
+    try:
+        await password_changes.replace(services, zone.entity, found, new, keep=signed_in.session.id)
+    except PasswordsBusy:
+        raise SignInUnavailable(_BUSY) from None
+    current_decision().succeed("password_changed")
+
+
+async def _with_renewed_hash(services: Services, found: PasswordUser, password: str) -> PasswordUser:
+    """The user with the password under today's parameters, where its hash was made with weaker ones."""
     if not services.passwords.needs_rehash(found.password_hash):
-        return
+        return found
     hashed = await services.passwords.hash(password)
     async with services.database.transaction() as conn:
-        await storage.replace_password(conn, found.user, password_hash=hashed, now=services.clock())
+        is_kept = await storage.replace_password(conn, found, password_hash=hashed, now=services.clock())
+    return PasswordUser(found.user, hashed) if is_kept else found

@@ -11,6 +11,7 @@ from runtime.services.outbox.delivery import Outbox
 from runtime.services.outbox.messages import Message, NotDelivered, Undeliverable
 
 TOPIC = "mail"
+_MAX_SHOWN_CHARS = 80
 
 
 async def enqueue(
@@ -25,6 +26,12 @@ async def enqueue(
     """Put a mail in the outbox; notify the outbox after the commit."""
     payload = {"to": recipient, "subject": subject, "text": text}
     await outbox.enqueue(conn, TOPIC, payload, organization_id=organization_id)
+
+
+def one_line(name: str) -> str:
+    """A name as a mail shows it: printable characters on one line, shortened to 80 of them."""
+    line = " ".join("".join(each if each.isprintable() else " " for each in name).split())
+    return line if len(line) <= _MAX_SHOWN_CHARS else f"{line[: _MAX_SHOWN_CHARS - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)

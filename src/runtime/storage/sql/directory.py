@@ -309,10 +309,15 @@ async def _count(
     return {row[0]: row[1] for row in found}
 
 
-async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> dict[str, int]:
-    """End every session and refresh family of a user; session id -> its new epoch.
+async def end_sessions(
+    conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime, keep: str | None = None
+) -> dict[str, int]:
+    """End the sessions and refresh families of a user; session id -> its new epoch.
 
     The caller changes the user's epoch in the same transaction.
+
+    Args:
+        keep: a session that stays, with those below it.
     """
     # Whoever is redeeming a code of theirs has the user locked: what they make of it is seen afterwards.
     await conn.execute(
@@ -320,9 +325,18 @@ async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now
         .where(_users.c.zone_id == zone_id, _users.c.id == user_id)
         .with_for_update(key_share=True)
     )
+    below = _sessions.alias()
+    kept = select(below.c.id).where(
+        below.c.zone_id == zone_id, or_(below.c.id == (keep or ""), below.c.parent_id == (keep or ""))
+    )
     ended = await conn.execute(
         update(_sessions)
-        .where(_sessions.c.zone_id == zone_id, _sessions.c.user_id == user_id, _sessions.c.status == "active")
+        .where(
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.user_id == user_id,
+            _sessions.c.status == "active",
+            _sessions.c.id.not_in(kept),
+        )
         .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now, provider_id_token=None)
         .returning(_sessions.c.id, _sessions.c.epoch, _sessions.c.expires_at)
     )
@@ -330,7 +344,11 @@ async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now
     await revocations.add(conn, zone_id, [Revocation(now, row.expires_at, {"sid": row.id}) for row in rows])
     await conn.execute(
         update(_families)
-        .where(_families.c.zone_id == zone_id, _families.c.user_id == user_id)
+        .where(
+            _families.c.zone_id == zone_id,
+            _families.c.user_id == user_id,
+            _families.c.session_id.not_in(kept),
+        )
         .values(status="revoked", successor_sealed=None)
     )
     return {row.id: int(row.epoch) for row in rows}

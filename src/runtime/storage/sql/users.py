@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
@@ -22,6 +22,7 @@ _invitees = METADATA.tables["group_invitees"]
 _members = METADATA.tables["group_members"]
 _assignments = TABLES["RoleAssignment"]
 _internals = METADATA.tables["zone_internals"]
+_MOST_NAMED = 10  # of those with one address, to choose from
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,22 @@ class PasswordUser:
 
     user: User
     password_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedUser:
+    """A user as a list of many shows them.
+
+    Attributes:
+        signs_in_with: `password` and `provider`; neither for somebody who has not signed in yet.
+    """
+
+    id: str
+    email: str
+    identifier: str
+    status: str
+    authenticated_at: datetime | None
+    signs_in_with: tuple[str, ...]
 
 
 async def get(conn: AsyncConnection, user_id: str, *, zone_id: str) -> User:
@@ -68,6 +85,67 @@ async def find_by_password(conn: AsyncConnection, *, zone_id: str, email: str) -
     if row is None or row.password_hash is None:
         return None
     return PasswordUser(await get(conn, row.id, zone_id=zone_id), row.password_hash)
+
+
+async def with_password(conn: AsyncConnection, user_id: str, *, zone_id: str) -> PasswordUser | None:
+    """The user of that id, if a password signs them in."""
+    hashed = await conn.scalar(
+        select(_credentials.c.password_hash).where(
+            _credentials.c.zone_id == zone_id,
+            _credentials.c.user_id == user_id,
+            _credentials.c.type == "password",
+        )
+    )
+    return None if hashed is None else PasswordUser(await get(conn, user_id, zone_id=zone_id), hashed)
+
+
+async def has_password(conn: AsyncConnection, found: PasswordUser) -> bool:
+    """Tell whether the user's password is still the one that was looked up."""
+    current = await with_password(conn, found.user.id, zone_id=found.user.zone_id)
+    return current is not None and current.password_hash == found.password_hash
+
+
+async def named(conn: AsyncConnection, name: str, *, zone_id: str) -> list[User]:
+    """The user with that id; else those with that identifier or, upper and lower case alike, address."""
+    if (by_id := await _ids(conn, zone_id, _users.c.id == name)) == []:
+        by_id = await _ids(
+            conn, zone_id, or_(_users.c.identifier == name, func.lower(_users.c.email) == name.lower())
+        )
+    return [await get(conn, each, zone_id=zone_id) for each in by_id]
+
+
+async def _ids(conn: AsyncConnection, zone_id: str, condition: ColumnElement[bool]) -> list[str]:
+    found = select(_users.c.id).where(_users.c.zone_id == zone_id, condition).order_by(_users.c.id)
+    return list(await conn.scalars(found.limit(_MOST_NAMED)))
+
+
+async def listed(
+    conn: AsyncConnection, *, zone_id: str, email: str | None, after: str, limit: int
+) -> list[ListedUser]:
+    """Users by id, those after that one; of an address only, if one is given."""
+    wanted = select(_users).where(_users.c.zone_id == zone_id, _users.c.id > after)
+    if email is not None:
+        wanted = wanted.where(func.lower(_users.c.email) == email.lower())
+    rows = (await conn.execute(wanted.order_by(_users.c.id).limit(limit))).all()
+    known = await conn.execute(
+        select(_credentials.c.user_id, _credentials.c.type)
+        .where(_credentials.c.zone_id == zone_id, _credentials.c.user_id.in_([row.id for row in rows]))
+        .distinct()
+    )
+    types: dict[str, set[str]] = {}
+    for user_id, type_ in known:
+        types.setdefault(user_id, set()).add("provider" if type_ == "federation" else type_)
+    return [
+        ListedUser(
+            row.id,
+            row.email,
+            row.identifier,
+            row.status,
+            row.authenticated_at,
+            tuple(sorted(types.get(row.id, ()))),
+        )
+        for row in rows
+    ]
 
 
 async def has_verified(conn: AsyncConnection, *, zone_id: str, address: str) -> bool:
@@ -131,17 +209,21 @@ async def add_password(conn: AsyncConnection, user: User, *, password_hash: str,
     await _add_credential(conn, user, "password", now, password_hash=password_hash)
 
 
-async def replace_password(conn: AsyncConnection, user: User, *, password_hash: str, now: datetime) -> None:
-    """Keep another hash of the user's password."""
-    await conn.execute(
+async def replace_password(
+    conn: AsyncConnection, found: PasswordUser, *, password_hash: str, now: datetime
+) -> bool:
+    """Keep another hash in place of the one that was looked up; False when it has been replaced since."""
+    replaced = await conn.execute(
         update(_credentials)
         .where(
-            _credentials.c.zone_id == user.zone_id,
-            _credentials.c.user_id == user.id,
+            _credentials.c.zone_id == found.user.zone_id,
+            _credentials.c.user_id == found.user.id,
             _credentials.c.type == "password",
+            _credentials.c.password_hash == found.password_hash,
         )
         .values(password_hash=password_hash, updated_at=now)
     )
+    return bool(replaced.rowcount)
 
 
 async def renew_provider(

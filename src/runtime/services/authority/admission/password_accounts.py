@@ -27,11 +27,17 @@ from runtime.services.authority.admission.requests import (
 )
 from runtime.storage.sql import invitations
 from runtime.storage.sql import users as storage
+from runtime.storage.sql.users import PasswordUser
 
 
 async def by_password(conn: AsyncConnection, zone: Zone, by: PasswordSignIn, now: datetime) -> AdmittedUser:
+    """Raises SignInRefused, also where the password was replaced since it was compared."""
     require_local(zone)
     await hold_active(conn, by.user)
+    if by.password_hash is not None:
+        compared = PasswordUser(by.user, by.password_hash)
+        if not await storage.has_password(conn, compared):
+            raise SignInRefused("the password has just been changed; sign in with the new one")
     await storage.change(conn, by.user, authenticated_at=now)
     return AdmittedUser(by.user)
 

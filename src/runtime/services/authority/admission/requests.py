@@ -16,9 +16,14 @@ from runtime.domain.kinds.zone import Zone
 
 @dataclass(frozen=True, slots=True)
 class PasswordSignIn:
-    """The right password of a user was given."""
+    """The right password of a user was given.
+
+    Attributes:
+        password_hash: what the password was compared with; None for somebody who has just registered.
+    """
 
     user: User
+    password_hash: str | None = field(default=None, repr=False)
 
 
 class RegisteredBy(StrEnum):

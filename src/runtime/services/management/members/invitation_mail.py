@@ -6,7 +6,6 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.outbox import mail
 
-_MAX_SHOWN_CHARS = 80
 _ROLES = {
     OrganizationRole.ADMIN: "an administrator",
     OrganizationRole.MEMBER: "a member",
@@ -39,8 +38,8 @@ async def enqueue_mail(
         zone: the organization's own, where the person registers.
     """
     text = _TEXT.format(
-        inviter=_shown(invitation.inviter_name),
-        organization=_shown(organization),
+        inviter=mail.one_line(invitation.inviter_name),
+        organization=mail.one_line(organization),
         role=_ROLES[invitation.role],
         page=f"{zone.protocols.oauth2.issuer}/oauth/sign-up?invitation={token}",
         api=f"{unit.services.settings.public_url.rstrip('/')}/invitations/{token}",
@@ -51,7 +50,7 @@ async def enqueue_mail(
         unit.services.outbox,
         organization_id=unit.organization_id,
         recipient=invitation.email,
-        subject=f"Invitation to {_shown(organization)}",
+        subject=f"Invitation to {mail.one_line(organization)}",
         text=text,
     )
 
@@ -59,9 +58,3 @@ async def enqueue_mail(
         unit.services.outbox.notify()
 
     unit.after_commit(send)
-
-
-def _shown(name: str) -> str:
-    """A name as a mail shows it: printable characters on one line, shortened to 80 of them."""
-    line = " ".join("".join(each if each.isprintable() else " " for each in name).split())
-    return line if len(line) <= _MAX_SHOWN_CHARS else f"{line[: _MAX_SHOWN_CHARS - 1]}…"
