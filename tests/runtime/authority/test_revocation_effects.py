@@ -21,7 +21,7 @@ from tests.runtime.authority.session_scenes import (
     make_sign_in,
 )
 from tests.runtime.management.conftest import caller, let_end
-from tests.support.oauth_site import Client, Page, Site, claims
+from tests.support.oauth_site import PASSWORD, Client, Page, Site, claims
 from tests.support.tables import Table
 
 from runtime.domain.kinds import (
@@ -37,11 +37,15 @@ from runtime.domain.kinds import (
     Verb,
 )
 from runtime.domain.kinds.resource import Resource
+from runtime.services.container import Services
+from runtime.services.management.access.caller import SERVICE
+from runtime.services.management.people import user_administration
 from runtime.services.management.zones import key_rotation
 from runtime.services.zone_settings import set_zone_setting
 from runtime.storage.sql import entities, sessions
 
 STORAGE = ("embedded", "servers")
+NEW_PASSWORD = "another horse, another battery"
 PAGE = Path(__file__).parents[3] / "docs" / "revocation-effects.md"
 NOTES = Table(PAGE, "sign-in", first="Event")
 MANAGERS = Table(PAGE, "management", first="Event")
@@ -233,6 +237,17 @@ def delete_api(scene: SignIn) -> None:
     remove(scene, RESOURCE, scene.api.id)
 
 
+def reset_password(scene: SignIn) -> None:
+    """By an operator, as by the link of a mail."""
+
+    async def reset(services: Services) -> None:
+        zone = await services.zones.get(scene.zone.id)
+        user = await user_administration.find(services, zone, "ada@acme.example")
+        await user_administration.set_password(services, zone, user, NEW_PASSWORD, by=SERVICE)
+
+    scene.site.run(reset(scene.site.services))
+
+
 EVENTS: Mapping[str, Callable[[SignIn], None]] = {
     "nothing": lambda scene: None,
     "browser session revoked by API": lambda scene: update(
@@ -244,6 +259,10 @@ EVENTS: Mapping[str, Callable[[SignIn], None]] = {
     ),
     "user signs out": sign_out,
     "user disabled": lambda scene: update(scene, USER, user_id(scene), status="disabled"),
+    "user changes the password in the browser": lambda scene: account_page(
+        scene, change="password", current_password=PASSWORD, password=NEW_PASSWORD
+    ),
+    "user's password reset": reset_password,
     "user deleted": lambda scene: remove(scene, USER, user_id(scene)),
     "user takes everything back from the agent": lambda scene: account_page(
         scene, application=scene.agent.app.id
