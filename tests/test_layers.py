@@ -204,7 +204,8 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.audit": _ANY_KIND | {"management.audit_chain"},
     "management.authentication": _GROUND
     | {"authority", "clients", "token_event_log", "issuing", "management.access"},
-    "management.people": _ANY_KIND | {"authority", "epochs", "outbox", "management.token_revocation"},
+    "management.people": _ANY_KIND
+    | {"authority", "epochs", "outbox", "management.token_revocation", "zones"},
     "management.policies": _ANY_KIND | {"zone_keys"},
     "management.zones": _ANY_KIND
     | {"zone_keys", "management.people", "management.policies", "secret_values", "address_bound_secrets"}
@@ -230,9 +231,9 @@ ROOMS: dict[str, frozenset[str]] = {
     | {"authority", "epochs", "rate_limits", "management.policies", "client_types", "zones"},
     "login": _GROUND
     | {"authority", "authorization", "clients", "management.entities", "token_event_log"}
-    | {"management.members", "management.unit_of_work"},
+    | {"management.members", "management.unit_of_work", "outbox"},
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
-    "message_handlers": frozenset({"logout", "outbox", "vault", "zones"}),
+    "message_handlers": frozenset({"login", "logout", "outbox", "vault", "zones"}),
     "schedule": frozenset(
         {"clients", "token_event_log", "epochs", "jobs", "management.organizations", "management.zones"}
         | {"outbox", "retention", "revocation_list", "vault"}

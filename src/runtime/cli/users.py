@@ -9,8 +9,8 @@ from runtime.cli.execution import with_services
 from runtime.cli.operators import current_operator
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
+from runtime.services.authority.password_reset_links import LINK_MINUTES
 from runtime.services.container import Services
-from runtime.services.login.password_reset import LINK_MINUTES
 from runtime.services.management.members import provisioning
 from runtime.services.management.people import user_administration
 from runtime.services.zones import CachedZone

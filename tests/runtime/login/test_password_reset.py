@@ -12,6 +12,7 @@ from runtime.api.oauth import login_pages
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.zone import Zone
 from runtime.services import rate_limits
+from runtime.services.authority import password_reset_links
 from runtime.services.login import password_reset
 
 STORAGE = ("embedded", "servers")
@@ -195,7 +196,7 @@ class TestTheLink:
     def test_it_ends_after_half_an_hour(
         self, site: Site, browser: Browser, zone: Zone, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(password_reset, "LINK_MINUTES", -1)
+        monkeypatch.setattr(password_reset_links, "LINK_MINUTES", -1)
         request_link(browser, zone)
         over = link_to(site, zone)
         monkeypatch.undo()

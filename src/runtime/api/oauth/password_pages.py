@@ -11,7 +11,7 @@ from runtime.api.oauth.browser import answering_pages, browser_of, forget_sessio
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.pages import Mistake
 from runtime.domain.errors import ValidationFailed
-from runtime.services.authority import admission
+from runtime.services.authority import admission, password_reset_links
 from runtime.services.authority.credential_rules import MIN_PASSWORD_CHARS
 from runtime.services.authorization import interactions
 from runtime.services.container import Services
@@ -58,7 +58,7 @@ async def request_link(request: Request, services: Services, zone: CachedZone) -
 async def show_reset(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """The page that a link opens. Programs that look at links in mails use nothing up."""
     link = request.args.get("link", "")
-    found = await password_reset.find(services, zone, link)
+    found = await password_reset_links.find(services, zone, link)
     return _reset(services, zone, link, email=found.user.email)
 
 
@@ -75,7 +75,7 @@ async def reset(request: Request, services: Services, zone: CachedZone) -> HTTPR
         email = await password_reset.reset(services, zone, link, password, address=browser.address)
     except ValidationFailed as failure:
         current_decision().refuse(failure)
-        found = await password_reset.find(services, zone, link)
+        found = await password_reset_links.find(services, zone, link)
         return _reset(services, zone, link, email=found.user.email, mistake=pages.mistake_of(failure))
     done = _reset(services, zone, None, email=email)
     forget_session(done, zone)
@@ -97,7 +97,7 @@ def _forgot(
         email=email,
         mistake=mistake,
         is_sent=is_sent,
-        minutes=password_reset.LINK_MINUTES,
+        minutes=password_reset_links.LINK_MINUTES,
         form_token=interactions.new_form_token(services, zone.id, _FORGOT, _FORGOT),
     )
 

@@ -1,24 +1,20 @@
-"""Password reset by mail: a link that replaces the password once, for half an hour.
+"""Password reset by mail: requesting a link, sending it, and replacing the password with it.
 
-Nothing is stored for a link: it names the password that it replaces, and is worth nothing once that is gone.
-Who requests one is not told whether the address has an account: it is looked up when the mail is sent.
+Who requests a link is not told whether the address has an account: it is looked up when the mail is sent.
 
 Spec: OWASP Forgot Password Cheat Sheet; RFC 6749 section 10.11 for the pages.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from hashlib import sha256
+from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from runtime.adapters.passwords import PasswordsBusy
-from runtime.domain.errors import BadLink, NotFound, SignInUnavailable, TooManyTries
+from runtime.domain.errors import NotFound, SignInUnavailable, TooManyTries
 from runtime.domain.kinds.values import UserStatus
 from runtime.services import rate_limits
-from runtime.services.authority import admission, password_changes, sealed_links
+from runtime.services.authority import admission, password_changes, password_reset_links
 from runtime.services.authority.credential_rules import checked_email
 from runtime.services.container import Services
 from runtime.services.login import throttling
@@ -29,12 +25,8 @@ from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone, ZoneRegistry
 from runtime.storage.sql import users as storage
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.users import PasswordUser
 
 TOPIC: Final = "password-reset"
-LINK_MINUTES: Final = 30
-_KIND = "password_resets"
-_OVER = "this link has expired or was used already; request a new one on the sign-in page"
 _BUSY = "too many passwords are being changed at this moment; try again shortly"
 _TEXT = """\
 Somebody, probably you, requested a new password for {email} at "{zone}".
@@ -45,22 +37,6 @@ To choose one, open this address within {minutes} minutes:
 
 If it was not you, you can leave this message unanswered: your password stays as it is.
 """
-
-
-class ResetLink(BaseModel):
-    """What a link says.
-
-    Attributes:
-        password: SHA-256 of the stored hash of the password that it replaces, in hex.
-        email: where it was sent.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    user_id: str
-    email: str
-    password: str
-    expires_at: datetime
 
 
 async def request(services: Services, zone: CachedZone, email: str, *, address: str) -> None:
@@ -84,39 +60,13 @@ async def request(services: Services, zone: CachedZone, email: str, *, address: 
     services.outbox.notify()
 
 
-def new_link(zone: CachedZone, found: PasswordUser, now: datetime) -> str:
-    """The address of the page on which that user chooses another password, once."""
-    link = ResetLink(
-        user_id=found.user.id,
-        email=found.user.email,
-        password=_fingerprint(found),
-        expires_at=now + timedelta(minutes=LINK_MINUTES),
-    )
-    return f"{zone.issuer}/oauth/reset-password?link={sealed_links.seal_link(zone, _KIND, link)}"
-
-
-async def find(services: Services, zone: CachedZone, text: str) -> PasswordUser:
-    """Whose password a link replaces. Raises BadLink for one that is over, SignInRefused."""
-    admission.require_local(zone.entity)
-    link = sealed_links.open_link(zone, _KIND, ResetLink, text)
-    if services.clock() >= link.expires_at:
-        raise BadLink(_OVER)
-    async with services.database.reading() as conn:
-        found = await storage.with_password(conn, link.user_id, zone_id=zone.id)
-    if found is None or (_fingerprint(found), found.user.email) != (link.password, link.email):
-        raise BadLink(_OVER)
-    if found.user.status is UserStatus.DISABLED:
-        raise BadLink(_OVER, internal="the user is disabled")
-    return found
-
-
 async def reset(services: Services, zone: CachedZone, text: str, password: str, *, address: str) -> str:
     """Replace the password of the link's user, who is signed out everywhere; their address.
 
     Raises: BadLink; ValidationFailed for a password that will not do; SignInRefused; TooManyTries;
         SignInUnavailable.
     """
-    found = await find(services, zone, text)
+    found = await password_reset_links.find(services, zone, text)
     await throttling.check_password_rate(services, zone.id, f"reset {found.user.id}", address)
     decision = current_decision()
     decision.user_id = found.user.id
@@ -154,14 +104,10 @@ class PasswordResetDelivery:
         text = _TEXT.format(
             email=found.user.email,
             zone=one_line(zone.entity.name),
-            minutes=LINK_MINUTES,
-            link=new_link(zone, found, self.clock()),
+            minutes=password_reset_links.LINK_MINUTES,
+            link=password_reset_links.new_link(zone, found, self.clock()),
         )
         subject = f"A new password for {one_line(zone.entity.name)}"
         await self.mail.deliver(
             replace(message, payload={"to": found.user.email, "subject": subject, "text": text})
         )
-
-
-def _fingerprint(found: PasswordUser) -> str:
-    return sha256(found.password_hash.encode()).hexdigest()

@@ -7,9 +7,8 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
-from runtime.services.authority import admission, password_changes
+from runtime.services.authority import admission, password_changes, password_reset_links
 from runtime.services.container import Services
-from runtime.services.login import password_reset
 from runtime.services.management.access.caller import Actor
 from runtime.services.management.people import users
 from runtime.services.management.unit_of_work import unit_of_work
@@ -60,7 +59,7 @@ async def reset_link(services: Services, zone: CachedZone, user: User, *, by: Ac
     """A link on which the user chooses another password, once. Raises Conflict, SignInRefused."""
     found = await _with_password(services, zone, user)
     await _record(services, zone, user, "link", by)
-    return password_reset.new_link(zone, found, services.clock())
+    return password_reset_links.new_link(zone, found, services.clock())
 
 
 async def set_password(services: Services, zone: CachedZone, user: User, password: str, *, by: Actor) -> None:
