@@ -149,7 +149,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "rate_limiter": frozenset({"bounded_cache", "cache_sizes", "rate_limits"}),
     "refused_requests": frozenset({"rate_limiter", "rate_limits"}),
     "retention": frozenset({"container"}),
-    "token_event_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
+    "decision_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
     "job_notifier": frozenset(),
     "jobs": frozenset({"container"}),
     "zone_keys": frozenset({"clock"}),
@@ -162,7 +162,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "container": frozenset(
         {
             "upstream_refreshes",
-            "token_event_log",
+            "decision_log",
             "epochs",
             "job_notifier",
             "outbox",
@@ -171,7 +171,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "zones",
         }
     ),
-    "authority": _GROUND | {"outbox", "token_event_log"},
+    "authority": _GROUND | {"outbox", "decision_log"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
     "time_slices": frozenset(),
@@ -184,13 +184,13 @@ ROOMS: dict[str, frozenset[str]] = {
     ),
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
     "issuing": _GROUND | {"authority", "clients"},
-    "authorization": _GROUND | {"authority", "clients", "token_event_log", "address_bound_secrets"},
+    "authorization": _GROUND | {"authority", "clients", "decision_log", "address_bound_secrets"},
     "vault": _GROUND
-    | {"authority", "authorization", "secret_values", "address_bound_secrets", "token_event_log"}
+    | {"authority", "authorization", "secret_values", "address_bound_secrets", "decision_log"}
     | {"upstream_refreshes", "outbox"},
-    "connect": _GROUND | {"authority", "authorization", "clients", "token_event_log", "vault"},
-    "grants": _GROUND | {"authority", "authorization", "clients", "token_event_log", "issuing", "vault"},
-    "tokens": _GROUND | {"authority", "clients", "token_event_log", "grants", "issuing"},
+    "connect": _GROUND | {"authority", "authorization", "clients", "decision_log", "vault"},
+    "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing", "vault"},
+    "tokens": _GROUND | {"authority", "clients", "decision_log", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization", "outbox", "vault"},
     "management.token_revocation": frozenset({"management.unit_of_work", "zone_keys", "vault"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
@@ -199,11 +199,11 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.decisions": _ANY_KIND | {"management.audit", "management.policies"},
     "explain": _ANY_KIND
     | _GROUND
-    | {"authority", "clients", "grants", "issuing", "token_event_log"}
+    | {"authority", "clients", "grants", "issuing", "decision_log"}
     | {"management.changesets", "management.policies"},
     "management.audit": _ANY_KIND | {"management.audit_chain"},
     "management.authentication": _GROUND
-    | {"authority", "clients", "token_event_log", "issuing", "management.access"},
+    | {"authority", "clients", "decision_log", "issuing", "management.access"},
     "management.people": _ANY_KIND
     | {"authority", "epochs", "outbox", "management.token_revocation", "zones"},
     "management.policies": _ANY_KIND | {"zone_keys"},
@@ -217,7 +217,7 @@ ROOMS: dict[str, frozenset[str]] = {
     | {
         "authority",
         "clients",
-        "token_event_log",
+        "decision_log",
         "rate_limiter",
         "rate_limits",
         "management.authentication",
@@ -230,12 +230,12 @@ ROOMS: dict[str, frozenset[str]] = {
     "bundles": _ANY_KIND
     | {"authority", "epochs", "rate_limits", "management.policies", "client_types", "zones"},
     "login": _GROUND
-    | {"authority", "authorization", "clients", "management.entities", "token_event_log"}
+    | {"authority", "authorization", "clients", "management.entities", "decision_log"}
     | {"management.members", "management.unit_of_work", "outbox"},
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "message_handlers": frozenset({"login", "logout", "outbox", "vault", "zones"}),
     "schedule": frozenset(
-        {"clients", "token_event_log", "epochs", "jobs", "management.organizations", "management.zones"}
+        {"clients", "decision_log", "epochs", "jobs", "management.organizations", "management.zones"}
         | {"outbox", "retention", "revocation_list", "vault"}
     ),
 }

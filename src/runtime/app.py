@@ -35,6 +35,7 @@ from runtime.metrics import exposition
 from runtime.quotas import BOUNDS, sizes
 from runtime.services.clock import Clock, system_time
 from runtime.services.container import Services
+from runtime.services.decision_log import DecisionLog
 from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.jobs.runner import JobRunner
@@ -43,7 +44,6 @@ from runtime.services.outbox import Outbox
 from runtime.services.rate_limiter import RateLimiter
 from runtime.services.revocation_list import Revocations
 from runtime.services.schedule import JOBS
-from runtime.services.token_event_log import DecisionLog
 from runtime.services.upstream_refreshes import UpstreamRefreshes
 from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings

@@ -30,11 +30,11 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services import epochs
 from runtime.services.authority import session_revocation
+from runtime.services.decision_log import Decision
 from runtime.services.grants import refresh_token_rotation
 from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
-from runtime.services.token_event_log import Decision
 from runtime.services.tokens import revocation
 from runtime.storage.sql import consents, refresh_families, session_users
 from runtime.storage.sql.consents import ConsentRecord

@@ -6,7 +6,7 @@ from runtime import logs
 from runtime.adapters import shared_fetch
 from runtime.adapters.upstream_oauth import circuit_breaker
 from runtime.services import cache_sizes as sizes
-from runtime.services import epochs, token_event_log, upstream_refreshes
+from runtime.services import decision_log, epochs, upstream_refreshes
 from runtime.services.management.authentication import callers
 
 _REQUESTS = "as many as are worked on"
@@ -59,17 +59,17 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "runtime.services.rate_limiter._LocalCounts._counted", "counts of one limit", sizes.RATE_LIMIT_COUNTS
     ),
     BoundedMemory(
-        "runtime.services.token_event_log.DecisionLog._queued",
+        "runtime.services.decision_log.DecisionLog._queued",
         "token events to be written; beyond it requests are answered 503",
-        token_event_log.MAX_QUEUED,
+        decision_log.MAX_QUEUED,
     ),
     BoundedMemory(
-        "runtime.services.token_event_log.DecisionLog._seen",
+        "runtime.services.decision_log.DecisionLog._seen",
         "credentials whose use was recorded within a day",
-        token_event_log.MOST_SEEN,
+        decision_log.MOST_SEEN,
     ),
     BoundedMemory(
-        "runtime.services.token_event_log.DecisionLog._tallies",
+        "runtime.services.decision_log.DecisionLog._tallies",
         "counts of refused requests without a row, by zone, grant type and code",
         "the number of zones, for a minute",
     ),

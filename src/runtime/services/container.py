@@ -12,12 +12,12 @@ from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
+from runtime.services.decision_log import DecisionLog
 from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.outbox import Outbox
 from runtime.services.rate_limiter import RateLimiter
 from runtime.services.revocation_list import Revocations
-from runtime.services.token_event_log import DecisionLog
 from runtime.services.upstream_refreshes import UpstreamRefreshes
 from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings

@@ -8,7 +8,7 @@ from tests.reconciler.real.company import Company, sign_in
 
 from runtime.domain.identifiers import new_id
 from runtime.services.container import Services
-from runtime.services.token_event_log import Decision
+from runtime.services.decision_log import Decision
 
 HEAD = "apiVersion: zonewright/v1\n"
 KEY = (

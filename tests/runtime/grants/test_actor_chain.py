@@ -11,7 +11,7 @@ from tests.support.scene import Scene, acting, claims_of
 from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
-from runtime.services.token_event_log import Decision
+from runtime.services.decision_log import Decision
 from runtime.services.tokens import revocation
 
 

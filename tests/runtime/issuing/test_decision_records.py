@@ -24,8 +24,8 @@ from runtime.domain.errors import (
 from runtime.domain.kinds.resource import Resource
 from runtime.services import rate_limits
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision, DecisionLog
 from runtime.services.rate_limits import RECORDED_REFUSALS_OF_ADDRESS
-from runtime.services.token_event_log import Decision, DecisionLog
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
 
@@ -135,7 +135,7 @@ async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
     """Each event with what its row would have, and their number; one that comes back in time gets them."""
-    monkeypatch.setattr("runtime.services.token_event_log.LAST_SECONDS", 1.5)
+    monkeypatch.setattr("runtime.services.decision_log.LAST_SECONDS", 1.5)
     database = Database.open("sqlite+aiosqlite:////not/there/zonewright.db")
     decisions = _recording(scene.services, database).decisions
     await decisions.start()
@@ -245,7 +245,7 @@ async def test_what_strangers_are_refused_is_counted(
 
 async def test_what_was_counted_is_written_in_time(own_scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the task in the background, though nothing else happens."""
-    monkeypatch.setattr("runtime.services.token_event_log._TALLY_SECONDS", 0.05)
+    monkeypatch.setattr("runtime.services.decision_log._TALLY_SECONDS", 0.05)
     decisions = _recording(own_scene.services).decisions
     await decisions.start()
     zone = own_scene.zone

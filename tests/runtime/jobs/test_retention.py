@@ -14,7 +14,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.zone import Zone
 from runtime.services import retention
 from runtime.services.container import Services
-from runtime.services.token_event_log import Decision
+from runtime.services.decision_log import Decision
 from runtime.storage.sql import refresh_families, sessions
 from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord

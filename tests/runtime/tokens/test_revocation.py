@@ -17,9 +17,9 @@ from tests.support.rewired import run_job
 from runtime.domain.kinds.resource import Resource
 from runtime.services import rate_limits, revocation_list
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.rate_limits import RECORDED_REFUSALS_OF_ADDRESS
 from runtime.services.revocation_list import JOB, Revocations, digest
-from runtime.services.token_event_log import Decision
 from runtime.services.tokens import revocation
 from runtime.storage.sql.tables import token_events
 

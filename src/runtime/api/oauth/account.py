@@ -22,9 +22,9 @@ from runtime.services.authorization import interactions
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.authorization.requests import ZonePageRequest
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.login import flow, password
 from runtime.services.login.password import WrongPassword
-from runtime.services.token_event_log import current_decision
 from runtime.services.vault import static_credentials
 from runtime.services.zones import CachedZone
 

@@ -16,8 +16,8 @@ from runtime.services.authorization.next_step import NextStep
 from runtime.services.authorization.requests import Parameters
 from runtime.services.client_types import Client
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.login import flow
-from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 _MAX_BYTES = 64 * 1024

@@ -25,7 +25,7 @@ from runtime.services.client_types import Client
 from runtime.services.clients import dpop_verification
 from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
-from runtime.services.token_event_log import current_decision
+from runtime.services.decision_log import current_decision
 from runtime.services.zones import CachedZone, SessionRoot
 
 _REFUSED = "the access token is not valid here"

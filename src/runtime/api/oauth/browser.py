@@ -28,7 +28,7 @@ from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.interactions import INTERACTION_SECONDS
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
-from runtime.services.token_event_log import PENDING, REFUSED, Decision, recorded_request
+from runtime.services.decision_log import PENDING, REFUSED, Decision, recorded_request
 from runtime.services.zones import CachedZone
 
 _FRAMES = ("iframe", "frame", "fencedframe", "embed", "object")  # Spec: Fetch Metadata, section 2.1

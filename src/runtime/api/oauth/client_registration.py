@@ -16,7 +16,7 @@ from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth.claims import seconds
 from runtime.services.clients import dynamic_registration
 from runtime.services.container import Services
-from runtime.services.token_event_log import REGISTERED, Decision
+from runtime.services.decision_log import REGISTERED, Decision
 
 MAX_BODY_BYTES = 16 * 1024
 

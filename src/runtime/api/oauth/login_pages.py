@@ -15,9 +15,9 @@ from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import ZonePageRequest
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.login import flow
 from runtime.services.login import password as local
-from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 _WRONG = Mistake(None, "Wrong e-mail address or password. Check both and try again.")

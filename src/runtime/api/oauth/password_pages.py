@@ -15,8 +15,8 @@ from runtime.services.authority import admission, password_reset_links
 from runtime.services.authority.credential_rules import MIN_PASSWORD_CHARS
 from runtime.services.authorization import interactions
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.login import password_reset
-from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 _FORGOT, _RESET = "forgot-password", "reset-password"

@@ -19,8 +19,8 @@ from runtime.services.authorization import throttling
 from runtime.services.client_types import is_known
 from runtime.services.clients import dpop_verification
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.rate_limiter import place_of
-from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone
 
 

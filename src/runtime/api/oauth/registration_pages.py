@@ -21,11 +21,11 @@ from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import ZonePageRequest
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.login import flow
 from runtime.services.login import invitation_registration as invitations
 from runtime.services.login import password as local
 from runtime.services.login.invitation_registration import Invitee
-from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 _MAX_TOKEN_CHARS = 100

@@ -14,7 +14,7 @@ from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError
 from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services
-from runtime.services.token_event_log import IGNORED, Decision
+from runtime.services.decision_log import IGNORED, Decision
 from runtime.services.tokens.revocation import revoke
 
 

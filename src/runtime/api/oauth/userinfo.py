@@ -14,8 +14,8 @@ from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import OAuthError
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision, recorded_request
 from runtime.services.issuing.token_responses import person_claims
-from runtime.services.token_event_log import Decision, recorded_request
 from runtime.services.zones import CachedZone
 
 

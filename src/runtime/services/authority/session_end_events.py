@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
-from runtime.services.token_event_log import current_decision
+from runtime.services.decision_log import current_decision
 from runtime.storage.sql import token_events as storage
 from runtime.storage.sql.token_events import TokenEvent
 

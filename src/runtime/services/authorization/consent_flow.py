@@ -14,7 +14,7 @@ from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.next_step import NextStep, page_address
 from runtime.services.authorization.requests import AuthorizationRequest, ZonePageRequest
 from runtime.services.container import Services
-from runtime.services.token_event_log import current_decision
+from runtime.services.decision_log import current_decision
 from runtime.services.zones import CachedZone
 
 

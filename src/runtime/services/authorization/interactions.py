@@ -19,8 +19,8 @@ from runtime.services.authorization.requests import AuthorizationRequest, ZonePa
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.rate_limiter import place_of
-from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 
 INTERACTION_SECONDS = 900

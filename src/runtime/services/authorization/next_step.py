@@ -20,7 +20,7 @@ from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.requests import RedirectionEndpoint
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.token_event_log import current_decision
+from runtime.services.decision_log import current_decision
 from runtime.services.zones import CachedZone
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from runtime.domain.errors import OAuthError
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.connect.requests import CheckedLink
-from runtime.services.token_event_log import Decision, current_decision
+from runtime.services.decision_log import Decision, current_decision
 from runtime.services.zones import CachedZone
 
 EVENT, CONNECTED = "connect", "connected"  # as decision records call them

@@ -10,12 +10,12 @@ from runtime.domain.oauth.exchange import ExchangeRequest
 from runtime.services.authority.subject_tokens import SubjectToken, prior_actors
 from runtime.services.client_types import ApplicationClient
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.explain.parties import UnknownParty
 from runtime.services.grants import token_exchange
 from runtime.services.grants.authorized_exchanges import AuthorizedExchange
 from runtime.services.grants.token_exchange import VerifiedChain
 from runtime.services.issuing.access_tokens import new_token_id
-from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone, SessionRoot
 
 

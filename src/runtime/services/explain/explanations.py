@@ -16,6 +16,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import exchange_steps as steps
 from runtime.domain.oauth.exchange_steps import STEP_NAMES
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.explain import parties, remedies
 from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, with_token
 from runtime.services.explain.parties import UnknownParty
@@ -26,7 +27,6 @@ from runtime.services.management.changesets.concurrency_limits import explanatio
 from runtime.services.management.entities import Parents
 from runtime.services.management.policies import deciding_policies
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone
 
 SUBJECT = "explanations"

@@ -12,6 +12,7 @@ from runtime.domain.oauth.entity_profiles import profile_of
 from runtime.domain.oauth.resources import at_most_one
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy_decision, target_checks
 from runtime.services.issuing.access_tokens import (
@@ -20,7 +21,6 @@ from runtime.services.issuing.access_tokens import (
     new_token_id,
     token_type,
 )
-from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.token_event_log import Decision
+from runtime.services.decision_log import Decision
 from runtime.services.zones import CachedZone
 
 

@@ -15,6 +15,7 @@ from runtime.services.clients import authenticate_client, dpop_verification
 from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
 from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.grants import (
     authorization_code,
     client_credentials,
@@ -24,7 +25,6 @@ from runtime.services.grants import (
 )
 from runtime.services.grants.context import TokenContext
 from runtime.services.rate_limiter import place_of
-from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone
 
 

@@ -38,6 +38,7 @@ from runtime.services.authority.subject_tokens import (
 )
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.grants.authorized_exchanges import AuthorizedExchange, AuthorizedExchangeCache
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy_decision, target_checks, token_cache
@@ -48,7 +49,6 @@ from runtime.services.issuing.access_tokens import (
     token_type,
 )
 from runtime.services.issuing.token_cache import CachedToken
-from runtime.services.token_event_log import Decision
 from runtime.services.vault import credential_cache, credentials, refresh
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot

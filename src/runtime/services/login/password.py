@@ -9,8 +9,8 @@ from runtime.services.authority import admission, password_changes, users
 from runtime.services.authority.admission import RegisteredBy
 from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.login import throttling
-from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import users as storage
 from runtime.storage.sql.users import PasswordUser

@@ -17,11 +17,11 @@ from runtime.services import rate_limits
 from runtime.services.authority import admission, password_changes, password_reset_links
 from runtime.services.authority.credential_rules import checked_email
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.login import throttling
 from runtime.services.outbox.mail import MailDelivery, one_line
 from runtime.services.outbox.messages import Message, Undeliverable
 from runtime.services.rate_limiter import place_of
-from runtime.services.token_event_log import current_decision
 from runtime.services.zones import CachedZone, ZoneRegistry
 from runtime.storage.sql import users as storage
 from runtime.storage.sql.database import Database

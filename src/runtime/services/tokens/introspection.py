@@ -22,7 +22,7 @@ from runtime.domain.errors import (
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.forms import Form
-from runtime.services import token_event_log
+from runtime.services import decision_log
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
 from runtime.services.authority.subject_tokens import (
@@ -40,8 +40,8 @@ from runtime.services.clients import authenticate_client
 from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
 from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.grants import refresh_token_rotation
-from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone
 
 INACTIVE = b'{"active":false}'
@@ -108,14 +108,14 @@ def _decision(
         decision.identify(client)
     decision.refuse(refusal)
     if isinstance(refusal, _Inactive):
-        decision.outcome = token_event_log.INACTIVE
+        decision.outcome = decision_log.INACTIVE
     return decision
 
 
 class _Inactive(OAuthError):
     """The token is not active, as far as the caller may know."""
 
-    code = token_event_log.INACTIVE
+    code = decision_log.INACTIVE
 
 
 async def _told_of(services: Services, zone: CachedZone, client: Client, token: str, now: datetime) -> bytes:

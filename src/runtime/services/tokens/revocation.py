@@ -18,8 +18,8 @@ from runtime.services import epochs
 from runtime.services.authority import session_revocation
 from runtime.services.client_types import Client
 from runtime.services.container import Services
+from runtime.services.decision_log import IGNORED, Decision
 from runtime.services.grants import refresh_token_rotation
-from runtime.services.token_event_log import IGNORED, Decision
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
 

@@ -11,7 +11,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.services import epochs
 from runtime.services.container import Services
-from runtime.services.token_event_log import current_decision
+from runtime.services.decision_log import current_decision
 from runtime.services.vault.sealing import BEARER, VaultTokens, seal
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, vault_tokens, zone_data

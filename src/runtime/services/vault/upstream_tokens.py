@@ -19,7 +19,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.logs import log
 from runtime.services.container import Services
-from runtime.services.token_event_log import current_decision
+from runtime.services.decision_log import current_decision
 from runtime.services.vault.sealing import BEARER, VaultTokens, seal
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, token_events, vault_tokens, zone_data

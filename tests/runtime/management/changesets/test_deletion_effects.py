@@ -11,7 +11,7 @@ from tests.support.factories import Person
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
-from runtime.services.token_event_log import Decision
+from runtime.services.decision_log import Decision
 from runtime.storage.sql import deletion_effects, entities, refresh_families
 from runtime.storage.sql.reference_cleanup import pointing_at
 from runtime.storage.sql.refresh_families import RefreshFamily

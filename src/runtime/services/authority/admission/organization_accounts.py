@@ -9,12 +9,12 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain import lifetimes as rules
 from runtime.domain.errors import NotFound, SignInRefused
 from runtime.domain.kinds import ORGANIZATION_USER
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.provider_issuers import issuer_of, speaks_for_itself
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
 from runtime.services.authority.admission.checks import (
@@ -100,8 +100,8 @@ def trusted_issuer(zone: Zone, provider: Provider) -> str | None:
 
     One that goes by the zone's own issuer would pass for the passwords that the zone checks itself.
     """
-    issuer = rules.issuer_of(provider)
-    is_itself = issuer != str(zone.protocols.oauth2.issuer) and rules.speaks_for_itself(provider)
+    issuer = issuer_of(provider)
+    is_itself = issuer != str(zone.protocols.oauth2.issuer) and speaks_for_itself(provider)
     return issuer if is_itself else None
 
 

@@ -37,10 +37,10 @@ from runtime.services.client_types import ApplicationClient
 from runtime.services.clients import client_lookup, dpop_verification
 from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.issuing.access_tokens import confirmation
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller, CallerSession, HomeAccount
 from runtime.services.management.authentication import unverified, verified
-from runtime.services.token_event_log import Decision
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities, organizations, sessions, users, zone_data
 from runtime.storage.sql import organization_users as people

@@ -12,6 +12,7 @@ from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entit
 from runtime.domain.kinds.organization import ServiceAccountCredential
 from runtime.services.clients import FailedAuthenticationThrottle
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.management import entities
 from runtime.services.management.access.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
@@ -19,7 +20,6 @@ from runtime.services.management.organizations import credential_zones
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.rate_limiter import place_of
 from runtime.services.refused_requests import count_refusal
-from runtime.services.token_event_log import Decision
 from runtime.storage.sql import entities as storage
 
 TOKEN_LIFETIME = timedelta(hours=1)
