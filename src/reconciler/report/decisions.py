@@ -7,6 +7,8 @@ from reconciler.terminal import Line, Styled
 
 from .value_diff import counted
 
+_POLICY_DENIED = "policy_denied"  # the reason of a refusal that the policies decided
+
 
 def decision_lines(found: Sequence[Mapping[str, Any]], *, limit: int) -> Iterator[Line]:
     """Records as text, the newest first."""
@@ -34,8 +36,10 @@ def _record_lines(record: Mapping[str, Any]) -> Iterator[Line]:
         yield f"    client: {record['user_agent_id']} (registered itself)"
     if record["actors"]:
         yield f"    actors: {', '.join(record['actors'])}"
+    # What was permitted may still be refused: by a provider that does not answer, for instance.
+    decided = "forbidden" if record["reason"] == _POLICY_DENIED else "permitted"
     for policy in record["policies"]:
-        yield f"    {'forbidden' if refused else 'permitted'} by: {policy_text(policy)}"
+        yield f"    {decided} by: {policy_text(policy)}"
     if record["requests"] > 1:
         yield f"    requests: {record['requests']:,}, similar ones counted together from this time on"
     if record["request_id"]:

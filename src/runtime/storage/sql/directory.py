@@ -161,6 +161,21 @@ async def users_by_email(
     return found
 
 
+async def identifiers_by_email(
+    conn: AsyncConnection, emails: Collection[str], *, zone_id: str
+) -> dict[str, str]:
+    """Address in lower case -> identifier of the one user who has it; those of several users are left out."""
+    lowered, ordered = func.lower(_users.c.email), sorted(emails)
+    found: dict[str, list[str]] = {}
+    for start in range(0, len(ordered), _BATCH):
+        query = select(lowered, _users.c.identifier).where(
+            _users.c.zone_id == zone_id, lowered.in_(ordered[start : start + _BATCH])
+        )
+        for email, identifier in await conn.execute(query):
+            found.setdefault(email, []).append(identifier)
+    return {email: identifiers[0] for email, identifiers in found.items() if len(identifiers) == 1}
+
+
 async def count_members(conn: AsyncConnection, group_ids: Collection[str], *, zone_id: str) -> dict[str, int]:
     """Group id -> number of members; groups without any are left out."""
     found = await conn.execute(

@@ -6,6 +6,7 @@ import pytest
 from tests.support.applying import Git, api, app, create, on, ref, update
 
 from runtime.domain.errors import ValidationFailed
+from runtime.services.authority.users import create_local_user
 
 LEAVERS = 'forbid (\n  principal in Group::"leavers",\n  action,\n  resource\n);'
 
@@ -179,3 +180,33 @@ async def test_a_zone_goes_with_all_that_is_in_it(git: Git, in_force: str) -> No
     await git.apply(
         on("delete", "Group", git.id("Group", "leavers")), on("delete", "Zone", git.id("Zone", "acme"))
     )
+
+
+class TestAnAddressInPlaceOfAnIdentifier:
+    """`User::"ada@acme.example"` where the user with that address is called otherwise."""
+
+    RULE = 'forbid (principal == User::"Ada@acme.example", action, resource);'
+
+    async def add(self, git: Git, zone: str, email: str = "ada@acme.example") -> str:
+        user = await create_local_user(
+            git.company.services, zone, email, "correct horse battery", verified=True
+        )
+        return user.identifier
+
+    async def test_the_message_has_the_identifier(self, git: Git, zone: str) -> None:
+        """To list the name as absent would make a rule that matches nobody."""
+        identifier = await self.add(git, zone)
+
+        ((_, message),) = await refused(git, policy(self.RULE, zone))
+
+        assert message.endswith(
+            "the user with the e-mail address `Ada@acme.example` has another identifier: "
+            f'write User::"{identifier}", or compare `principal.email`'
+        )
+
+    async def test_an_address_of_nobody_is_a_missing_name(self, git: Git, zone: str) -> None:
+        await self.add(git, zone, "bob@acme.example")
+
+        ((_, message),) = await refused(git, policy(self.RULE, zone))
+
+        assert "in `absent_names`" in message

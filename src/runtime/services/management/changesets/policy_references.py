@@ -99,13 +99,14 @@ class PolicyReferences:
         }
         names = {(one.type, one.id) for mentions in named.values() for one in mentions}
         existing = await entity_references.existing(self.unit, zone_id, names)
+        identifiers = await entity_references.identifiers_by_address(self.unit, zone_id, names - existing)
         found = []
         for each in written:
             if (policy := policies.get(each.target.id)) is not None:
                 fine = existing | entity_references.said_absent(policy)
                 place = f"operations[{each.index}].spec.cedar"
                 found += [
-                    Problem("validation_error", f"{_place(one)}: {_missing(one)}", place)
+                    Problem("validation_error", f"{_place(one)}: {_missing(one, identifiers)}", place)
                     for one in named[each.index]
                     if (one.type, one.id) not in fine
                 ]
@@ -144,7 +145,13 @@ def _place(one: NamedEntity) -> str:
     return f"line {one.line}, column {one.column}"
 
 
-def _missing(one: NamedEntity) -> str:
+def _missing(one: NamedEntity, identifiers: Mapping[tuple[str, str], str]) -> str:
+    if (identifier := identifiers.get((one.type, one.id))) is not None:
+        correct = entity_references.written((one.type, identifier))
+        return (
+            f"the user with the e-mail address `{one.id}` has another identifier: write {correct}, "
+            "or compare `principal.email`"
+        )
     written = entity_references.written((one.type, one.id))
     return f"the zone has no {one.type} `{one.id}`; if it need not have one, list {written} in `absent_names`"
 

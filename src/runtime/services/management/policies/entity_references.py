@@ -11,7 +11,7 @@ from runtime.domain.kinds import APPLICATION, GROUP, RESOURCE, ROLE, USER, USER_
 from runtime.domain.kinds.policy import Policy
 from runtime.services.management import entities
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import changes
+from runtime.storage.sql import changes, directory
 from runtime.storage.sql.bindings import ActivePolicyText
 
 # Entity type -> the kinds whose entities are called so. A client that registered itself is an application
@@ -58,6 +58,20 @@ async def existing(unit: UnitOfWork, zone_id: str, names: Iterable[Name]) -> set
             handles = await changes.handles(unit.conn, kind, sorted(wanted), zone_id=zone_id)
             found |= {(type_, handle) for handle in handles}
     return found
+
+
+async def identifiers_by_address(
+    unit: UnitOfWork, zone_id: str, unknown_names: Iterable[Name]
+) -> dict[Name, str]:
+    """Those of the unknown names that are a user's e-mail address, and the identifier of that user."""
+    by_address = {
+        id_.lower(): (type_, id_) for type_, id_ in unknown_names if type_ == USER.name and "@" in id_
+    }
+    if not by_address:
+        return {}
+    await entities.require_in(unit, USER, Verb.LIST, zone_id)
+    found = await directory.identifiers_by_email(unit.conn, by_address, zone_id=zone_id)
+    return {by_address[address]: identifier for address, identifier in found.items()}
 
 
 async def unknown(unit: UnitOfWork, policy: Policy, text: str) -> list[str]:
