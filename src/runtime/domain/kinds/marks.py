@@ -1,12 +1,19 @@
 """Marks for `Annotated`: who sets a member's value (caller or service), and when it may change."""
 
+import re
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
+from inspect import cleandoc
+from itertools import takewhile
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
+
+
+# A member or several, and what is said of them, further lines indented below.
+_ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 
 class Mark(Enum):
@@ -146,7 +153,7 @@ class Member:
 @cache
 def members(model: type[BaseModel]) -> dict[str, Member]:
     """The members of a class by name, in the order they are written."""
-    hints = get_type_hints(model, include_extras=True)
+    hints, documented = get_type_hints(model, include_extras=True), attribute_texts(model)
     found = {}
     for name, field in model.model_fields.items():
         notes = _notes(hints[name])
@@ -160,10 +167,22 @@ def members(model: type[BaseModel]) -> dict[str, Member]:
             embed=next((note for note in notes if isinstance(note, Embed)), None),
             bound_to=next((note for note in notes if isinstance(note, BoundTo)), None),
             example=_example(hints[name]),
-            description=field.description,
+            description=field.description or documented.get(name),
             required=field.is_required(),
             nullable=type(None) in get_args(_bare(hints[name])),
         )
+    return found
+
+
+def attribute_texts(model: type[BaseModel]) -> dict[str, str]:
+    """Member -> what the docstring of its class says of it under `Attributes:`, as a sentence."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        lines = cleandoc(vars(each).get("__doc__") or "").partition("\nAttributes:\n")[2].splitlines()
+        text = "\n".join(takewhile(lambda line: line.startswith("    ") or not line, lines))
+        for names, said in _ATTRIBUTE.findall(text):
+            sentence = " ".join(said.split())
+            found |= dict.fromkeys(names.split(", "), f"{sentence[:1].upper()}{sentence[1:]}")
     return found
 
 

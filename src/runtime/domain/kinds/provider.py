@@ -52,7 +52,23 @@ class ProviderOAuth2(Part):
     """The OAuth settings of an external provider; endpoints given here override discovered ones.
 
     Attributes:
-        revocation_endpoint: where tokens are revoked. Spec: RFC 7009, RFC 8414 section 2.
+        issuer: the provider's issuer identifier; its metadata is discovered there (RFC 8414, OpenID Connect
+            Discovery). Default: the provider's `identifier`.
+        authorization_endpoint: where browsers are sent; without it as discovered.
+        authorization_parameters: further query parameters of every authorization request, such as
+            `access_type: offline`. They replace no parameter of the request itself.
+        authorization_resource_enabled: send the resource's identifier with authorization requests and token
+            requests for a connected account (RFC 8707). Default: false.
+        authorization_resource_parameter: the parameter that carries the resource. Default: `resource`.
+        code_challenge_methods_supported: PKCE methods of the provider (RFC 7636); a list without `S256` turns
+            PKCE off, and no list leaves it on.
+        jwks_uri: the keys of the provider's ID tokens; without it as discovered.
+        registration_endpoint: stored for reference; the zone does not register itself.
+        revocation_endpoint: where tokens are revoked (RFC 7009); without it as discovered.
+        scope_parameter: the parameter of authorization requests that carries the scopes. Default: `scope`.
+        scope_separator: what stands between scopes. Default: a space (RFC 6749 section 3.3).
+        scopes_supported: scopes of the provider, for reference.
+        token_endpoint: where codes and refresh tokens are redeemed; without it as discovered.
         token_endpoint_auth_method: how the zone authenticates at the token and the revocation endpoint;
             without it `client_secret_basic`, or `client_secret_post` where metadata names that alone, and
             `none` where there is no secret. The assertions of `private_key_jwt` have as `aud` the URL of the
@@ -61,7 +77,8 @@ class ProviderOAuth2(Part):
         token_request_headers: sent with requests to the token and the revocation endpoint; those that carry
             credentials or describe the message (`Authorization`, `Content-Type`, ...) are not replaced.
         token_response_access_token_pointer: dot-separated path, or JSON Pointer, to the access token; default
-            `access_token`. It cannot lead to a refresh token or an ID token.
+            `access_token`. It cannot lead to a refresh token or an ID token. `refresh_token`, `expires_in` and
+            `scope` are read beside the access token.
         token_response_dead_grant_errors: error codes that mean what `invalid_grant` does: the user has to
             authorize again.
         token_response_default_expires_in_seconds: lifetime of an access token whose answer has no
@@ -100,7 +117,17 @@ class ProviderOAuth2(Part):
 
 
 class ProviderOpenID(Part):
-    """How to interpret an external provider's ID tokens."""
+    """How to interpret an external provider's ID tokens.
+
+    Attributes:
+        external_id_claim: the claim that identifies a user at the provider, for signing in and for accounts
+            that an external directory has created. Default: `sub`.
+        scopes: requested at sign-in beside `openid`, `profile` and `email`.
+        single_logout_enabled: who signs out of the zone is signed out of the provider as well. Default: false.
+        user_identifier_claim: the claim that a new user's identifier, which is `sub` of the zone's tokens, is
+            taken from; without it the id of the user in the zone.
+        userinfo_endpoint: where claims are read that the ID token does not have; without it as discovered.
+    """
 
     external_id_claim: Annotated[NonEmpty | None, Example("sub")] = None
     scopes: Annotated[list[str] | None, Mark.SET, Example(["calendar.use"])] = None
@@ -129,7 +156,13 @@ _ADDRESSES = BoundTo(
 
 
 class Provider(ZoneEntity):
-    """An identity provider of a zone's users, or the issuer of the tokens that a resource accepts."""
+    """An identity provider of a zone's users, or the issuer of the tokens that a resource accepts.
+
+    Attributes:
+        identifier: the provider's issuer identifier, or another URL that names it; unique within the zone.
+        client_id: of the zone, as the provider knows it.
+        client_secret: of the zone at the provider; none for a public client or `private_key_jwt`.
+    """
 
     identifier: Annotated[Identifier, Mark.HANDLE, Example("https://login.acme.example")]
     name: Annotated[Name, Example("Acme login")]
