@@ -77,8 +77,8 @@ class ProviderOAuth2(Part):
         token_request_headers: sent with requests to the token and the revocation endpoint; those that carry
             credentials or describe the message (`Authorization`, `Content-Type`, ...) are not replaced.
         token_response_access_token_pointer: dot-separated path, or JSON Pointer, to the access token; default
-            `access_token`. It cannot lead to a refresh token or an ID token. `refresh_token`, `expires_in` and
-            `scope` are read beside the access token.
+            `access_token`. It cannot lead to a refresh token or an ID token. `refresh_token`, `expires_in`,
+            and `scope` are read beside it.
         token_response_dead_grant_errors: error codes that mean what `invalid_grant` does: the user has to
             authorize again.
         token_response_default_expires_in_seconds: lifetime of an access token whose answer has no
@@ -123,7 +123,7 @@ class ProviderOpenID(Part):
         external_id_claim: the claim that identifies a user at the provider, for signing in and for accounts
             that an external directory has created. Default: `sub`.
         scopes: requested at sign-in beside `openid`, `profile` and `email`.
-        single_logout_enabled: who signs out of the zone is signed out of the provider as well. Default: false.
+        single_logout_enabled: who signs out of the zone signs out of the provider, too. Default: false.
         user_identifier_claim: the claim that a new user's identifier, which is `sub` of the zone's tokens, is
             taken from; without it the id of the user in the zone.
         userinfo_endpoint: where claims are read that the ID token does not have; without it as discovered.
