@@ -25,6 +25,7 @@ from runtime.domain.kinds.values import (
 )
 
 Shown = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})  # itself: an enumeration is a str, too
 
 
 def answer(
@@ -74,7 +75,7 @@ def _shower(model: type[BaseModel]) -> Shown:
                 if required:
                     shown[shown_as] = None
             elif expand is None or expand in expands or any(e.startswith(f"{expand}.") for e in expands):
-                shown[shown_as] = plain(value, expands)
+                shown[shown_as] = value if type(value) in _AS_THEY_ARE else plain(value, expands)
         return shown
 
     return show
@@ -82,15 +83,19 @@ def _shower(model: type[BaseModel]) -> Shown:
 
 def plain(value: Any, expands: Collection[str] = ()) -> Any:
     """Any value of a member as JSON: parts as objects, times as RFC 3339, enumerations as their text."""
+    if type(value) in _AS_THEY_ARE:  # first: most values are, and to ask what a model is costs most
+        return value
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, BaseModel):
         return _shower(type(value))(value.__dict__, expands)
     if isinstance(value, list | tuple):
         return [plain(entry, expands) for entry in value]
     if isinstance(value, dict):
         return {name: plain(entry, expands) for name, entry in value.items()}
-    if isinstance(value, datetime):
-        return rfc3339(value)
-    return str(value) if isinstance(value, str) and type(value) is not str else value
+    return value
 
 
 def shown_members(model: type[BaseModel]) -> dict[str, Member]:

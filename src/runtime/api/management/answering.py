@@ -43,8 +43,9 @@ def send_entity(
 
 def permitted(call: Call, kind: Kind, entity: Entity) -> Entity:
     """The entity with what the caller may do with it, when that is asked."""
-    known = getattr(entity, "permissions", None)
-    if "permissions" not in call.expands or "permissions" not in type(entity).model_fields or known:
+    if "permissions" not in call.expands or "permissions" not in type(entity).model_fields:
+        return entity
+    if getattr(entity, "permissions", None):
         return entity
     changeable = getattr(entity, "owner_type", OwnerType.CUSTOMER) is not OwnerType.PLATFORM
     roles = call.caller.roles_in(entity if isinstance(entity, Zone) else None)

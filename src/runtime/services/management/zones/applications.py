@@ -146,6 +146,8 @@ async def counted(unit: UnitOfWork, zone_id: str, found: Sequence[Entity]) -> li
     suspended = await accountability.ended(unit.conn, zone_id, named) if named else ()
     return [
         one.model_copy(update={"dependencies_count": counts.get(one.id, 0), "suspended": one.id in suspended})
+        if one.id in counts or one.id in suspended
+        else one  # which says so by itself
         for one in found
     ]
 
