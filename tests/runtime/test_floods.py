@@ -217,7 +217,7 @@ FLOODS: dict[tuple[str, str], tuple[Flood, ...]] = {
         Flood(
             _register,
             entries=_COUNTS,
-            rows=(("user_agents", rate_limits.REGISTRATIONS.amount),),
+            rows=(("user_agents", rate_limits.REGISTRATIONS.amount), *_REFUSED_ROWS),
             waits=True,
         ),
     ),
