@@ -44,7 +44,11 @@ def executable() -> str | None:
 
 @contextmanager
 def applications(certificate: Path) -> Iterator[int]:
-    """A web server that is every application: whatever it is asked for, it shows a page. Its port."""
+    """A web server that is every application: whatever it is asked for, it shows a page. Its port.
+
+    A form that is posted to it leads on, by redirect, to a page of the same application that names its fields
+    in the query, so that a test can read them.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -52,6 +56,13 @@ def applications(certificate: Path) -> Iterator[int]:
             self.send_header("Content-Type", "text/html")
             self.end_headers()
             self.wfile.write(b"<!doctype html><title>The application</title>")
+
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["content-length"])).decode("ascii")
+            self.send_response(302)
+            self.send_header("Location", f"/posted?{form}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def log_message(self, *args: Any) -> None:
             """Say nothing."""
@@ -152,9 +163,17 @@ class Window:
 
 
 @contextmanager
-def window(browser: Browser, *, size: Any = DESK, scheme: Scheme = "light") -> Iterator[Window]:
-    """A new window. Afterwards, whatever the browser complained about is a failure."""
-    context = browser.new_context(viewport=size, color_scheme=scheme, ignore_https_errors=True)
+def window(
+    browser: Browser, *, size: Any = DESK, scheme: Scheme = "light", scripts: bool = True
+) -> Iterator[Window]:
+    """A new window. Afterwards, whatever the browser complained about is a failure.
+
+    Args:
+        scripts: the user lets pages run scripts.
+    """
+    context = browser.new_context(
+        viewport=size, color_scheme=scheme, ignore_https_errors=True, java_script_enabled=scripts
+    )
     made = Window(context, context.new_page())
 
     def complain(message: ConsoleMessage) -> None:

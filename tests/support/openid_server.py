@@ -22,6 +22,8 @@ class OpenIDServer:
         issuer: in whose name it speaks; its own address unless a test says otherwise.
         says: the claims of whoever signs in next; nobody is asked for anything.
         tells: the answer of its userinfo endpoint, which it has while there is one.
+        publishes: more members of its metadata.
+        asked: the parameters of each authorization request.
     """
 
     url: str
@@ -30,6 +32,8 @@ class OpenIDServer:
     says: dict[str, Any] = field(default_factory=dict)
     tells: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    publishes: dict[str, Any] = field(default_factory=dict)
+    asked: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -47,6 +51,7 @@ class OpenIDServer:
         return self.key.sign({"iss": self.issuer, "aud": audience, **lasting, **claims}, typ="JWT")
 
     def _authorize(self, asked: dict[str, str]) -> str:
+        self.asked.append(asked)
         code = secrets.token_hex(8)
         self.codes[code] = {**asked, "said": json.dumps(self.says)}
         answer = {"code": code, "state": asked["state"]}
@@ -62,7 +67,7 @@ class OpenIDServer:
     def _document(self, path: str) -> dict[str, Any] | None:
         if path == "/.well-known/openid-configuration":
             more = {"userinfo_endpoint": f"{self.url}/userinfo"} if self.tells else {}
-            return {"issuer": self.issuer, **self.addresses, **more}
+            return {"issuer": self.issuer, **self.addresses, **more, **self.publishes}
         if path == "/userinfo":
             return self.tells or None
         return {"keys": [self.key.public_jwk]} if path == "/keys" else None

@@ -128,6 +128,13 @@ STANDARDS = (
         f"{_OPENID}/openid-connect-discovery-1_0.html",
     ),
     Standard(
+        "OAuth 2.0 Form Post Response Mode",
+        "",
+        "`response_mode=form_post`: a page posts the response, under a content policy that names its script "
+        "and the client's origin; `query` is the other mode",
+        f"{_OPENID}/oauth-v2-form-post-response-mode-1_0.html",
+    ),
+    Standard(
         "OpenID Connect RP-Initiated Logout",
         "",
         "Exact `post_logout_redirect_uri`, only with a verified hint or client; without an ID token of the "

@@ -446,6 +446,26 @@ class TestSingleSignOn:
         assert claims(second["id_token"])["auth_time"] >= claims(first["id_token"])["auth_time"]
 
     @pytest.mark.standard("OpenID Connect Core")
+    def test_another_account_can_be_selected(self, site: Site, browser: Browser) -> None:
+        """With `prompt=select_account` the sign-in page names nobody, and takes whoever signs in."""
+        zone = site.zone()
+        ada, grace = site.user(zone), site.user(zone, "grace@acme.example")
+        client = site.app(zone)
+        first = client.sign_in(browser)
+
+        page = browser.open(client.url(prompt="select_account"))
+        assert isinstance(page, Page)
+        assert page.fields["email"] == ""
+        other = client.redeem(browser.sign_in(page, "grace@acme.example").code).json()
+
+        subjects = [claims(each["id_token"])["sub"] for each in (first, other)]
+        assert subjects == [ada.identifier, grace.identifier]
+        silent = browser.open(client.url(prompt="none"))
+        assert isinstance(silent, Answer)
+        now = client.redeem(silent.code).json()
+        assert claims(now["id_token"])["sub"] == grace.identifier
+
+    @pytest.mark.standard("OpenID Connect Core")
     def test_id_token_hint_must_be_the_person_at_hand(self, site: Site, browser: Browser) -> None:
         """With another person's hint and no page allowed, nobody is signed in as asked."""
         zone = site.zone()

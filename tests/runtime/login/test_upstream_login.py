@@ -321,6 +321,40 @@ class TestForeignProvider:
         assert not {client.state, client.nonce, client.challenge} & set(query.values())
 
 
+@pytest.mark.standard("OpenID Connect Core")
+@pytest.mark.parametrize(
+    ("published", "configured", "asked"),
+    [
+        (None, None, "select_account"),
+        (["none", "login", "select_account"], None, "select_account"),
+        (["none", "login", "consent"], None, "login"),
+        (["none", "consent"], None, None),
+        (None, ["none", "login"], "login"),
+        (["none", "login"], ["select_account"], "select_account"),
+    ],
+    ids=["says nothing", "knows it", "does not", "nor login", "configured", "configured over published"],
+)
+def test_a_provider_is_asked_to_select_an_account_only_where_it_knows_how(
+    site: Site, published: list[str] | None, configured: list[str] | None, asked: str | None
+) -> None:
+    """Where it does not, its sign-in page is asked for, on which another account can be chosen."""
+    with openid_server() as provider:
+        provider.says = {"sub": "ada", **ADA}
+        if published is not None:
+            provider.publishes = {"prompt_values_supported": published}
+        oauth2 = {"issuer": provider.issuer, "prompt_values_supported": configured}
+        client = site.app(federated(site, provider.issuer, protocols={"oauth2": oauth2}))
+
+        answer = Browser().open(client.url(prompt="select_account"))
+
+        assert isinstance(answer, Answer)
+        assert client.redeem(answer.code).status_code == 200
+        assert [each.get("prompt") for each in provider.asked] == [asked]
+        again = Browser().open(client.url(prompt="login"))
+        assert isinstance(again, Answer), "what is asked for itself is always passed on"
+        assert provider.asked[-1]["prompt"] == "login"
+
+
 class TestCallback:
     """Only the browser that was sent away comes back, once, and from the provider it was sent to."""
 

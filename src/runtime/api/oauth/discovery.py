@@ -18,7 +18,7 @@ from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.oauth import assertions
 from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority.browser_sessions import PROFILE_CLAIMS
-from runtime.services.authorization.requests import PROMPTS
+from runtime.services.authorization.requests import PROMPTS, RESPONSE_MODES
 from runtime.services.grants.token_endpoint import GRANT_TYPES
 from runtime.services.zones import CachedZone, ZoneCache
 
@@ -79,7 +79,7 @@ def describe(zone: CachedZone) -> dict[str, Any]:
         "backchannel_logout_session_supported": True,
         "scopes_supported": list(SCOPES),
         "response_types_supported": ["code"],
-        "response_modes_supported": ["query"],
+        "response_modes_supported": list(RESPONSE_MODES),
         "grant_types_supported": list(GRANT_TYPES),
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256", "ES256"],

@@ -1,6 +1,11 @@
-"""Renders the HTML pages: on the server, without scripts, not framed, never cached."""
+"""Renders the HTML pages: on the server, not framed, never cached, and without scripts but for one line.
+
+The page that posts an authorization response sends its form by itself: that script is named by its hash.
+"""
 
 import re
+from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -12,11 +17,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from sanic.response import HTTPResponse
 
 from runtime.domain.errors import ServiceError, ValidationFailed
+from runtime.domain.oauth import redirect_uris
 from runtime.services.zones import CachedZone
 
 # No `form-action`: Chromium applies it to every redirect that follows a form, and where an application's
 # redirect URI sends the browser next is not known here. Values are escaped, so no form can be injected.
 _POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+_SUBMIT = "document.forms[0].submit()"
+_SUBMIT_HASH = b64encode(sha256(_SUBMIT.encode()).digest()).decode("ascii")
 PRIVATE = {
     "Cache-Control": "no-store",
     "Pragma": "no-cache",
@@ -74,11 +82,16 @@ def page(
 
 @dataclass(frozen=True, slots=True)
 class ContinueLink:
-    """Where somebody may go on to who trusts it: nobody is sent there unasked."""
+    """Where somebody may go on to who trusts it: nobody is sent there unasked.
+
+    Attributes:
+        form: what is posted there, name -> value; None for a link.
+    """
 
     application: str
     host: str
     address: str
+    form: Mapping[str, str] | None = None
 
 
 def error(
@@ -97,7 +110,27 @@ def error(
     message = f"{detail[:1].upper()}{detail[1:]}."
     values = {"title": _TITLES[status], "message": message, "onward": onward}
     headers = {**_WHEN.get(status, {}), **(headers or {})}
+    if onward is not None and onward.form is not None:
+        headers |= _posting_to(onward.address)
     return page(zone, "error", status=status, headers=headers, **values)
+
+
+def form_post(zone: CachedZone, redirect_uri: str, form: Mapping[str, str]) -> HTTPResponse:
+    """The page that posts an authorization response to the application, at once or with a button.
+
+    Args:
+        redirect_uri: one that a form can be sent to.
+    Spec: OAuth 2.0 Form Post Response Mode section 2.
+    """
+    headers = _posting_to(redirect_uri, f"'sha256-{_SUBMIT_HASH}'")
+    values: dict[str, Any] = {"host": redirect_uris.host_of(redirect_uri), "address": redirect_uri}
+    return page(zone, "form-post", headers=headers, form=form, script=_SUBMIT, **values)
+
+
+def _posting_to(redirect_uri: str, script: str = "'none'") -> dict[str, str]:
+    """The policy of a page whose form goes to the application, and nowhere else."""
+    origin = redirect_uris.form_origin(redirect_uri) or "'none'"
+    return {"Content-Security-Policy": f"{_POLICY}; script-src {script}; form-action {origin}"}
 
 
 def away(zone: CachedZone | None) -> HTTPResponse:

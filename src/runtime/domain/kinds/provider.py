@@ -31,6 +31,7 @@ class ProviderMetadata(Part):
 
 # An error code of RFC 6749 section 5.2.
 ErrorCode = Annotated[str, StringConstraints(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]{1,128}$")]
+PromptValue = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,64}$")]
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")]
 HeaderValue = Annotated[
     str, StringConstraints(max_length=256, pattern=r"^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$")
@@ -63,6 +64,8 @@ class ProviderOAuth2(Part):
         code_challenge_methods_supported: PKCE methods of the provider (RFC 7636); a list without `S256` turns
             PKCE off, and no list leaves it on.
         jwks_uri: the keys of the provider's ID tokens; without it as discovered.
+        prompt_values_supported: values of `prompt` that the provider knows; else those of its metadata, and
+            any where that has none either (Initiating User Registration via OpenID Connect).
         registration_endpoint: stored for reference; the zone does not register itself.
         revocation_endpoint: where tokens are revoked (RFC 7009); without it as discovered.
         scope_parameter: the parameter of authorization requests that carries the scopes. Default: `scope`.
@@ -99,6 +102,7 @@ class ProviderOAuth2(Part):
     authorization_resource_parameter: NonEmpty | None = None
     code_challenge_methods_supported: Annotated[list[str] | None, Mark.SET, Example(["S256"])] = None
     jwks_uri: Uri | None = None
+    prompt_values_supported: Annotated[list[PromptValue] | None, Mark.SET, Example(["none", "login"])] = None
     registration_endpoint: Uri | None = None
     revocation_endpoint: Uri | None = None
     scope_parameter: Annotated[NonEmpty | None, Example("scope")] = None

@@ -75,6 +75,7 @@ _PLAIN = re.compile(r"[\x21-\x7e]+\Z")
 _UNSAFE = re.compile(r"[\\<>\"^`{|}]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\Z")
+_FORM_ORIGIN = re.compile(r"(https?://[a-z0-9.-]+(?::[0-9]+)?)(?:[/?]|\Z)")
 _IPV6 = re.compile(r"\[[0-9a-f:.]+\]\Z")
 _PORT = re.compile(r"[0-9]+(?:[/?]|\Z)")
 _LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::[0-9]{1,5})?((?:[/?].*)?)\Z")
@@ -103,6 +104,16 @@ def host_of(uri: str) -> str:
     # What stands where a host would in `app.private://bank.example` is nobody's.
     is_web = parts.scheme in ("http", "https")
     return (parts.hostname if is_web else None) or f"{parts.scheme}:"
+
+
+def form_origin(uri: str) -> str | None:
+    """Where a form is sent that a browser posts to this redirect URI, as a content policy names it.
+
+    None where no form can be sent: to a private-use scheme, and to an IPv6 address, which no policy can name.
+    Spec: Content Security Policy Level 3 section 2.3.1 (host-source).
+    """
+    match = _FORM_ORIGIN.match(uri)
+    return match[1] if match is not None and refusal(uri) is None else None
 
 
 def refusal(uri: str, *, dotted_scheme: bool = False) -> Refusal | None:

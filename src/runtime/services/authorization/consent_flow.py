@@ -11,7 +11,7 @@ from runtime.services.authority.browser_sessions import Browser, SignedInUser
 from runtime.services.authorization import authorization_codes, consent_decision, consent_prompt, interactions
 from runtime.services.authorization.authorization_codes import CodeGrant
 from runtime.services.authorization.interactions import PendingLogin
-from runtime.services.authorization.next_step import NextStep, page_address
+from runtime.services.authorization.next_step import NextStep, answering, page_address
 from runtime.services.authorization.requests import AuthorizationRequest, ZonePageRequest
 from runtime.services.container import Services
 from runtime.services.decision_log import current_decision
@@ -65,7 +65,7 @@ async def complete_consent(
     if not allowed:  # the page has named the site that the answer goes to
         refusal = AccessDenied("the user denied the request")
         current_decision().refuse(refusal)
-        return NextStep(request.return_address(zone.issuer).refusal(refusal))
+        return answering(request.return_address(zone.issuer).refusal(refusal))
     await consent_decision.record(services, zone, request, client, signed_in.user)
     return await _issue_code(services, zone, request, signed_in)
 
@@ -73,7 +73,7 @@ async def complete_consent(
 async def _issue_code(
     services: Services, zone: CachedZone, request: AuthorizationRequest, signed_in: SignedInUser
 ) -> NextStep:
-    """The redirect that takes an authorization code to the application. Spec: RFC 6749 section 4.1.2."""
+    """The step that takes an authorization code to the application. Spec: RFC 6749 section 4.1.2."""
     grant = CodeGrant(
         client_id=request.client_id,
         party_id=request.party_id,
@@ -92,7 +92,7 @@ async def _issue_code(
     decision.user_id = signed_in.user.id
     if not decision.is_made:  # a sign-in that a code follows at once is recorded as what it is
         decision.issue()
-    return NextStep(request.return_address(zone.issuer).with_code(code))
+    return answering(request.return_address(zone.issuer).with_code(code))
 
 
 async def _prompted_user(

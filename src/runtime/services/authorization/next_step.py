@@ -7,6 +7,7 @@ for it. So a site that nobody here has checked is told by redirect only when the
 Spec: RFC 9700 section 4.11.2; OpenID Connect Core section 3.1.2.6, whose redirects these are.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.oauth.client_ids import is_vouched_for
 from runtime.services.authority import browser_sessions, consents
 from runtime.services.authority.browser_sessions import Browser
-from runtime.services.authorization.requests import RedirectionEndpoint
+from runtime.services.authorization.requests import AuthorizationResponse, RedirectionEndpoint
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.decision_log import current_decision
@@ -43,12 +44,19 @@ class NextStep:
 
     Attributes:
         asks: what its user is told first, and then goes there or not; None to go at once.
+        form: what is posted there, name -> value; None for a redirect.
     """
 
     location: str
     session: str | None = None
     pre_login: str | None = None
     asks: RedirectWarning | None = None
+    form: Mapping[str, str] | None = None
+
+
+def answering(response: AuthorizationResponse, *, asks: RedirectWarning | None = None) -> NextStep:
+    """The step that takes an answer to the application."""
+    return NextStep(response.location, asks=asks, form=response.form)
 
 
 def page_address(zone: CachedZone, page: str, handle: str) -> str:
@@ -71,12 +79,11 @@ async def refused(
     """
     current_decision().name_client(client)
     current_decision().refuse(refusal)
-    location = address.refusal(refusal)
+    response = address.refusal(refusal)
     if _is_known_to_all(zone, client, address) or await _is_known_to(services, zone, client, address, who):
-        return NextStep(location)
-    return NextStep(
-        location, asks=RedirectWarning(refusal, client.name, urlsplit(address.redirect_uri).netloc)
-    )
+        return answering(response)
+    site = urlsplit(address.redirect_uri).netloc
+    return answering(response, asks=RedirectWarning(refusal, client.name, site))
 
 
 async def _is_known_to(

@@ -6,7 +6,7 @@ be answered but the person at the browser, on a page; from then on every refusal
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import urlencode
 
 from runtime.domain.errors import (
@@ -77,24 +77,45 @@ class Parameters:
         return any(self._values.get(name, []))
 
 
+ResponseMode = Literal["query", "form_post"]
+RESPONSE_MODES: tuple[ResponseMode, ...] = get_args(ResponseMode)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationResponse:
+    """An answer for the application, which its user's browser takes there.
+
+    Attributes:
+        location: the redirect URI; of a redirect, with the answer in its query.
+        form: the answer, name -> value, that a page of the zone posts to *location*; None for a redirect.
+    """
+
+    location: str
+    form: Mapping[str, str] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RedirectionEndpoint:
-    """Where the application is answered. Spec: RFC 6749 section 4.1.2, RFC 9207."""
+    """Where the application is answered, and how.
+
+    Spec: RFC 6749 section 4.1.2, RFC 9207; OAuth 2.0 Form Post Response Mode.
+    """
 
     redirect_uri: str
     state: str | None
     issuer: str
+    mode: ResponseMode = "query"
 
-    def with_code(self, code: str) -> str:
-        """The address that hands over a code."""
+    def with_code(self, code: str) -> AuthorizationResponse:
+        """The answer that hands over a code."""
         return self._with({"code": code})
 
-    def completed(self) -> str:
-        """The address that tells the application that it may go on, and nothing else."""
+    def completed(self) -> AuthorizationResponse:
+        """The answer that tells the application that it may go on, and nothing else."""
         return self._with({})
 
-    def refusal(self, error: OAuthError) -> str:
-        """The address that tells the application why it gets nothing."""
+    def refusal(self, error: OAuthError) -> AuthorizationResponse:
+        """The answer that tells the application why it gets nothing."""
         return self._with({"error": error.code, "error_description": error.detail.replace("`", "'")})
 
     @property
@@ -102,9 +123,12 @@ class RedirectionEndpoint:
         """Who gets the answer, in words a person can compare."""
         return redirect_uris.host_of(self.redirect_uri)
 
-    def _with(self, answer: Mapping[str, str]) -> str:
+    def _with(self, answer: Mapping[str, str]) -> AuthorizationResponse:
         members = {**answer, "iss": self.issuer} | ({"state": self.state} if self.state else {})
-        return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{urlencode(members)}"
+        if self.mode == "form_post":
+            return AuthorizationResponse(self.redirect_uri, members)
+        between = "&" if "?" in self.redirect_uri else "?"
+        return AuthorizationResponse(f"{self.redirect_uri}{between}{urlencode(members)}")
 
 
 class ZonePageRequest(AuthenticationRequirements):
@@ -140,10 +164,11 @@ class AuthorizationRequest(AuthenticationRequirements):
     nonce: str | None
     challenge: str | None
     jkt: str | None = None
+    response_mode: ResponseMode = "query"
 
     def return_address(self, issuer: str) -> RedirectionEndpoint:
         """Where the answer goes."""
-        return RedirectionEndpoint(self.redirect_uri, self.state, issuer)
+        return RedirectionEndpoint(self.redirect_uri, self.state, issuer, self.response_mode)
 
     @property
     def redirect_host(self) -> str:
@@ -167,7 +192,11 @@ async def resolve_client(
     if not redirect_uris.allows(client.redirect_uris, redirect_uri):
         raise BadLink("this `redirect_uri` is not registered for the application")
     state = None if "state" in parameters.repeated() else parameters.one("state")
-    return client, RedirectionEndpoint(redirect_uri, state, zone.issuer)
+    try:
+        mode = _response_mode(parameters, redirect_uri)
+    except InvalidRequest:  # told by redirect, which every redirect URI takes
+        mode = "query"
+    return client, RedirectionEndpoint(redirect_uri, state, zone.issuer, mode)
 
 
 async def check(
@@ -181,7 +210,7 @@ async def check(
     """The request, once everything in it is in order. Raises OAuthError, to be told by redirect."""
     _refuse_repeated(parameters)
     _require_code(parameters)
-    _require_query_answer(parameters)
+    mode = _response_mode(parameters, address.redirect_uri)
     _refuse_request_objects(parameters)
     challenge = pkce.check_challenge(
         parameters.one("code_challenge"),
@@ -208,6 +237,7 @@ async def check(
         hinted_subject=_hinted_subject(services, zone, parameters.one("id_token_hint"), client.client_id),
         invitation=_invitation(services, parameters.one("invitation")),
         jkt=_thumbprint(parameters.one("dpop_jkt")),
+        response_mode=mode,
     )
 
 
@@ -246,9 +276,20 @@ def _require_code(parameters: Parameters) -> None:
         raise UnsupportedResponseType("`response_type` must be `code`")
 
 
-def _require_query_answer(parameters: Parameters) -> None:
-    if parameters.one("response_mode") not in (None, "query"):
-        raise InvalidRequest("`response_mode` must be `query`")
+def _response_mode(parameters: Parameters, redirect_uri: str) -> ResponseMode:
+    """How the application is answered. Raises InvalidRequest.
+
+    Spec: OAuth 2.0 Multiple Response Type Encoding Practices, section 2.1.
+    """
+    named = parameters.one("response_mode") or "query"
+    mode = next((mode for mode in RESPONSE_MODES if mode == named), None)
+    if mode is None:
+        raise InvalidRequest("`response_mode` must be `query` or `form_post`")
+    if mode == "form_post" and redirect_uris.form_origin(redirect_uri) is None:
+        raise InvalidRequest(
+            "`response_mode=form_post` needs an http or https `redirect_uri` with a host name or IPv4 address"
+        )
+    return mode
 
 
 def _refuse_request_objects(parameters: Parameters) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from runtime.domain.errors import OAuthError
-from runtime.services.authorization.next_step import NextStep
+from runtime.services.authorization.next_step import NextStep, answering
 from runtime.services.connect.requests import CheckedLink
 from runtime.services.decision_log import Decision, current_decision
 from runtime.services.zones import CachedZone
@@ -50,7 +50,7 @@ def connected(
         scopes=tuple(sorted(scopes)),
         missing=tuple(sorted(missing)),
         dropped=tuple(sorted(dropped)),
-        continue_to=endpoint.completed() if endpoint is not None else None,
+        continue_to=endpoint.completed().location if endpoint is not None else None,
     )
 
 
@@ -68,7 +68,7 @@ def refused(zone: CachedZone, asked: CheckedLink, refusal: OAuthError) -> NextSt
     endpoint = asked.returns_to.endpoint(zone.issuer)
     if endpoint is None:
         raise refusal
-    return NextStep(endpoint.refusal(refusal))
+    return answering(endpoint.refusal(refusal))
 
 
 def _decision(asked: CheckedLink) -> Decision:

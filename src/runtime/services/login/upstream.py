@@ -6,7 +6,7 @@ nonce and the PKCE verifier. It works once, in the browser that was redirected.
 Spec: OpenID Connect Core section 3.1; RFC 7636; RFC 9207.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -108,17 +108,18 @@ async def start_upstream_login(
     """
     state, request = new_secret(), interaction.request
     settings = provider_settings(zone, provider)
-    parameters = _authentication_parameters(request, prove=prove)
-    prompt = parameters.get("prompt", settings.authorization_parameters.get("prompt", ""))
-    pending = UpstreamLogin(
-        handle=handle,
-        provider_id=provider.id,
-        nonce=new_secret(),
-        verifier=new_secret(),
-        departed_at=services.clock(),
-        asked_to_prove="login" in prompt.split(),
-    )
     try:
+        known = (await services.openid.endpoints(settings)).prompt_values
+        parameters = _authentication_parameters(request, known, prove=prove)
+        prompt = parameters.get("prompt", settings.authorization_parameters.get("prompt", ""))
+        pending = UpstreamLogin(
+            handle=handle,
+            provider_id=provider.id,
+            nonce=new_secret(),
+            verifier=new_secret(),
+            departed_at=services.clock(),
+            asked_to_prove="login" in prompt.split(),
+        )
         address = await services.openid.authorization_url(
             settings,
             redirect_uri=provider_requests.redirect_uri(zone),
@@ -138,9 +139,18 @@ async def start_upstream_login(
     return address
 
 
-def _authentication_parameters(terms: AuthenticationRequirements, *, prove: bool) -> dict[str, str]:
-    """What the application asks of a sign-in, as the provider is asked for it. Spec: RFC 9470."""
+def _authentication_parameters(
+    terms: AuthenticationRequirements, known: Collection[str] | None, *, prove: bool
+) -> dict[str, str]:
+    """What the application asks of a sign-in, as the provider is asked for it. Spec: RFC 9470.
+
+    Args:
+        known: the values of `prompt` that the provider knows; None when it does not say. Some refuse others.
+    """
     prompts = (terms.prompts & {"login", "select_account"}) | ({"login"} if prove else set())
+    if known is not None and "select_account" in prompts - {*known}:
+        # Where users sign in they can choose another account, too.
+        prompts = (prompts - {"select_account"}) | ({"login"} & {*known})
     wishes = {
         "prompt": " ".join(sorted(prompts)),
         "max_age": "" if terms.max_age is None else str(terms.max_age),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.domain.oauth.redirect_uris import allows, is_loopback, refusal
+from runtime.domain.oauth.redirect_uris import allows, form_origin, is_loopback, refusal
 
 WEB = "https://app.example/callback"
 LOOPBACK = "http://localhost:8600/callback"
@@ -145,3 +145,24 @@ def test_appending_never_helps(suffix):
 def test_any_text_has_an_answer(text):
     """No input makes the check fail otherwise."""
     assert isinstance(allows(REGISTERED, text), bool)
+
+
+@pytest.mark.threat("6q")
+@pytest.mark.parametrize(
+    ("uri", "origin"),
+    [
+        ("https://app.example/callback", "https://app.example"),
+        ("https://app.example:8443/callback?x=1", "https://app.example:8443"),
+        ("http://127.0.0.1:4711", "http://127.0.0.1:4711"),
+        ("http://localhost/cb", "http://localhost"),
+        ("com.example.app:/callback", None),
+        ("http://[::1]:4711/cb", None),
+        ("https://app.example;script-src/cb", None),
+        ("https://*.example/cb", None),
+        ("https://good@evil.example/cb", None),
+        ("javascript:alert(1)", None),
+    ],
+)
+def test_the_origin_that_a_form_goes_to(uri: str, origin: str | None) -> None:
+    """As a content policy can name it; what could say more in a policy than one origin has none."""
+    assert form_origin(uri) == origin
