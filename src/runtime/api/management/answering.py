@@ -9,9 +9,7 @@ from sanic.response import HTTPResponse
 from runtime.api.management.calls import Call
 from runtime.contract.answers import answer, part_answer
 from runtime.domain.kinds import Entity, Kind, PageShape
-from runtime.domain.kinds.values import OwnerType
-from runtime.domain.kinds.zone import Zone
-from runtime.services.management.access.permissions import children_of, permission_map
+from runtime.services.management import permission_maps
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.policies.versioned import etag
 from runtime.storage.sql.entities import position
@@ -45,17 +43,8 @@ def permitted(call: Call, kind: Kind, entity: Entity) -> Entity:
     """The entity with what the caller may do with it, when that is asked."""
     if "permissions" not in call.expands or "permissions" not in type(entity).model_fields:
         return entity
-    if getattr(entity, "permissions", None):
-        return entity
-    changeable = getattr(entity, "owner_type", OwnerType.CUSTOMER) is not OwnerType.PLATFORM
-    roles = call.caller.roles_in(entity if isinstance(entity, Zone) else None)
-    told = permission_map(roles, kind.operations, children_of(kind), changeable=changeable)
+    told = permission_maps.of_entity(call.caller, kind, entity)
     return entity.model_copy(update={"permissions": told})
-
-
-def permissions_of(call: Call, kind: Kind) -> dict[str, dict[str, bool]]:
-    """The caller's permissions on a kind and on the kinds right below it, in the whole organization."""
-    return permission_map(call.caller.roles_in(None), kind.operations, children_of(kind))
 
 
 def send_page(call: Call, kind: Kind, listed: Listed, query: ListQuery) -> HTTPResponse:
@@ -98,7 +87,7 @@ def _organization_page(
         page_info |= {"start_cursor": start, "end_cursor": end}
     page: dict[str, Any] = {"items": items, "page_info": page_info}
     if "permissions" in call.expands:
-        page["permissions"] = permissions_of(call, kind)
+        page["permissions"] = permission_maps.of_kind(call.caller, kind)
     return page
 
 

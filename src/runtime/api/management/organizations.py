@@ -2,11 +2,11 @@
 
 from sanic.response import HTTPResponse
 
-from runtime.api.management.answering import permissions_of, send, send_page
+from runtime.api.management.answering import send, send_page
 from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import part_answer
 from runtime.domain.kinds import ORGANIZATION
-from runtime.services.management import audit
+from runtime.services.management import audit, permission_maps
 from runtime.services.management.authentication import user_tokens
 from runtime.services.management.members import identities
 from runtime.services.management.organizations import organizations
@@ -18,7 +18,7 @@ async def list_roles(call: Call) -> HTTPResponse:
         roles = await organizations.list_roles(unit, call.path["organization_id"], call.parameter("scope"))
     page: dict[str, object] = {"items": [part_answer(role) for role in roles]}
     if "permissions" in call.expands:
-        page["permissions"] = permissions_of(call, ORGANIZATION)
+        page["permissions"] = permission_maps.of_kind(call.caller, ORGANIZATION)
     return send(page)
 
 

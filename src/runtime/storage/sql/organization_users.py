@@ -77,18 +77,6 @@ def _is(*, account_id: str, issuer: str, subject: str) -> tuple[ColumnElement[bo
     )
 
 
-async def roles_of_account(
-    conn: AsyncConnection, organization_ids: Collection[str], **account: str
-) -> dict[str, str]:
-    """Organization id -> the role of the account, for those of these organizations it acts for."""
-    found = await conn.execute(
-        select(_people.c.organization_id, _people.c.role).where(
-            *_is(**account), _people.c.organization_id.in_(organization_ids)
-        )
-    )
-    return {row.organization_id: row.role for row in found}
-
-
 async def zone_roles(conn: AsyncConnection, zone_user_id: str, *, zone_id: str) -> dict[str, tuple[str, ...]]:
     """Zone id -> the platform's roles that a user of an organization's home zone has there.
 

@@ -62,12 +62,46 @@ def test_an_organization_made_without_a_name_is_given_one(founder: Founder) -> N
 def test_a_token_of_home_lists_every_organization_that_its_holder_acts_for(
     api: Api, founder: Founder
 ) -> None:
-    """With what the holder may do in each, page by page."""
-    listed = founder.at_home.ok("GET", "/organizations?expand[]=permissions&limit=100")["items"]
+    """Page by page."""
+    listed = founder.at_home.ok("GET", "/organizations?limit=100")["items"]
     assert {one["id"] for one in listed} >= {api.organization_id, founder.second["id"]}
-    assert all(one["permissions"]["organizations"]["update"] for one in listed)
     page = founder.at_home.ok("GET", "/organizations?limit=1&expand[]=total_count")
     assert page["page_info"]["has_next_page"]
+
+
+def test_permissions_of_a_listed_organization_are_those_of_the_token(api: Api, founder: Founder) -> None:
+    """A token of home reads and changes home alone, and makes others; the other's own token changes that."""
+    listed = founder.at_home.ok("GET", "/organizations?expand[]=permissions&limit=100")["items"]
+    by_id = {one["id"]: one["permissions"] for one in listed}
+    elsewhere = by_id[founder.second["id"]]
+    assert elsewhere == {
+        "organizations": {"list": True, "create": True, "read": False, "update": False, "delete": False}
+    }
+    founder.at_home.refused(404, "GET", founder.path)
+    founder.at_home.refused(404, "PATCH", founder.path, {"name": "hers"})
+    assert by_id[api.organization_id]["organizations"]["update"] is True
+    assert founder.at_home.ok("GET", f"/organizations/{api.organization_id}")
+
+    (there,) = founder.there.ok("GET", "/organizations?expand[]=permissions")["items"]
+    assert there["permissions"]["organizations"] == {
+        "list": True,
+        "create": False,
+        "read": True,
+        "update": True,
+        "delete": True,
+    }
+    founder.there.refused(403, "POST", "/organizations", {"name": "third"})
+
+
+@pytest.mark.parametrize("query", ["?expand[]=permissions", "?expand[]=permissions&limit=1"])
+def test_nobody_is_told_to_make_organizations_with_a_key(api: Api, query: str) -> None:
+    """The first administrator is a person: the maps and the answer to a try agree."""
+    page = api.ok("GET", f"/organizations{query}")
+    (mine,) = page["items"]
+    assert page["permissions"]["organizations"]["create"] is False
+    assert mine["permissions"]["organizations"]["create"] is False
+    assert mine["permissions"]["organizations"]["update"] is True
+    api.refused(403, "POST", "/organizations", {"name": "made with a key"})
 
 
 def test_a_token_of_an_organization_reads_and_changes_that_one(founder: Founder) -> None:

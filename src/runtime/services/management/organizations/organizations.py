@@ -75,13 +75,7 @@ async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery
         return await entities.page(unit, ORGANIZATION, {}, query, only)
     account = sign_in.account.named
     mine = people.belongs_to(home_id=sign_in.organization_id, source=token.source, **account)
-    listed = await entities.page(unit, ORGANIZATION, {}, query, mine)
-    if "permissions" not in query.expands:
-        return listed
-    roles = await people.roles_of_account(unit.conn, [one.id for one in listed.items], **account)
-    below = permissions.children_of(ORGANIZATION)
-    told = {one: permissions.permission_map(role, "organizations", below) for one, role in roles.items()}
-    return listed.with_items([one.model_copy(update={"permissions": told[one.id]}) for one in listed.items])
+    return await entities.page(unit, ORGANIZATION, {}, query, mine)
 
 
 async def retrieve(
@@ -116,6 +110,14 @@ async def any_label(services: Services) -> str | None:
     async with services.database.reading() as conn:
         first = (await conn.execute(table.select().order_by(table.c.created_at).limit(1))).first()
     return None if first is None else str(first.label)
+
+
+def may_create(caller: Caller) -> bool:
+    """Tell whether `create` is open to a caller: a person, as its first administrator."""
+    if not caller.at_home or caller.sign_in is None:
+        return False
+    allowed = permissions.allows(caller.roles_in(None), ORGANIZATION.operations, Verb.CREATE)
+    return allowed and user_tokens.way_of(caller.sign_in).reaches_further
 
 
 async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
