@@ -7,7 +7,13 @@ from runtime.contract.answers import answer, part_answer
 from runtime.domain import kinds
 from runtime.domain.kinds.organization import ServiceAccountCredential
 from runtime.domain.kinds.provider import Provider
-from runtime.domain.kinds.role import Group, RoleAssignment, User, UserCredential
+from runtime.domain.kinds.role import (
+    FederationCredential,
+    Group,
+    RoleAssignment,
+    User,
+    UserPasswordCredential,
+)
 from runtime.domain.kinds.values import PrincipalType
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, 123000, tzinfo=UTC)
@@ -72,7 +78,15 @@ def test_expanded_members_need_the_expand() -> None:
 
 def test_expand_of_an_inner_member_brings_the_outer() -> None:
     """`credentials.provider` is credentials, with their provider by the same rules."""
-    credential = UserCredential(created_at=NOW, updated_at=NOW, type="federation", provider=provider())
+    credential = FederationCredential(
+        created_at=NOW,
+        updated_at=NOW,
+        type="federation",
+        issuer="https://corp.example",
+        subject="ada",
+        provider_id="p",
+        provider=provider(),
+    )
     user = User(**ZONED, identifier="u", email="u@example.org", credentials=[credential])
     assert "credentials" not in answer(kinds.USER, user)
     assert "provider" not in answer(kinds.USER, user, {"credentials"})["credentials"][0]
@@ -104,5 +118,5 @@ def test_secrets_are_shown_by_the_answer_that_made_them() -> None:
 
 def test_parts_follow_the_same_rules() -> None:
     """Objects that are no entities are shown alike."""
-    credential = UserCredential(created_at=NOW, updated_at=NOW, type="password")
+    credential = UserPasswordCredential(created_at=NOW, updated_at=NOW, type="password")
     assert set(part_answer(credential)) == {"created_at", "updated_at", "type"}

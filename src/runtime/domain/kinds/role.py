@@ -1,6 +1,6 @@
 """Users, groups, roles and role assignments."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict
 
@@ -77,16 +77,27 @@ class UserRoleAssignment(Part):
     source: Annotated[str, Example("group")]
 
 
-class UserCredential(Part):
-    """How a user authenticates: at a provider, or with a password."""
+class FederationCredential(Part):
+    """A user authenticates at a provider. `provider_id`: null once that provider is deleted."""
 
     created_at: Timestamp
-    issuer: Annotated[str | None, Example("https://acme.zones.example")] = None
+    issuer: Annotated[str, Example("https://acme.zones.example")]
     provider: Annotated[Provider | None, Expand("credentials.provider")] = None
-    provider_id: str | None = None
-    subject: Annotated[str | None, Example("ada")] = None
-    type: Annotated[str, Example("federation")]
+    provider_id: str | None
+    subject: Annotated[str, Example("ada")]
+    type: Literal["federation"]
     updated_at: Timestamp
+
+
+class UserPasswordCredential(Part):
+    """A user authenticates with the password of the zone; the address is the user's."""
+
+    created_at: Timestamp
+    type: Literal["password"]
+    updated_at: Timestamp
+
+
+UserCredential = FederationCredential | UserPasswordCredential
 
 
 class User(ZoneEntity):

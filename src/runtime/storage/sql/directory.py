@@ -9,10 +9,17 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Kind
-from runtime.domain.kinds.role import UserCredential, UserGroup, UserRoleAssignment
+from runtime.domain.kinds.role import (
+    FederationCredential,
+    UserCredential,
+    UserGroup,
+    UserPasswordCredential,
+    UserRoleAssignment,
+)
 from runtime.storage.sql import insert_batches, revocations
 from runtime.storage.sql.filters import Contains, condition
 from runtime.storage.sql.revocations import Revocation
@@ -298,9 +305,13 @@ async def credentials_of(
     )
     credentials: dict[str, list[UserCredential]] = {}
     for row in found.mappings():
-        told = UserCredential(**{name: value for name, value in row.items() if name != "user_id"})
-        credentials.setdefault(row["user_id"], []).append(told)
+        credentials.setdefault(row["user_id"], []).append(_user_credential(row))
     return credentials
+
+
+def _user_credential(row: RowMapping) -> UserCredential:
+    of = FederationCredential if row["type"] == "federation" else UserPasswordCredential
+    return of.model_validate({name: row[name] for name in of.model_fields if name in row})
 
 
 async def count_grants(conn: AsyncConnection, user_ids: Collection[str], *, zone_id: str) -> dict[str, int]:

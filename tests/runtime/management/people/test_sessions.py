@@ -215,6 +215,15 @@ class TestSessions:
         assert place.ids("/sessions?session_type=user") == {place.ann.session_id}
         assert place.ids("/sessions?session_type=application") == set()
 
+    @pytest.mark.parametrize(
+        "query", ["filter[user_id]={id}", "filter[status]=active", "userid={id}", "query[name]=a"]
+    )
+    def test_an_unknown_filter_is_refused(self, place: Place, query: str) -> None:
+        """An answer to another question than the one that was asked misleads, an empty list most of all."""
+        assert place.ids(f"/sessions?user_id={place.ann.user.id}") == {place.ann.session_id}
+        told = place.api.refused(400, "GET", place.path(f"/sessions?{query.format(id=place.ann.user.id)}"))
+        assert told["details"][0]["field"] == query.partition("=")[0]
+
     def test_revoking_takes_children_and_refresh_tokens_along(self, place: Place) -> None:
         """What hangs on a session ends with it; the others of the user go on."""
         child, beside = place.child(), place.session()

@@ -1,6 +1,7 @@
 """Users of a zone: changed, disabled and let go."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from tests.runtime.management.conftest import Api, Zone
@@ -8,6 +9,7 @@ from tests.runtime.management.conftest import Api, Zone
 from runtime.domain.identifiers import new_id
 from runtime.services import epochs
 from runtime.services.container import Services
+from runtime.storage.sql import users
 from runtime.storage.sql.tables import sessions
 
 
@@ -91,6 +93,34 @@ class TestUsers:
             ("group", group["id"]),
         }
         api.refused(400, "GET", f"{path}&{query}&role_source=none")
+
+    def test_a_credential_outlives_its_provider(self, api: Api, zone: Zone) -> None:
+        """`provider_id` is null then, so that nobody takes the credential for one of another type."""
+        user, provider = zone.user(), zone.make("providers")
+
+        async def add(services: Services) -> None:
+            now = services.clock()
+            async with services.database.transaction() as conn:
+                at = {"issuer": "https://corp.example", "subject": "ada"}
+                await users.add_federation(conn, user, provider_id=provider["id"], **at, now=now)
+                await users.add_password(conn, user, password_hash="hash", now=now)
+
+        api.server.call(add)
+        path = zone.path(f"/users?filter[id]={user.id}&expand[]=credentials.provider")
+
+        def credentials() -> dict[str, dict[str, Any]]:
+            (found,) = api.ok("GET", path)["items"]
+            return {one["type"]: one for one in found["credentials"]}
+
+        before = credentials()
+        assert before["federation"]["provider_id"] == before["federation"]["provider"]["id"] == provider["id"]
+        assert set(before["password"]) == {"type", "created_at", "updated_at"}
+
+        api.ok("DELETE", zone.path(f"/providers/{provider['id']}"))
+        after = credentials()
+        assert after["federation"]["provider_id"] is None
+        assert set(after["federation"]) == set(before["federation"]) - {"provider"}
+        assert after["password"] == before["password"]
 
     def test_deleting_removes_everything_of_theirs(self, api: Api, zone: Zone) -> None:
         """Sessions, memberships and assignments go with the user."""

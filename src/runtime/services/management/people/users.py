@@ -5,7 +5,8 @@ from typing import Any
 
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import PROVIDER, USER, Entity, Kind, Verb
-from runtime.domain.kinds.role import User, UserCredential
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.role import FederationCredential, User, UserCredential
 from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, UserStatus
 from runtime.services import epochs
 from runtime.services.management import entities, token_revocation
@@ -176,10 +177,18 @@ async def _credentials(
     credentials = await directory.credentials_of(unit.conn, user_ids, zone_id=zone_id)
     if not with_provider:
         return credentials
-    wanted = {one.provider_id for many in credentials.values() for one in many if one.provider_id}
+    federated = [
+        one for many in credentials.values() for one in many if isinstance(one, FederationCredential)
+    ]
+    wanted = {one.provider_id for one in federated if one.provider_id is not None}
     found = await storage.many(unit.conn, PROVIDER, sorted(wanted), within={"zone_id": zone_id})
-    providers = {provider.id: provider for provider in found}
+    providers: dict[str | None, Provider] = {provider.id: provider for provider in found}
     return {
-        user_id: [one.model_copy(update={"provider": providers.get(one.provider_id or "")}) for one in many]
-        for user_id, many in credentials.items()
+        user_id: [_with_provider(one, providers) for one in many] for user_id, many in credentials.items()
     }
+
+
+def _with_provider(one: UserCredential, providers: Mapping[str | None, Provider]) -> UserCredential:
+    if not isinstance(one, FederationCredential):
+        return one
+    return one.model_copy(update={"provider": providers.get(one.provider_id)})
