@@ -50,6 +50,33 @@ def test_the_provider_is_asked_as_the_standard_says(account: Account) -> None:
     assert "nonce" not in asked
 
 
+@pytest.mark.standard("RFC 8707")
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, None),
+        ({"authorization_resource_enabled": False, "authorization_resource_parameter": "target"}, None),
+        ({"authorization_resource_enabled": True}, "resource"),
+        (
+            {"authorization_resource_enabled": True, "authorization_resource_parameter": "audience"},
+            "audience",
+        ),
+    ],
+)
+def test_the_provider_is_told_the_resource_where_it_wants_to_be(
+    account: Account, settings: dict[str, Any], name: str | None
+) -> None:
+    """Its identifier, under the name that the provider has for it, in both requests."""
+    oauth2 = account.tracker.settings["protocols"]["oauth2"] | settings
+    account.desk.update(PROVIDER, account.provider.id, protocols={"oauth2": oauth2})
+
+    account.connect(account.desk.sign_in(account.agent))
+
+    for sent in (*account.tracker.asked, *account.tracker.redeemed):
+        told = {each: sent[each] for each in ("resource", "audience") if each in sent}
+        assert told == ({name: account.issues.identifier} if name else {})
+
+
 def test_a_provider_without_pkce_is_sent_no_verifier(account: Account) -> None:
     """RFC 9700 section 4.8: a verifier without a challenge means that somebody took it out."""
     oauth2 = account.tracker.settings["protocols"]["oauth2"] | {"code_challenge_methods_supported": []}

@@ -1,6 +1,7 @@
 """Signing in at an identity provider: a foreign one over real HTTP, and another zone."""
 
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
@@ -540,3 +541,37 @@ def test_one_zone_signs_in_at_another(site: Site, browser: Browser) -> None:
     assert claims(tokens["access_token"])["sub"] == person.identifier
     assert claims(tokens["access_token"])["aud"] == files.identifier
     assert all(each.status_code in (200, 303) for each in browser.visited)
+
+
+@pytest.mark.standard("RFC 8707")
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, None),
+        ({"authorization_resource_enabled": False, "authorization_resource_parameter": "target"}, None),
+        ({"authorization_resource_enabled": True}, "resource"),
+        (
+            {"authorization_resource_enabled": True, "authorization_resource_parameter": "audience"},
+            "audience",
+        ),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_provider_is_told_what_the_application_asks_for_where_it_wants_to_be(
+    site: Site, browser: Browser, foreign: Foreign, settings: dict[str, Any], name: str | None, number: int
+) -> None:
+    """Each resource by its identifier, under the name that the provider has for it."""
+    zone = federated(site, foreign.issuer, protocols={"oauth2": {"issuer": foreign.issuer, **settings}})
+    apis = [
+        site.run(site.company.resource(zone, f"https://api-{each}.example", scopes=["read"]))
+        for each in range(number)
+    ]
+    agent = site.app(zone, "Agent", dependencies=apis)
+    named = [each.identifier for each in apis]
+
+    page = at_provider(browser, agent, resources=named)
+
+    sent = parse_qs(urlsplit(str(page.url)).query)
+    told = {each: sorted(sent[each]) for each in ("resource", "target") if each in sent}
+    assert told == ({name: named} if name and named else {})
+    assert isinstance(browser.open(as_person(browser, page, "ada")), Answer)

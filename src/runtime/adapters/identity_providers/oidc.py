@@ -1,6 +1,6 @@
 """The client of external identity providers: discovery, authorization requests, and their token endpoint."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,7 +69,7 @@ class OpenIDProviders:
         verifier: str,
         nonce: str | None,
         scopes: Iterable[str] = (),
-        resource: str | None = None,
+        resources: Sequence[str] = (),
         login_hint: str | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> str:
@@ -78,7 +78,7 @@ class OpenIDProviders:
         Args:
             verifier: for PKCE, left out when the provider lists challenge methods without S256.
             nonce: for a sign-in, which adds the OpenID scopes; None asks for access only.
-            resource: sent when the provider is configured to take one.
+            resources: sent when the provider is configured to take them.
             parameters: `prompt`, `max_age`, `acr_values` and the like.
         Raises: ProviderRefused, OutboundRefused, OutboundFailed.
         """
@@ -98,7 +98,7 @@ class OpenIDProviders:
             state=state,
             code_challenge=pkce.challenge_of(verifier) if endpoints.takes_pkce else None,
             scopes=wanted,
-            resource=resource,
+            resources=resources,
             parameters=own,
         )
 
@@ -122,11 +122,13 @@ class OpenIDProviders:
         code: str,
         verifier: str,
         redirect_uri: str,
+        resource: str | None = None,
         signer: AssertionSigner | None = None,
     ) -> UpstreamTokens:
         """The tokens for an authorization code.
 
         Args:
+            resource: sent when the provider is configured to take one.
             signer: for `private_key_jwt`.
         Raises: ProviderRefused with the code of `UpstreamRefusal`; OutboundRefused, OutboundFailed.
         """
@@ -138,6 +140,7 @@ class OpenIDProviders:
             code=code,
             redirect_uri=redirect_uri,
             code_verifier=verifier if endpoints.takes_pkce else None,
+            resource=resource,
         )
         authentication = authenticate_client(settings, method, address, signer=signer)
         request = encoded(settings, address, fields, authentication)

@@ -1,6 +1,6 @@
 """Authorization requests (RFC 6749 section 4.1.1): the URL that a browser is sent to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -61,23 +61,24 @@ def authorization_url(
     state: str,
     code_challenge: str | None,
     scopes: Iterable[str],
-    resource: str | None = None,
+    resources: Sequence[str] = (),
     parameters: Mapping[str, str] | None = None,
 ) -> str:
     """The URL of an authorization request, of which no setting replaces a protected parameter.
 
     Args:
         code_challenge: S256; None leaves PKCE out.
-        resource: sent when the provider is configured to take one.
+        resources: sent where the provider is configured to take them, each as a parameter of its own. Spec:
+            RFC 8707 section 2.1.
         parameters: this service's own: `nonce`, `prompt` and the like. They come before configured ones.
     Raises: ProviderRefused when there is no client id, or a setting names a protected parameter.
     """
     client_id = required(settings.client_id, "client id")
-    own: dict[str, str] = dict(parameters or {})
+    own: dict[str, str | Sequence[str]] = dict(parameters or {})
     if wanted := tuple(dict.fromkeys(scopes)):
         own[_free(settings.scope_parameter)] = settings.scope_separator.join(wanted)
-    if resource is not None and settings.authorization_resource_enabled:
-        own[_free(settings.authorization_resource_parameter, but="resource")] = resource
+    if resources and settings.authorization_resource_enabled:
+        own[_free(settings.authorization_resource_parameter, but="resource")] = list(resources)
     own |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri, "state": state}
     if code_challenge is not None:
         own |= {"code_challenge": code_challenge, "code_challenge_method": "S256"}
@@ -91,18 +92,22 @@ def _free(name: str, *, but: str | None = None) -> str:
     return name
 
 
-def with_query(address: str, query: Mapping[str, str], *, beside: Mapping[str, str] | None = None) -> str:
+def with_query(
+    address: str, query: Mapping[str, str | Sequence[str]], *, beside: Mapping[str, str] | None = None
+) -> str:
     """The address with a query; what it had before stays, but for parameters that are protected or given.
 
     Args:
+        query: name -> its value, or one for each time that it is sent.
         beside: more parameters, with the same restriction. Names are compared without regard to case, as some
             servers do. A fragment is dropped.
     """
     taken = PROTECTED_PARAMETERS | {name.casefold() for name in query}
     parts = urlsplit(address)
     more = dict(parse_qsl(parts.query, keep_blank_values=True)) | dict(beside or {})
-    merged = {name: value for name, value in more.items() if name.casefold() not in taken} | dict(query)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(merged), ""))
+    kept = {name: value for name, value in more.items() if name.casefold() not in taken}
+    merged: dict[str, str | Sequence[str]] = {**kept, **query}
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(merged, doseq=True), ""))
 
 
 def require_web_address(address: str, *, allow_http: bool) -> str:

@@ -109,7 +109,7 @@ class UpstreamOAuthClient:
                 state=state,
                 code_challenge=pkce.challenge_of(code_verifier) if endpoints.takes_pkce else None,
                 scopes=scopes,
-                resource=resource,
+                resources=() if resource is None else (resource,),
                 parameters=parameters,
             )
         except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:

@@ -38,7 +38,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.services import state_values
 from runtime.services.authorization import interactions, provider_requests
 from runtime.services.authorization.interactions import PendingLogin
-from runtime.services.authorization.requests import Parameters
+from runtime.services.authorization.requests import AuthorizationRequest, Parameters, ZonePageRequest
 from runtime.services.authorization.requirements import LEEWAY_SECONDS, AuthenticationRequirements
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
@@ -61,6 +61,7 @@ class UpstreamLogin(BaseModel):
     verifier: str
     departed_at: datetime
     asked_to_prove: bool  # the provider was told not to go by a session that it has already
+    resource: str | None = None  # the one that the application asks for; None for none, or several
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ async def start_upstream_login(
     """
     state, request = new_secret(), interaction.request
     settings = provider_settings(zone, provider)
+    resources = _resources_of(request)
     try:
         known = (await services.openid.endpoints(settings)).prompt_values
         parameters = _authentication_parameters(request, known, prove=prove)
@@ -119,6 +121,7 @@ async def start_upstream_login(
             verifier=new_secret(),
             departed_at=services.clock(),
             asked_to_prove="login" in prompt.split(),
+            resource=resources[0] if len(resources) == 1 else None,
         )
         address = await services.openid.authorization_url(
             settings,
@@ -126,6 +129,7 @@ async def start_upstream_login(
             state=state,
             verifier=pending.verifier,
             nonce=pending.nonce,
+            resources=resources,
             login_hint=request.login_hint,
             parameters=parameters,
         )
@@ -137,6 +141,12 @@ async def start_upstream_login(
     sealed = zone.sealer.seal(pending.model_dump_json().encode(), bound_to=key)
     await services.state.put(key, sealed, ttl_seconds=UPSTREAM_LOGIN_SECONDS)
     return address
+
+
+def _resources_of(request: AuthorizationRequest | ZonePageRequest) -> tuple[str, ...]:
+    """What the application asks for, as registered. A provider hears of it where it is configured to."""
+    resources = request.resources if isinstance(request, AuthorizationRequest) else ()
+    return tuple(resource.identifier for resource in resources)
 
 
 def _authentication_parameters(
@@ -253,6 +263,7 @@ async def _identify(
             code=code,
             verifier=pending.verifier,
             redirect_uri=provider_requests.redirect_uri(zone),
+            resource=pending.resource,
             signer=signer,
         )
         identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())

@@ -26,7 +26,7 @@ OWN = {
 }
 
 
-def query_of(endpoint=ENDPOINT, *, scopes=(), resource=None, code_challenge="c" * 43, **changes):
+def query_of(endpoint=ENDPOINT, *, scopes=(), resources=(), code_challenge="c" * 43, **changes):
     settings = ProviderSettings(**{"issuer": "https://provider.example", "client_id": "zone", **changes})
     url = authorization_url(
         settings,
@@ -35,7 +35,7 @@ def query_of(endpoint=ENDPOINT, *, scopes=(), resource=None, code_challenge="c" 
         state=OWN["state"],
         code_challenge=code_challenge,
         scopes=scopes,
-        resource=resource,
+        resources=resources,
     )
     pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
     assert len(dict(pairs)) == len(pairs)
@@ -79,7 +79,7 @@ def test_without_pkce_there_is_no_challenge():
 )
 def test_the_resource_is_sent_where_it_is_enabled(changes, sent):
     """Under its standard name or the configured one. Spec: RFC 8707."""
-    assert query_of(resource="https://api.example", **changes) == {**OWN, **sent}
+    assert query_of(resources=["https://api.example"], **changes) == {**OWN, **sent}
 
 
 def test_what_the_endpoint_and_the_settings_add_is_kept():
@@ -102,7 +102,7 @@ def test_no_parameter_is_named_like_a_protected_one(setting, name):
     with pytest.raises(ProviderRefused, match="protected"):
         query_of(
             scopes=["a"],
-            resource="https://api.example",
+            resources=["https://api.example"],
             **{"authorization_resource_enabled": True, setting: name},
         )
 
@@ -127,7 +127,7 @@ def test_no_settings_replace_what_keeps_a_request_safe(
         sent = query_of(
             f"{ENDPOINT}?{endpoint_query}",
             scopes=["a", "b"],
-            resource="https://api.example",
+            resources=["https://api.example"],
             authorization_parameters=parameters,
             scope_parameter=scope_parameter,
             scope_separator=scope_separator,
