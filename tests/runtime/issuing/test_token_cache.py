@@ -134,6 +134,7 @@ async def test_entries_are_sealed_and_bound_to_their_key(
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ENTRY = CachedToken("t", "t1", int(NOW.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
 PLAN = Delegation("https://api.test", frozenset({"a"}), (), NOW + timedelta(seconds=300), None)
+LATER = replace(PLAN, expires_at=NOW + timedelta(seconds=541))
 SEALER = Sealer(new_data_key())
 
 
@@ -142,7 +143,10 @@ SEALER = Sealer(new_data_key())
     [
         ({}, True),
         ({"now": NOW + timedelta(seconds=239)}, True),
-        ({"now": NOW + timedelta(seconds=241)}, False),
+        ({"now": NOW + timedelta(seconds=241), "plan": LATER}, False),
+        ({"now": NOW + timedelta(seconds=241)}, True),
+        ({"now": NOW + timedelta(seconds=299)}, True),
+        ({"now": NOW + timedelta(seconds=301)}, False),
         ({"epochs": (1, 2, 1)}, False),
         ({"plan": replace(PLAN, scopes=frozenset({"a", "b"}))}, False),
         ({"plan": replace(PLAN, scopes=frozenset())}, False),
@@ -154,7 +158,10 @@ SEALER = Sealer(new_data_key())
     ids=[
         "the same",
         "61 seconds left",
-        "59 seconds left",
+        "59 seconds left, and more for another",
+        "59 seconds left, and no more for another",
+        "1 second left, and no more for another",
+        "none left",
         "another epoch",
         "more scopes",
         "fewer scopes",
@@ -174,6 +181,38 @@ async def test_an_entry_is_given_out_for_what_it_was_made_for(
     opened = token_cache.open_entry(await memory_state.get("k"), **asked)
 
     assert opened == (ENTRY if opens else None)
+
+
+@pytest.mark.parametrize(("left", "opens"), [(60, True), (31, True), (29, False)])
+async def test_a_token_of_a_minute_is_given_out_for_the_first_half_of_it(
+    memory_state: StateStore, left: int, opens: bool
+) -> None:
+    """Then another one is made, which has the whole minute: each request would make one otherwise."""
+    ends = NOW + timedelta(seconds=60)
+    entry = replace(ENTRY, expires_at=int(ends.timestamp()))
+    await token_cache.store(memory_state, entry, key="k", sealer=SEALER, now=NOW)
+    now = ends - timedelta(seconds=left)
+    plan = replace(PLAN, expires_at=now + timedelta(seconds=60))
+
+    opened = token_cache.open_entry(
+        await memory_state.get("k"), key="k", sealer=SEALER, epochs=(1, 1, 1), plan=plan, now=now
+    )
+
+    assert opened == (entry if opens else None)
+
+
+async def test_the_shortest_tokens_are_cached(scene: Scene, agent: App, ann: Person) -> None:
+    """A resource whose tokens live for a minute has the same one given out again."""
+    brief = await scene.company.resource(
+        scene.zone, "https://brief.test", scopes=["read"], credential_lifetime_seconds=60
+    )
+    app = await scene.company.app(scene.zone, "hasty", dependencies=[brief])
+    subject = await scene.company.token(scene.zone, app, ann)
+
+    first, again = [await scene.exchange(app, subject, brief, "read") for _ in range(2)]
+
+    assert first["expires_in"] <= 60
+    assert again["access_token"] == first["access_token"]
 
 
 class _Recording(InProcessState):

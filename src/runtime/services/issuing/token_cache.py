@@ -19,7 +19,7 @@ from runtime.domain.oauth.claims import ChainActor, seconds
 from runtime.services import state_values
 from runtime.storage.state import StateStore
 
-MIN_REMAINING_SECONDS = 60  # what has less left to live is made again
+MIN_REMAINING_SECONDS = 60  # what has less left to live is made again, unless a new one had little more
 
 Epochs = tuple[int, int, int]  # zone, session, user
 
@@ -88,8 +88,11 @@ def open_entry(
     of the plan, ending no later than that, and not about to end. An entry moved here from another key does
     not open.
     """
+    lifetime = seconds(plan.expires_at) - now.timestamp()  # of a token that were made now
     kept = state_values.read_sealed(_Entry, sealed, sealer, bound_to=key)
-    if kept is None or kept.epochs != epochs or kept.expires_at - now.timestamp() < MIN_REMAINING_SECONDS:
+    if kept is None or kept.epochs != epochs:
+        return None
+    if kept.expires_at - now.timestamp() < _least_remaining(lifetime):
         return None
     found = CachedToken(*kept)
     is_within = found.scopes == plan.scopes and found.expires_at <= seconds(plan.expires_at)
@@ -98,7 +101,8 @@ def open_entry(
 
 async def store(state: StateStore, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:
     """Keep a token until it is about to end. A state that is away costs only speed."""
-    remaining = int(entry.expires_at - now.timestamp()) - MIN_REMAINING_SECONDS
+    lifetime = entry.expires_at - now.timestamp()
+    remaining = int(lifetime - _least_remaining(lifetime))
     if remaining <= 0:
         return
     plain = orjson.dumps([entry.token, entry.token_id, entry.expires_at, sorted(entry.scopes), entry.epochs])
@@ -106,3 +110,13 @@ async def store(state: StateStore, entry: CachedToken, *, key: str, sealer: Seal
         await state.put(key, sealer.seal(plain, bound_to=key), ttl_seconds=remaining)
     except Unavailable:
         return
+
+
+def _least_remaining(lifetime: float) -> float:
+    """How long a token must still live to be given out again, in seconds.
+
+    Args:
+        lifetime: how long a new one in its place would live. A token that lives for a minute would never be
+            given out again if it had to live for another one.
+    """
+    return min(MIN_REMAINING_SECONDS, lifetime / 2)
