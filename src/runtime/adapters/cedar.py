@@ -173,7 +173,9 @@ def to_json(text: str) -> dict[str, Any]:
 
 
 def from_json(policies: Mapping[str, Any]) -> str:
-    """The text of policies in Cedar's JSON form. Raises InvalidPolicy."""
+    """The text of a policy set, or of one policy, in Cedar's JSON form. Raises InvalidPolicy."""
+    if "effect" in policies:  # what every policy has, and no set of them
+        policies = {"staticPolicies": {"policy0": policies}, "templates": {}, "templateLinks": []}
     try:
         return cedarpy.policies_from_json_str(orjson.dumps(policies).decode())
     except (ValueError, TypeError) as failure:

@@ -105,6 +105,19 @@ class TestErrorBody:
         assert told["code"] == "validation_error"
         assert {detail["field"] for detail in told["details"]} == {"name", "nmae"}
 
+    @pytest.mark.parametrize("path", ["/zones/unknown", "/organizations/unknown/users/unknown", "/nowhere"])
+    def test_has_the_path_of_the_request(self, api: Api, path: str) -> None:
+        """And not the template of the route that serves it."""
+        assert api.refused(404, "GET", path)["path"] == path
+
+    @pytest.mark.parametrize(("method", "rest"), [("GET", ""), ("POST", "/accept")])
+    def test_has_no_token_of_an_invitation(self, api: Api, method: str, rest: str) -> None:
+        """Whoever reads the error could accept in its place."""
+        token = f"canary-{new_id()}"
+        response = api(method, f"/invitations/{token}{rest}")
+        assert response.json()["path"] == f"/invitations/***{rest}"
+        assert token not in response.text
+
     def test_unknown_addresses_and_methods_are_told_alike(self, api: Api) -> None:
         """What no route serves has the same body as any other refusal."""
         assert api.refused(404, "GET", "/nowhere")["code"] == "not_found"

@@ -3,6 +3,7 @@
 Spec: `conventions.error_body` of the management API table.
 """
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +45,7 @@ _BY_STATUS = {
     431: ("bad_request", "the headers are too large"),
     503: ("service_unavailable", "please try again shortly"),
 }
+_PARAMETER = re.compile(r"<[^>]*>")  # of a route's template
 _IN_OAUTH = {404: "not_found", 500: "server_error", 503: "temporarily_unavailable"}
 
 
@@ -120,8 +122,10 @@ def error_response(
 
 
 def _path(request: Request) -> str:
-    """The path of a request; its pattern, when what stands in it opens something: an invitation's token."""
-    return str(request.uri_template if "token" in request.match_info else request.path)
+    """The path of a request, with `***` for what opens something to its readers: an invitation's token."""
+    if "token" in request.match_info:
+        return _PARAMETER.sub("***", str(request.uri_template))
+    return request.path
 
 
 def _sanic(request: Request, failure: SanicException) -> HTTPResponse:

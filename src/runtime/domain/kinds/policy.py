@@ -112,7 +112,10 @@ class PolicyVersion(ZoneEntity):
 
 
 class PolicyVersionBody(Part):
-    """A policy's new text, in one of Cedar's two notations."""
+    """A policy's new text, in one of Cedar's two notations.
+
+    `cedar_json` takes both JSON forms of Cedar: one policy, or a policy set, which answers always have.
+    """
 
     example: ClassVar[Mapping[str, Any]] = {"schema_version": "2026-11-21", "cedar_raw": EXAMPLE_CEDAR}
     model_config = ConfigDict(

@@ -70,6 +70,16 @@ class TestPolicies:
         assert all("cedar_raw" not in one for one in api.ok("GET", f"{path}?format=json")["items"])
         api.refused(400, "GET", f"{path}?format=xml")
 
+    def test_versions_in_the_json_form_of_one_policy(self, api: Api, zone: Zone) -> None:
+        """Cedar has a JSON form for a policy and one for a set; both are taken, and answers have the set."""
+        policy = zone.make("policies")
+        raw = zone.version(policy["id"], NONE)
+        path = zone.path(f"/policies/{policy['id']}/versions")
+        (one,) = raw["cedar_json"]["staticPolicies"].values()
+        made = api.ok("POST", path, {"schema_version": raw["schema_version"], "cedar_json": one}, status=201)
+        assert made["sha"] == raw["sha"]
+        assert made["cedar_json"] == raw["cedar_json"]
+
     @pytest.mark.parametrize(
         "body",
         [
@@ -79,6 +89,8 @@ class TestPolicies:
             {"cedar_raw": "permit (principal, action, resource) when { principal.shoe_size > 3 };"},
             {"cedar_raw": ""},
             {"cedar_json": {"staticPolicies": 3}},
+            {"cedar_json": {"effect": "permit"}},
+            {"cedar_json": {"effect": "permit", "staticPolicies": {}}},
             {"cedar_raw": ALL, "schema_version": "1999-01-01"},
             {"cedar_raw": ALL, "version": 7},
         ],
