@@ -141,9 +141,10 @@ class PublicCredential(ApplicationCredential):
 
 
 class TokenCredential(ApplicationCredential):
-    """A workload identity: tokens that a provider issues for one subject, or for any.
+    """A workload identity: tokens that a provider issues for one subject, or without a `subject` for any.
 
-    Any subject may be every customer of a provider that many share, so that has to be said: `any_subject`.
+    Any subject may be every customer of a provider that many share, so answers say it: `any_subject` is true
+    without a `subject`. A manifest has to say it, too.
     """
 
     type: Annotated[Literal[CredentialType.TOKEN], Mark.FIXED] = CredentialType.TOKEN
@@ -157,7 +158,7 @@ class TokenCredential(ApplicationCredential):
     @classmethod
     def _no_wildcard(cls, subject: str | None) -> str | None:
         if subject == ANY_SUBJECT:
-            raise ValueError("must not be `*`; leave it out and set `any_subject` to true")
+            raise ValueError("must not be `*`; leave it out to accept any subject")
         return subject
 
 

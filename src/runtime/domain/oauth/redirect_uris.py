@@ -39,6 +39,12 @@ EXPLANATIONS: Mapping[Refusal, str] = {
     " or register as `native`",
 }
 
+# What the redirect URIs of an application have to be, as the rest of a sentence about its type.
+TYPES: Mapping[ApplicationType, str] = {
+    ApplicationType.NATIVE: "needs `localhost` URLs or URIs of a private-use scheme",
+    ApplicationType.WEB: "needs https URLs with another host than `localhost`",
+}
+
 MAX_URI_CHARS = 2048
 LOOPBACK_HOSTS = ("127.0.0.1", "[::1]", "localhost")
 # Members of an authorization response: in a registered URI they would let an attacker fix part of the
@@ -150,12 +156,24 @@ def registration_refusal(uri: str, application_type: ApplicationType) -> Refusal
     """
     if (reason := refusal(uri, dotted_scheme=True)) is not None:
         return reason
-    if application_type is ApplicationType.WEB:
-        parts = urlsplit(uri)
-        is_own_machine = parts.netloc.rpartition(":")[0] in LOOPBACK_HOSTS or parts.netloc in LOOPBACK_HOSTS
-        if parts.scheme != "https" or is_own_machine:
-            return "application_type"
+    if application_type is ApplicationType.WEB and not fits(uri, application_type):
+        return "application_type"
     return None
+
+
+def fits(uri: str, application_type: ApplicationType) -> bool:
+    """Tell whether an application of that type is answered at such a URI, one that `refusal` lets pass.
+
+    A `web` application is at https, on a host of its own; a `native` one on the user's own machine, or at a
+    private-use scheme.
+
+    Spec: service interface, Resource; OpenID Connect Dynamic Client Registration section 2.
+    """
+    parts = urlsplit(uri)
+    is_loopback_host = _split_port(parts.netloc)[0] in LOOPBACK_HOSTS
+    if application_type is ApplicationType.WEB:
+        return parts.scheme == "https" and not is_loopback_host
+    return is_loopback_host or parts.scheme not in ("http", "https")
 
 
 def _without_loopback_port(uri: str) -> str:

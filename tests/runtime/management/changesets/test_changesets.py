@@ -10,6 +10,7 @@ from tests.support.applying import OWNER, Git, api, app, create, local, ref, upd
 from tests.support.factories import found_company
 
 from runtime.domain.errors import Conflict, ValidationFailed
+from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.services.container import Services
 
 PERMIT = "permit(principal, action, resource);"
@@ -341,6 +342,33 @@ async def test_credentials_of_workloads(git: Git, zone: str) -> None:
     assert lines["any"]["spec"] == {"type": "token", "any_subject": True, **ids}
 
 
+@pytest.mark.threat("33g")
+async def test_a_manifest_says_that_a_workloads_credential_is_for_any_subject(git: Git, zone: str) -> None:
+    """What is left out of a manifest is not seen in a review; one that says it is accepted."""
+    await git.apply(
+        create("Provider", "corp", zone, name="Corp", identifier="https://corp.test"), app("agent", zone)
+    )
+    ids = {"application_id": git.id("Application", "agent"), "provider_id": git.id("Provider", "corp")}
+    credential: dict[str, Any] = {"type": "token", **ids}
+    with pytest.raises(ValidationFailed):
+        await git.apply(create("ApplicationCredential", "any", zone, **credential))
+    await git.apply(create("ApplicationCredential", "any", zone, **credential, any_subject=True))
+
+
+async def test_a_snapshot_says_that_a_credential_made_by_hand_is_for_any_subject(git: Git, zone: str) -> None:
+    """Somebody's call need not say it, but a plan shows it, and a manifest that is imported says it."""
+    await git.apply(
+        create("Provider", "corp", zone, name="Corp", identifier="https://corp.test"), app("agent", zone)
+    )
+    ids = {"application_id": git.id("Application", "agent"), "provider_id": git.id("Provider", "corp")}
+    made = await git.company.create(APPLICATION_CREDENTIAL, zone, type="token", **ids)
+
+    (line,) = [each for each in await git.snapshot() if each.get("id") == made.id]
+    assert line["ownership"] is None
+    assert line["spec"] == {"type": "token", "any_subject": True, **ids}
+
+
+@pytest.mark.threat("33g")
 async def test_a_workloads_credential_is_not_widened_by_an_oversight(git: Git, zone: str) -> None:
     """A manifest that loses its subject is refused; one that says that any will do is not."""
     await git.apply(
@@ -381,3 +409,22 @@ async def test_a_dry_run_tells_everything_that_is_wrong(git: Git, zone: str) -> 
     assert [field.partition("]")[0] for field in fields] == ["operations[0", "operations[3", "operations[4"]
     assert failure.value.detail.endswith("(and 2 more)")
     assert await git.names("Application") == {"taken"}
+
+
+async def test_type_of_a_resource_and_redirect_uris_change_together(git: Git, zone: str) -> None:
+    """Neither fits the other until both are written; what does not fit then is told of its operation."""
+    web, local = (
+        {"oauth2": {"redirect_uris": [uri]}} for uri in ("https://a.test/cb", "http://localhost/cb")
+    )
+    await git.apply(
+        app("agent", zone, protocols=web),
+        api("calendar", zone, application_id=ref("Application", "agent"), application_type="web"),
+    )
+    ids = git.id("Application", "agent"), git.id("Resource", "calendar")
+    await git.apply(
+        update("Application", ids[0], "agent", protocols=local),
+        update("Resource", ids[1], "calendar", application_type="native"),
+    )
+    with pytest.raises(ValidationFailed) as failure:
+        await git.apply(update("Resource", ids[1], "calendar", application_type="web"))
+    assert failure.value.problems[0].field == "operations[0].spec.application_type"

@@ -52,27 +52,32 @@ class TestToken:
         api.refused(400, "PATCH", path_of(zone, made), {"identifier": "c"})
         api.refused(400, "PATCH", path_of(zone, made), {"type": "public"})
 
+    @pytest.mark.parametrize("members", [{}, {"any_subject": True}])
+    def test_without_a_subject_is_for_any_and_says_so(
+        self, api: Api, zone: Zone, provider: str, members: dict[str, Any]
+    ) -> None:
+        """Whoever reads the credential sees that every token of the provider is accepted."""
+        made = credential(zone, type="token", provider_id=provider, **members)
+        assert (made["identifier"], made["any_subject"]) == ("*", True)
+        assert "subject" not in made
+        assert api.ok("GET", path_of(zone, made))["any_subject"] is True
+
     @pytest.mark.threat("33g")
-    def test_any_subject_has_to_be_said(self, api: Api, zone: Zone, provider: str) -> None:
-        """Every token of a provider is accepted only where somebody asked for exactly that."""
-        for members in ({}, {"any_subject": False}):
-            told = refused(zone, 400, type="token", provider_id=provider, **members)
-            assert "any_subject" in told["message"]
+    def test_any_subject_never_contradicts_the_subject(self, zone: Zone, provider: str) -> None:
+        """The answer would say something else than what counts."""
+        told = refused(zone, 400, type="token", provider_id=provider, any_subject=False)
+        assert "any_subject" in told["message"]
         refused(zone, 400, type="token", provider_id=provider, subject="*")
         refused(zone, 400, type="token", provider_id=provider, subject="a", any_subject=True)
 
-        made = credential(zone, type="token", provider_id=provider, any_subject=True)
-        assert (made["identifier"], made["any_subject"]) == ("*", True)
-        assert "subject" not in made
-
     def test_any_subject_comes_and_goes(self, api: Api, zone: Zone, provider: str) -> None:
-        """An update may widen a credential only by saying so; naming a subject narrows it."""
+        """It follows from the subject, and cannot be said against it."""
         made = credential(zone, type="token", provider_id=provider, subject="a")
-        api.refused(400, "PATCH", path_of(zone, made), {"subject": None})
+        api.refused(400, "PATCH", path_of(zone, made), {"subject": None, "any_subject": False})
         api.refused(400, "PATCH", path_of(zone, made), {"any_subject": True})
         api.refused(400, "PATCH", path_of(zone, made), {"subject": "*"})
-        wide = api.ok("PATCH", path_of(zone, made), {"subject": None, "any_subject": True})
-        assert wide["identifier"] == "*"
+        wide = api.ok("PATCH", path_of(zone, made), {"subject": None})
+        assert (wide["identifier"], wide["any_subject"]) == ("*", True)
         api.refused(400, "PATCH", path_of(zone, made), {"any_subject": None})
         narrow = api.ok("PATCH", path_of(zone, made), {"subject": "b"})
         assert narrow["identifier"] == "b"

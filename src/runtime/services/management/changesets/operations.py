@@ -178,6 +178,8 @@ class OperationRunner:
         else:
             parents = parents_of(unit, kind, zone_id)
             await self.handle_swaps.park_holder(kind, zone_id, None, handle_in(kind, operation))
+            if kind is APPLICATION_CREDENTIAL:
+                credentials.require_stated_subject(fields.body)
             made = await CREATES[kind.name](unit, kind, parents, fields.body)
             if fields.late:
                 made = await UPDATES[kind.name](unit, kind, parents, made.id, fields.late)
@@ -220,6 +222,9 @@ class OperationRunner:
             update = UPDATES.get(kind.name)
             if update is None:
                 raise ValidationFailed(f"{kind.one} cannot be updated; delete it and create another")
+            if kind is APPLICATION_CREDENTIAL:
+                present = await entity_of(unit, APPLICATION_CREDENTIAL, target)
+                credentials.require_stated_subject(patch, present)
             parents = parents_of(unit, kind, target.zone_id)
             handle = handle_in(kind, operation)
             await self.handle_swaps.park_holder(kind, target.zone_id, target.id, handle)
@@ -313,8 +318,8 @@ class OperationRunner:
         return self._named
 
     async def require_unique_name(self, step: DeferredStep) -> None:
-        """Raise Conflict when two entities have the same name in git; runs the unit's check of the entity."""
-        await self.unit.run_check(step.kind.name, step.target.id)
+        """Raise Conflict when two entities have the same name in git; runs the checks of the entity."""
+        await self.unit.run_checks(step.kind.name, step.target.id)
         await self.owners.require_name(self.unit, step.kind, step.target.id)
 
     def removals(self) -> list[DeferredStep]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.resource_overlaps import ResourceOverlaps
+from runtime.storage.sql.resources import ProvidedResource
 
 
 @dataclass
@@ -20,6 +21,7 @@ class LookupCache:
         client_ids: zone id -> client ids that may be taken, once that has been worth asking.
         client_ids_asked: zone id -> how many client ids have been looked for there.
         resource_overlaps: zone id -> its resources by URL, once all has been written.
+        provided_resources: zone id -> the resources that its applications provide, once all has been written.
         signing_keys: zone id -> kid -> key, opened once.
     """
 
@@ -31,4 +33,5 @@ class LookupCache:
     client_ids: dict[str, set[str]] = field(default_factory=dict)
     client_ids_asked: dict[str, int] = field(default_factory=dict)
     resource_overlaps: dict[str, ResourceOverlaps] = field(default_factory=dict)
+    provided_resources: dict[str, list[ProvidedResource]] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict, repr=False)

@@ -41,8 +41,8 @@ class UnitOfWork:
         lock: on the organization, with its revision.
         cache: what was looked up already.
         shown_once: entity id -> member -> secret in clear, for the answer of this operation alone.
-        deferred_checks: (kind name, id) -> what has to hold of an entity when the unit ends, not in the
-            middle of it: a changeset runs each with its operation, `flush` those that are left.
+        deferred_checks: (kind name, id) -> subject -> what has to hold of an entity when the unit ends, not
+            in the middle of it: a changeset runs each with its operation, `flush` those that are left.
     """
 
     conn: AsyncConnection
@@ -59,7 +59,7 @@ class UnitOfWork:
     epochs: EpochUpdates = field(default_factory=EpochUpdates, init=False)
     cache: LookupCache = field(default_factory=LookupCache, init=False)
     shown_once: dict[str, dict[str, str]] = field(default_factory=dict, init=False)
-    deferred_checks: dict[tuple[str, str], Check] = field(default_factory=dict, init=False)
+    deferred_checks: dict[tuple[str, str], dict[str, Check]] = field(default_factory=dict, init=False)
     _callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -125,9 +125,17 @@ class UnitOfWork:
 
     # --- before and after the commit
 
-    async def run_check(self, kind: str, entity_id: str) -> None:
-        """Run the deferred check of an entity, if it has one. Raises ManagementError."""
-        if (check := self.deferred_checks.pop((kind, entity_id), None)) is not None:
+    def defer_check(self, kind: Kind, entity_id: str, subject: str, check: Check) -> None:
+        """Have this checked of an entity when the unit ends, in place of an earlier check on the subject."""
+        self.deferred_checks.setdefault((kind.name, entity_id), {})[subject] = check
+
+    def deferred_check(self, kind: Kind, entity_id: str, subject: str) -> Check | None:
+        """What is going to be checked of an entity on that subject."""
+        return self.deferred_checks.get((kind.name, entity_id), {}).get(subject)
+
+    async def run_checks(self, kind: str, entity_id: str) -> None:
+        """Run the deferred checks of an entity. Raises ManagementError."""
+        for check in self.deferred_checks.pop((kind, entity_id), {}).values():
             await check()
 
     def after_commit(self, callback: Callable[[], Awaitable[None]]) -> None:
@@ -140,7 +148,7 @@ class UnitOfWork:
         Raises: ManagementError, as the deferred checks do that are left.
         """
         for kind, entity_id in list(self.deferred_checks):
-            await self.run_check(kind, entity_id)
+            await self.run_checks(kind, entity_id)
         if self.lock.head is None:
             return
         await self.audit.flush()

@@ -14,6 +14,7 @@ from runtime.services.management import credential_scope, entities, token_revoca
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.management.zones import application_types
 from runtime.storage.sql import accountability, changes, directory
 from runtime.storage.sql import applications as storage
 from runtime.storage.sql import entities as rows
@@ -62,6 +63,7 @@ async def update(
     scope, before = await entities.for_change(unit, APPLICATION, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, APPLICATION, scope, before, patch)
     _check_addresses(unit, after)
+    application_types.check_application_when_finished(unit, before, after)
     stored = await _store(unit, before, after)
     return (await counted(unit, scope["zone_id"], [stored]))[0]
 
@@ -85,7 +87,7 @@ def _check_accountable_when_finished(unit: UnitOfWork, application: Application)
     """
     if any(_accountable(application)):
         check = partial(_require_one_accountable, unit, application.zone_id, application.id)
-        unit.deferred_checks[APPLICATION.name, application.id] = check
+        unit.defer_check(APPLICATION, application.id, "accountable", check)
 
 
 async def _require_one_accountable(unit: UnitOfWork, zone_id: str, application_id: str) -> None:

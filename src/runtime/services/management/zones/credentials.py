@@ -28,6 +28,7 @@ from runtime.storage.sql import client_ids
 from runtime.storage.sql import entities as storage
 
 _CLIENT_IDS_ONE_BY_ONE = 5
+_SUBJECT_REQUIRED = "is required; set `any_subject` to true to accept every token of the provider"
 
 
 async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
@@ -45,7 +46,9 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     entities.refuse_platform_owned(APPLICATION, application)
     decided: dict[str, Any] = {"identifier": body.get("identifier") or new_id()}
     if body["type"] == CredentialType.TOKEN:
-        decided["identifier"] = _identifier_of(body.get("subject"), any_subject=body.get("any_subject"))
+        any_subject = body.get("any_subject", True if body.get("subject") is None else None)
+        decided["identifier"] = _identifier_of(body.get("subject"), any_subject=any_subject)
+        decided["any_subject"] = any_subject
     if body["type"] == CredentialType.PASSWORD:
         password = new_secret()
         decided["secret_hash"] = unit.services.hasher.hash(password)
@@ -63,10 +66,10 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
 async def update(
     unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
-    """Change a credential. A `token` one is named after its subject; naming one ends `any_subject`."""
+    """Change a credential. A `token` one is named after its subject; without one it is for any subject."""
     scope, before = await _for_change(unit, parents, entity_id, Verb.UPDATE)
-    if isinstance(before, TokenCredential) and patch.get("subject") is not None:
-        patch = {"any_subject": None, **patch}
+    if isinstance(before, TokenCredential) and "subject" in patch:
+        patch = {"any_subject": True if patch["subject"] is None else None, **patch}
     after = await entities.patched(unit, APPLICATION_CREDENTIAL, scope, before, patch)
     if isinstance(after, TokenCredential):
         identifier = _identifier_of(after.subject, any_subject=after.any_subject)
@@ -151,12 +154,31 @@ async def refuse_platform_owned(unit: UnitOfWork, credential: ApplicationCredent
     entities.refuse_platform_owned(APPLICATION, application)
 
 
-def _identifier_of(subject: str | None, *, any_subject: bool | None) -> str:
-    """What a `token` credential goes by. Raises ValidationFailed when it is for anybody by an oversight."""
+def require_stated_subject(body: Mapping[str, Any], before: ApplicationCredential | None = None) -> None:
+    """Check that a configuration in git says it where a `token` credential is for any subject.
+
+    Whoever reviews a manifest sees what it says, and not what it leaves out.
+
+    Args:
+        body: what the manifest comes to; of a change, the patch.
+        before: what is changed.
+    Raises: ValidationFailed.
+    """
+    if before is None and body["type"] == CredentialType.TOKEN:
+        subject, any_subject = body.get("subject"), body.get("any_subject")
+    elif isinstance(before, TokenCredential):
+        subject = body.get("subject", before.subject)
+        any_subject = body.get("any_subject", before.any_subject)
+    else:
+        return
     if subject is None and not any_subject:
-        raise ValidationFailed.of(
-            "subject", "is required; set `any_subject` to true to accept every token of the provider"
-        )
+        raise ValidationFailed.of("subject", _SUBJECT_REQUIRED)
+
+
+def _identifier_of(subject: str | None, *, any_subject: bool | None) -> str:
+    """What a `token` credential goes by. Raises ValidationFailed for a contradiction to `any_subject`."""
+    if subject is None and not any_subject:
+        raise ValidationFailed.of("subject", _SUBJECT_REQUIRED)
     if subject is not None and any_subject:
         raise ValidationFailed.of("any_subject", "must not be true beside a `subject`")
     return subject if subject is not None else ANY_SUBJECT

@@ -16,6 +16,7 @@ from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import resources as storage
 
 _ONE_BY_ONE = 4
+_CONFLICTS = "conflicts"
 
 
 def check_when_finished(unit: UnitOfWork, before: Resource | None, after: Resource) -> None:
@@ -24,12 +25,11 @@ def check_when_finished(unit: UnitOfWork, before: Resource | None, after: Resour
     Until then other operations may free identifiers. Conflicts that are older than this rule stay, and such
     resources can be changed in other members.
     """
-    key = (RESOURCE.name, after.id)
-    noted = unit.deferred_checks.get(key)
+    noted = unit.deferred_check(RESOURCE, after.id, _CONFLICTS)
     is_new = before is None or before.identifier != after.identifier
     is_new = is_new or (isinstance(noted, _ConflictCheck) and noted.is_new)
     if is_new or (before is not None and before.prefix != after.prefix):
-        unit.deferred_checks[key] = _ConflictCheck(unit, after, is_new)
+        unit.defer_check(RESOURCE, after.id, _CONFLICTS, _ConflictCheck(unit, after, is_new))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.services.management.zones import resource_conflicts
+from runtime.services.management.zones import application_types, resource_conflicts
 from runtime.storage.sql import applications as storage
 
 
@@ -68,3 +68,4 @@ def _check(unit: UnitOfWork, before: Resource | None, after: Resource) -> None:
     if after.prefix and not looks_like_url:
         raise ValidationFailed.of("prefix", "needs an identifier that is a URL with a host")
     resource_conflicts.check_when_finished(unit, before, after)
+    application_types.check_resource_when_finished(unit, before, after)
