@@ -225,6 +225,7 @@ ROOMS: dict[str, frozenset[str]] = {
     }
     | {"management.members", "management.people", "management.zones"},
     "management.expansions": _ANY_KIND | {"management.zones"},
+    "management.permission_maps": frozenset({"management.access", "management.organizations"}),
     "management.kind_handlers": _ANY_KIND
     | {f"management.{each}" for each in ("members", "organizations", "people", "policies", "zones")},
     "bundles": _ANY_KIND
