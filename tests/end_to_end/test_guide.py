@@ -99,7 +99,7 @@ def test_a_refusal_is_found_and_mended(tmp_path: Path):
     assert "reason: not a declared dependency" in said
     assert "to fix: add `https://calendar.acme.example` to the dependencies of `agent`" in said
     assert "to fix: the user has to consent to `agent` for `https://calendar.acme.example`" in said
-    assert "policy `no-agents`, rule `0` (policies.yaml:2)" in said
+    assert "policy `no-agents`, rule 1 (policies.yaml:2)" in said
     assert "allowed: `agent` gets `https://calendar.acme.example` for `ada@acme.example` with `read`" in said
 
 

@@ -53,11 +53,16 @@ def _error(record: Mapping[str, Any]) -> Sequence[str]:
 def policy_text(policy: Mapping[str, Any]) -> str:
     """A rule that decided, with the place it was written from, on one line."""
     name = policy.get("policy") or f"version {policy['policy_version_id']} of a policy that is gone"
-    told = f"policy `{name}`, rule `{policy['rule']}`"
+    told = f"policy `{name}`, {_rule(str(policy['rule']))}"
     source = policy.get("source")
     if source is None:
         return told
     return f"{told} ({_place(source)})"
+
+
+def _rule(name: str) -> str:
+    """A rule by its `@id`, or by its place among the rules of the text, counted from 1 for people."""
+    return f"rule {int(name) + 1}" if name.isdecimal() else f"rule `{name}`"
 
 
 def _place(source: Mapping[str, Any]) -> str:

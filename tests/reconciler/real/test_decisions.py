@@ -75,7 +75,10 @@ def test_a_request_id_leads_to_the_reason(asked: Asked) -> None:
     """The text says who asked, the error that the client got, and the reason that it did not get."""
     said = asked.show("--request", asked.refused).out
 
-    assert "client_credentials  refused  invalid_target\n    reason: unknown resource\n" in said
+    assert (
+        "client_credentials  refused  invalid_target\n    reason: unknown resource `https://elsewhere.example`\n"
+        in said
+    )
     assert "    application: agent\n" in said
     assert f"    request: {asked.refused}\n" in said
 
@@ -86,7 +89,7 @@ def test_an_issued_token_names_the_policy(asked: Asked) -> None:
 
     assert "client_credentials  issued\n" in said
     assert "    resource: https://payroll.example\n" in said
-    assert "    permitted by: policy `reading`, rule `0` (policies.yaml:1)" in said
+    assert "    permitted by: policy `reading`, rule 1 (policies.yaml:1)" in said
 
 
 def test_names_select_as_ids_do(asked: Asked) -> None:
@@ -178,7 +181,7 @@ def test_what_is_allowed_names_scopes_and_policy(staffed: Company) -> None:
 
     first = "allowed: `agent` gets `https://payroll.example` for `ann@acme.example` with `read write`"
     assert said.splitlines()[0] == first
-    assert "  permitted by: policy `reading`, rule `0` (policies.yaml:1)" in said
+    assert "  permitted by: policy `reading`, rule 1 (policies.yaml:1)" in said
 
 
 def test_the_policy_is_shown_where_it_was_applied_from(staffed: Company) -> None:
@@ -189,7 +192,7 @@ def test_the_policy_is_shown_where_it_was_applied_from(staffed: Company) -> None
     staffed.apply()
 
     said = explain(staffed, "https://payroll.example", expect=0).out
-    assert f"policy `reading`, rule `0` (policies.yaml:2@{commit[:12]})" in said
+    assert f"policy `reading`, rule 1 (policies.yaml:2@{commit[:12]})" in said
     told = json.loads(explain(staffed, "https://payroll.example", "--output", "json", expect=0).out)
     source = told["hops"][0]["policies"][0]["source"]
     assert (source["file"], source["line"], source["commit"]) == ("policies.yaml", 2, commit)

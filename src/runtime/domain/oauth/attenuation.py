@@ -15,6 +15,7 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import MAX_CHAIN_DEPTH, ChainActor, names_of
 
 MAX_TIMES_IN_CHAIN = 2
+_MAX_SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,10 @@ def _scopes(
     """What is issued, within what the subject token has, where that is for the same resource."""
     narrowed = scope_strings.narrow(requested, target.scopes, target.allowed, held)
     if narrowed.refused:
-        raise InvalidScope("a requested scope is not available for that resource")
+        named = " ".join(sorted(narrowed.refused))[:_MAX_SHOWN_CHARS]
+        raise InvalidScope(
+            "a requested scope is not available for that resource", internal=f"not available: {named}"
+        )
     return narrowed.issued
 
 

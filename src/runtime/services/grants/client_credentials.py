@@ -70,7 +70,9 @@ async def client_credentials(
             )
         own = attenuation.Target(zone.issuer, frozenset(), services.settings.token_lifetime_seconds)
         return _issue(zone, client, attenuation.originate(own, None, jkt=jkt, now=now), now)
-    resource = await target_checks.require_resource(zone, await zone.resources.resolve(named), audiences)
+    resource = await target_checks.require_resource(
+        zone, named, await zone.resources.resolve(named), audiences
+    )
     decision.resource_id = resource.id
     decision.step = 8
     await target_checks.require_dependency(zone, client, resource)

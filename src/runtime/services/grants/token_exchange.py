@@ -220,7 +220,7 @@ async def authorize(
     await check_actor(zone, client, chain.subject, request.actor_token, now, jkt=jkt)
 
     decision.step = 7
-    resource = await target_checks.require_resource(zone, target, request.audiences)
+    resource = await target_checks.require_resource(zone, request.resource, target, request.audiences)
     decision.resource_id = resource.id
 
     decision.step = 8

@@ -10,16 +10,30 @@ from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients import client_lookup
 from runtime.services.zones import CachedZone
 
+_MAX_SHOWN_CHARS = 200
 
-async def require_resource(zone: CachedZone, found: Resource | None, audiences: tuple[str, ...]) -> Resource:
-    """The target, which every `audience` must mean too. Raises InvalidTarget."""
+
+async def require_resource(
+    zone: CachedZone, named: str | None, found: Resource | None, audiences: tuple[str, ...]
+) -> Resource:
+    """The target, which every `audience` must mean too. Raises InvalidTarget.
+
+    Args:
+        named: what the request calls it, for the decision record.
+        found: what that resolves to.
+    """
     if found is None:
-        raise InvalidTarget(TARGET_REFUSED, internal="unknown resource")
+        raise InvalidTarget(TARGET_REFUSED, internal=f"unknown resource `{_shown(named or '')}`")
     for audience in audiences:
         meant = await zone.resources.resolve(audience)
         if meant is None or meant.id != found.id:
             raise InvalidTarget(TARGET_REFUSED, internal="`audience` and `resource` name different resources")
     return found
+
+
+def _shown(text: str) -> str:
+    """What a client sent, as records show it: printable, and no longer than a line or two."""
+    return "".join(each if each.isprintable() else "?" for each in text[:_MAX_SHOWN_CHARS])
 
 
 async def require_dependency(zone: CachedZone, client: ApplicationClient, resource: Resource) -> None:
