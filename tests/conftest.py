@@ -4,6 +4,7 @@
 does not care takes `sqlite_url`, `sqlite_database` or `memory_state`.
 """
 
+import asyncio
 import compileall
 import gc
 import os
@@ -15,10 +16,11 @@ from typing import Any
 
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from tests.support import rewriting
 from tests.support.economy import economize
 from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.redis import RedisServer, running_redis
-from tests.support.server import migrated
+from tests.support.server import Server, migrated, serve
 
 from runtime.storage.sql.database import Database
 from runtime.storage.state import StateStore
@@ -42,12 +44,15 @@ _started = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Share what is dear, and let tests wait longer than httpx does: a busy machine is no failure."""
+    """Do once what is dear, and let tests wait longer than httpx does: a busy machine is no failure."""
     config.stash[_started] = {}
     economize()
     if not hasattr(config, "workerinput"):  # for the processes that tests start
         compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
         config.option.loadscopereorder = False  # by `pytest_collection_modifyitems`
+        if config.getoption("numprocesses", None):
+            modules = rewriting.modules_of(config.args, config.invocation_params.dir)
+            rewriting.prepare(modules, config, processes=os.cpu_count() or 1)
     for name in ("connect", "read", "write", "pool"):
         setattr(DEFAULT_TIMEOUT_CONFIG, name, PATIENCE_SECONDS)
 
@@ -157,6 +162,23 @@ def redis_url(redis_server: RedisServer) -> str:
     """An empty Redis."""
     redis_server.clear()
     return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def zoned_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service over SQLite, for tests that each have an organization of their own on it."""
+    with serve(tmp_path_factory.mktemp("zoned") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def zoned_on_postgresql(
+    postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A service over PostgreSQL, for the same."""
+    url = asyncio.run(postgres.migrated())
+    with serve(tmp_path_factory.mktemp("zoned") / "data", database_url=url) as running:
+        yield running
 
 
 @pytest.fixture

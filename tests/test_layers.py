@@ -2,6 +2,8 @@
 
 import ast
 import sys
+from collections.abc import Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -283,20 +285,24 @@ def _imported(module: str, path: Path) -> set[str]:
     return names
 
 
-MODULES = [(module, path, _imported(module, path)) for module, path in _modules()]
+MODULES = dict(_modules())
 
 
-@pytest.mark.parametrize(
-    ("module", "imported"), [(m, i) for m, _, i in MODULES], ids=[m for m, _, _ in MODULES]
-)
-def test_a_module_imports_only_what_its_layer_may(module, imported):
+@cache
+def _imports() -> Mapping[str, set[str]]:
+    """Module -> every module that it names in an import. Nothing is parsed before a test asks."""
+    return {module: _imported(module, path) for module, path in MODULES.items()}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_what_its_layer_may(module):
     """domain <- contract, storage, adapters <- services <- api <- app; kinds <- ... <- cli; never across."""
     part = _part_of(module)
     package = part.partition(".")[0]
     allowed = MAY_IMPORT.get(part, frozenset()) | {part, package, f"{package}.__version__"}
     refused = {
         name
-        for name in imported
+        for name in _imports()[module]
         if name.partition(".")[0] in ("runtime", "reconciler", "zonewright") and _part_of(name) not in allowed
     }
 
@@ -308,7 +314,7 @@ def test_a_library_stays_where_it_belongs(library, parts):
     """SQL in storage, HTTP servers at the edge, outbound HTTP in its two rooms."""
     strangers = {
         module
-        for module, _, imported in MODULES
+        for module, imported in _imports().items()
         if _part_of(module) not in parts
         and library in {name.partition(".")[0] for name in imported - PASSED_ON}
     }
@@ -321,7 +327,7 @@ def test_the_domain_needs_the_standard_library_and_pydantic_alone():
     library's next version, and pydantic brings it."""
     needed = {
         name.partition(".")[0]
-        for module, _, imported in MODULES
+        for module, imported in _imports().items()
         if _part_of(module) == "runtime.domain"
         for name in imported
     }
@@ -333,7 +339,7 @@ def test_the_library_for_resource_servers_needs_three_packages():
     """What `pip install zonewright[verify]` brings, and the frameworks in their own modules alone."""
     needed = {
         name.partition(".")[0]
-        for module, _, imported in MODULES
+        for module, imported in _imports().items()
         if module.partition(".")[0] == "zonewright" and module not in ("zonewright.mcp", "zonewright.sanic")
         for name in imported
     }
@@ -343,7 +349,7 @@ def test_the_library_for_resource_servers_needs_three_packages():
 
 def test_every_part_is_in_the_table():
     """A new part of a package states what it may import before it exists."""
-    assert {_part_of(module) for module, _, _ in MODULES if "." in module} <= MAY_IMPORT.keys()
+    assert {_part_of(module) for module in MODULES if "." in module} <= MAY_IMPORT.keys()
 
 
 def _room_of(module: str) -> str | None:
@@ -354,7 +360,7 @@ def _room_of(module: str) -> str | None:
     return ".".join(parts[2:4]) if parts[2] == "management" and len(parts) > 3 else parts[2]
 
 
-def _modules_needed(path: Path, known: set[str]) -> set[str]:
+def _modules_needed(path: Path) -> set[str]:
     """The modules of both packages that a file imports, those below `TYPE_CHECKING` included."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -362,21 +368,25 @@ def _modules_needed(path: Path, known: set[str]) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (inner & known) | ({node.module} if inner - known else set())
-    return found & known
+            known = inner & MODULES.keys()
+            found |= known | ({node.module} if inner - known else set())
+    return found & MODULES.keys()
 
 
-NEEDED = {module: _modules_needed(path, {each[0] for each in MODULES}) for module, path, _ in MODULES}
+@cache
+def _needed() -> Mapping[str, set[str]]:
+    """Module -> the modules that it needs."""
+    return {module: _modules_needed(path) for module, path in MODULES.items()}
 
 
 @pytest.mark.parametrize(
-    "room", sorted({room for module in NEEDED if (room := _room_of(module)) not in (None, "management")})
+    "room", sorted({room for module in MODULES if (room := _room_of(module)) not in (None, "management")})
 )
 def test_a_room_of_the_use_cases_imports_only_what_its_row_says(room):
     """A new room of `services/` states what it stands on before it exists."""
     stands_on = {
         other
-        for module, needed in NEEDED.items()
+        for module, needed in _needed().items()
         if _room_of(module) == room
         for each in needed
         if (other := _room_of(each)) not in (None, room, "management")
@@ -392,16 +402,16 @@ def test_the_rooms_of_the_use_cases_have_an_order():
 
 def test_no_module_imports_itself_by_way_of_others():
     """There is no circle of modules anywhere, not even of imports for type checkers alone."""
-    assert len(list(TopologicalSorter(NEEDED).static_order())) == len(NEEDED)
+    assert len(list(TopologicalSorter(_needed()).static_order())) == len(MODULES)
 
 
 def test_no_import_is_for_type_checkers_alone():
     """An import below `TYPE_CHECKING` hides a circle; what a module needs, it imports."""
-    hiding = {module for module, path, _ in MODULES if "TYPE_CHECKING" in path.read_text()}
+    hiding = {module for module, path in MODULES.items() if "TYPE_CHECKING" in path.read_text()}
 
     assert hiding == {"reconciler.cli"}  # imports its commands when one is run: to start costs too much
 
 
 def test_no_module_is_imported_by_its_name_as_text():
     """What `import_module` names, no reader and no check can follow."""
-    assert not [module for module, path, _ in MODULES if "import_module" in path.read_text()]
+    assert not [module for module, path in MODULES.items() if "import_module" in path.read_text()]

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from runtime.services.container import Services
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
+from runtime.storage.sql import organization_revision
 
 _T = TypeVar("_T")
 
@@ -44,6 +45,22 @@ class Server:
     def headers(self) -> dict[str, str]:
         """What the first organization's administrator sends."""
         return {"Authorization": f"Bearer {self.api_key}"}
+
+
+def another_organization(server: Server, name: str) -> Server:
+    """A server as its next customer sees it: a new organization, and the key of its administrator."""
+    made, key = server.call(lambda services: organizations.create_organization(services, name))
+    return replace(server, organization_id=made.id, api_key=key)
+
+
+def revision_of(server: Server) -> int:
+    """The organization's revision, which snapshots begin with, without all that follows there."""
+
+    async def read(services: Services) -> int:
+        async with services.database.reading() as conn:
+            return await organization_revision.revision(conn, server.organization_id)
+
+    return server.call(read)
 
 
 @cache
@@ -69,7 +86,7 @@ def serve(
 
     Args:
         system: the clock of the machine that it believes to run on.
-        settings: overrides by name: `database_url`, `redis_url`, ...
+        settings: overrides by name: `redis_url`, `database_url` of one that has all tables, ...
     """
     bound = listening_socket("127.0.0.1:0")
     url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -89,7 +106,6 @@ def serve(
     async def run() -> None:
         stopping = asyncio.Event()
         box["loop"], box["stop"] = asyncio.get_running_loop(), stopping
-        await migrations.migrate(chosen.resolved_database_url)
         app = build(chosen, name=f"zoned-{new_id()}", system=system)
         app.config.TOUCHUP = False  # it rewrites Sanic's classes, which works for one application a process
         server = await app.create_server(sock=bound, protocol=PromptProtocol, return_asyncio_server=True)

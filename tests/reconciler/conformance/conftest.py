@@ -1,6 +1,5 @@
 """The servers that have to answer alike: the model of the management API, and `zoned` on both databases."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,29 +8,11 @@ import pytest
 from tests.reconciler.conformance.configuration import Configuration, FakeHand, HttpHand
 from tests.reconciler.fake_server import API_KEY, ORGANIZATION, FakeServer, World
 from tests.support.applying import create
-from tests.support.server import Server, serve
+from tests.support.server import another_organization
 
 from reconciler.kinds import Kinds
 
 SERVERS = ("fake", "sqlite", "postgresql")
-
-
-@pytest.fixture(scope="session")
-def zoned_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The real server on SQLite; every test has an owner and a zone of its own."""
-    with serve(tmp_path_factory.mktemp("served") / "data", organization="acme") as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def zoned_on_postgresql(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Server]:
-    """The real server on PostgreSQL."""
-    url = asyncio.run(request.getfixturevalue("postgres").migrated())
-    directory = tmp_path_factory.mktemp("served") / "data"
-    with serve(directory, organization="acme", database_url=url) as server:
-        yield server
 
 
 @pytest.fixture(params=SERVERS)
@@ -42,15 +23,16 @@ def empty(request: pytest.FixtureRequest, kinds: Kinds) -> Iterator[Configuratio
         with FakeServer.running(world) as fake, _client(fake.url, API_KEY) as client:
             yield Configuration.new(client, ORGANIZATION, FakeHand(world))
     else:
-        server: Server = request.getfixturevalue(f"zoned_on_{request.param}")
+        # An organization for each test: a snapshot reads all of one.
+        server = another_organization(request.getfixturevalue(f"zoned_on_{request.param}"), "acme")
         with _client(server.url, server.api_key) as client:
-            yield Configuration.new(client, server.organization_id, HttpHand(client))
+            yield Configuration.new(client, server.organization_id, HttpHand(client, server))
 
 
 @pytest.fixture
-def git(empty: Configuration) -> Configuration:
-    """A configuration that manages a zone with an application `agent` in it."""
-    empty.apply(
+def zone_id(empty: Configuration) -> str:
+    """The id of the configuration's zone, with an application `agent` in it."""
+    made = empty.apply(
         create("Zone", empty.zone, name=empty.zone),
         create(
             "Application",
@@ -60,13 +42,13 @@ def git(empty: Configuration) -> Configuration:
             identifier="agent",
         ),
     )
-    return empty
+    return str(made["operations"][0]["id"])
 
 
 @pytest.fixture
-def zone_id(git: Configuration) -> str:
-    """The id of its zone."""
-    return git.id("Zone", git.zone)
+def git(empty: Configuration, zone_id: str) -> Configuration:
+    """The configuration, once it manages that zone."""
+    return empty
 
 
 def _client(url: str, api_key: str) -> httpx.Client:

@@ -27,6 +27,7 @@ class TestLines:
             *("type", "organization_id", "label", "revision", "names_writers", "sees_all"),
         }
         assert (head["type"], head["organization_id"]) == ("snapshot", git.organization)
+        assert head["revision"] == git.revision
 
     def test_the_last_line_counts_the_lines_between(self, git: Configuration) -> None:
         """A snapshot without it was cut off."""

@@ -1,6 +1,5 @@
 """A real server, on both databases, and a configuration that `zonectl` brings to it."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -9,20 +8,15 @@ import httpx
 import pytest
 from tests.reconciler.conftest import Folder, Result
 from tests.reconciler.real.company import COMPANY, Company
-from tests.support.server import Server, serve
+from tests.support.server import Server, another_organization
 
 _numbers = count(1)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for a module, on each kind of database: every test has a zone and an owner of its own."""
-    directory = tmp_path_factory.mktemp("served")
-    settings = {}
-    if request.param == "postgresql":
-        settings["database_url"] = asyncio.run(request.getfixturevalue("postgres").migrated())
-    with serve(directory / "data", organization="Acme", **settings) as server:
-        yield server
+@pytest.fixture(params=["sqlite", "postgresql"])
+def served(request: pytest.FixtureRequest) -> Server:
+    """A new organization on a server, over each kind of database in turn."""
+    return another_organization(request.getfixturevalue(f"zoned_on_{request.param}"), "Acme")
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """One server a database for all tests of the management API, with two organizations that must not meet."""
 
-import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.factories import operator
-from tests.support.server import Server, serve
+from tests.support.server import Server, another_organization, revision_of
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.organization import OrganizationUser
@@ -20,10 +18,10 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.container import Services
 from runtime.services.management.members import organization_users
-from runtime.services.management.organizations import api_keys, organizations
+from runtime.services.management.organizations import api_keys
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import api_keys as stored_keys
-from runtime.storage.sql import consents, organization_revision, sessions
+from runtime.storage.sql import consents, sessions
 from runtime.storage.sql import users as user_storage
 from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import TABLES
@@ -102,13 +100,8 @@ class Api:
         return made
 
     def revision(self) -> int:
-        """The organization's revision, which snapshots begin with, without all that follows there."""
-
-        async def read(services: Services) -> int:
-            async with services.database.reading() as conn:
-                return await organization_revision.revision(conn, self.organization_id)
-
-        return self.server.call(read)
+        """The organization's revision."""
+        return revision_of(replace(self.server, organization_id=self.organization_id))
 
     def apply(self) -> dict[str, Any]:
         """A new changeset: it creates a service account."""
@@ -304,36 +297,32 @@ def query(**values: Any) -> str:
     return "&".join(f"{quote(name)}={quote(str(value))}" for name, value in values.items())
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server over each database in turn."""
-    settings: dict[str, Any] = {}
-    if request.param == "postgresql":
-        settings["database_url"] = asyncio.run(request.getfixturevalue("postgres").migrated())
-    with serve(tmp_path_factory.mktemp(f"management-{request.param}"), **settings) as running:
-        yield running
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """A server over each database in turn: all modules share it, each with an organization of its own."""
+    return another_organization(request.getfixturevalue(f"zoned_on_{request.param}"), "Test")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api(server: Server) -> Api:
     """The administrator of the first organization."""
     return caller(server, server.api_key, server.organization_id)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def other(server: Server) -> Api:
     """The administrator of another organization."""
-    made, key = server.call(lambda services: organizations.create_organization(services, "Other company"))
-    return caller(server, key, made.id)
+    theirs = another_organization(server, "Other company")
+    return caller(server, theirs.api_key, theirs.organization_id)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def zone(api: Api) -> Zone:
     """A zone that tests share; what they make in it has names of its own."""
     return api.zone()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def viewer(api: Api) -> Api:
     """Somebody who may read everything and change nothing."""
     return api.with_role("org_viewer")
