@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.deviations import DEVIATIONS
 from tests.support.messages import CATALOGUE, catalogue
 from tests.support.standards import STANDARDS, Standard
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 THREATS = ROOT / "docs" / "threats.md"
 LIMITS_PAGE = ROOT / "docs" / "limits.md"
 STANDARDS_PAGE = ROOT / "docs" / "standards.md"
+DEVIATIONS_PAGE = ROOT / "docs" / "deviations.md"
 
 
 @dataclass(frozen=True)
@@ -121,16 +123,33 @@ def standards_table() -> str:
     return "\n".join(lines)
 
 
-def _line(standard: Standard, proofs: Sequence[Proof]) -> str:
+def deviations_table() -> str:
+    """The table of docs/deviations.md."""
+    proofs = marked("deviation")
+    lines = ["| Part | Specification | Service | Reason | Proven by |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {each.part} | {each.specified} | {each.behaviour} | {each.reason} "
+        f"| {_listed(proofs.get(each.name, []))} |"
+        for each in DEVIATIONS
+    ]
+    return "\n".join(lines)
+
+
+def _listed(proofs: Sequence[Proof]) -> str:
+    """Tests by file, as a cell of a table."""
     files: dict[str, list[str]] = {}
     for proof in proofs:
         tests = files.setdefault(proof.file, [])
         if proof.test and proof.test not in tests:
             tests.append(proof.test)
-    shown = "<br>".join(
+    return "<br>".join(
         f"[{Path(file).stem}](../{file})" + "".join(f" `{test}`" for test in tests)
         for file, tests in files.items()
     )
+
+
+def _line(standard: Standard, proofs: Sequence[Proof]) -> str:
+    shown = _listed(proofs)
     status = ("refused" if standard.refused else "served") if proofs else "not served"
     name = f"[{standard.name}]({standard.address}) {standard.title}".rstrip()
     return f"| {name} | {standard.held} | {status} | {shown} |"
@@ -153,6 +172,7 @@ def write() -> None:
     for page, mark, part in (
         (THREATS, "proven", proven_threats()),
         (STANDARDS_PAGE, "standards", standards_table()),
+        (DEVIATIONS_PAGE, "deviations", deviations_table()),
     ):
         text = page.read_text("utf-8")
         replaced = re.sub(_marked_part(mark), lambda _found, part=part: part, text, count=1, flags=re.DOTALL)

@@ -226,6 +226,7 @@ class TestRefusals:
 
     @pytest.mark.threat("2e")
     @pytest.mark.standard("RFC 9700")
+    @pytest.mark.deviation("pkce-public-clients")
     def test_a_public_client_never_does_without(self, site: Site, browser: Browser) -> None:
         """Where a zone leaves PKCE to its clients, those with a secret may leave it out."""
         zone = site.zone(protocols={"oauth2": {"pkce_required": False}})
@@ -510,6 +511,7 @@ def test_post_works_like_get(site: Site, browser: Browser) -> None:
     assert_page(unknown.response, 400)
 
 
+@pytest.mark.deviation("authorize-scope")
 def test_scope_absent_means_openid(site: Site) -> None:
     """Some clients send none; what they get is reported."""
     zone = site.zone()
@@ -519,3 +521,17 @@ def test_scope_absent_means_openid(site: Site) -> None:
 
     assert tokens["scope"] == "openid"
     assert "id_token" in tokens
+
+
+@pytest.mark.deviation("authorize-state")
+def test_state_may_be_absent(site: Site, browser: Browser) -> None:
+    """PKCE protects the code; the answer has no state then."""
+    zone = site.zone()
+    site.user(zone)
+    client = site.app(zone)
+
+    answer = browser.sign_in(browser.open(client.url(state=None)))
+
+    assert isinstance(answer, Answer)
+    assert "state" not in answer.values
+    assert client.redeem(answer.code).status_code == 200

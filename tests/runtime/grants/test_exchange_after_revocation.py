@@ -161,6 +161,7 @@ REVOCATIONS = [
 
 @pytest.mark.threat("18a", "18b", "18c", "18d", "18e", "18g", "18r")
 @pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS, ids=lambda value: value.__name__)
+@pytest.mark.deviation("cache-eviction")
 async def test_next_exchange_is_refused(
     chain: Chain, revoke: Callable[[Chain], Awaitable[None]], expected: type[OAuthError]
 ) -> None:

@@ -277,6 +277,7 @@ async def test_public_client_may_not_exchange(scene: Scene, tools: Resource, ann
     ],
     ids=lambda change: "-".join(f"{name}={value[-12:]}" for name, value in change.items()),
 )
+@pytest.mark.deviation("no-refresh-token-by-exchange")
 async def test_malformed_requests(
     scene: Scene, agent: App, tools: Resource, subject: str, change: dict[str, str]
 ) -> None:

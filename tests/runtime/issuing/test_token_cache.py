@@ -29,6 +29,7 @@ async def other(scene: Scene, api: Resource) -> App:
 
 
 @pytest.mark.threat("17a", "17b", "17c")
+@pytest.mark.deviation("cache-key")
 async def test_tokens_are_not_shared_between_applications(
     scene: Scene, agent: App, other: App, api: Resource, ann: Person
 ) -> None:
@@ -171,6 +172,7 @@ SEALER = Sealer(new_data_key())
         "another seal",
     ],
 )
+@pytest.mark.deviation("cache-lifetime")
 async def test_an_entry_is_given_out_for_what_it_was_made_for(
     memory_state: StateStore, change: dict[str, Any], opens: bool
 ) -> None:

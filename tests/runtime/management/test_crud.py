@@ -442,3 +442,13 @@ class TestRoles:
         assert api("POST", zone.path("/roles"), {"identifier": api.named()}).status_code == 201
         assert api("POST", zone.path("/groups"), {"name": api.named()}).status_code == 201
         assert api("POST", zone.path("/policies"), {"name": api.named()}).status_code == 201
+
+
+@pytest.mark.deviation("metadata-uri")
+@pytest.mark.parametrize(("collection", "member"), [("applications", "docs_url"), ("resources", "icon_url")])
+def test_links_are_absolute_uris(api: Api, zone: Zone, collection: str, member: str) -> None:
+    """A page that shows one links to it."""
+    made = zone.make(collection, metadata={member: "https://docs.example/a"})
+    path = zone.path(f"/{collection}/{made['id']}")
+    told = api.refused(400, "PATCH", path, {"metadata": {member: "docs/a"}})
+    assert told["details"][0]["field"] == f"metadata.{member}"

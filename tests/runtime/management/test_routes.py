@@ -1,5 +1,6 @@
 """Every route of the contract: served, closed to strangers, and with the documented refusals."""
 
+import httpx
 import pytest
 from tests.runtime.management.conftest import Api
 
@@ -87,6 +88,20 @@ def test_every_kind_of_route_has_a_row_in_the_permission_table() -> None:
     for route in ROUTES:
         if route.verb is not None and route.kind is not None:
             assert route.kind.operations in TABLE
+
+
+@pytest.mark.deviation("open-operations")
+def test_some_operations_need_no_api_key(api: Api) -> None:
+    """What they take is in the address or in the body; every other one is refused without a credential."""
+    status = {
+        route.operation_id: httpx.request(
+            route.method, f"{api.server.url}{path_of(route)}", trust_env=False
+        ).status_code
+        for route in ROUTES
+    }
+    assert (status.pop("invitations.retrieve"), status.pop("invitations.accept")) == (404, 404)
+    assert status.pop("service_account_token.create") == 400
+    assert set(status.values()) == {401}
 
 
 class TestErrorBody:

@@ -41,6 +41,7 @@ def test_audience_alone_names_the_resource(site: Site, chain: Chain) -> None:
     }
 
 
+@pytest.mark.deviation("empty-scope")
 def test_token_for_the_zone_itself(site: Site, chain: Chain) -> None:
     """Without a resource the audience is the issuer, and there is no scope."""
     answer = post(site, chain)

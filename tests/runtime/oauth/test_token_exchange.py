@@ -60,6 +60,7 @@ def test_audience_alone_is_answered_with_the_name_of_the_right_parameter(site: S
 
 
 @pytest.mark.standard("RFC 6749")
+@pytest.mark.deviation("client-authentication")
 def test_the_secret_may_come_in_the_header(site: Site, chain: Chain) -> None:
     """The same with the secret in the header."""
     sent = {name: value for name, value in form(chain).items() if not name.startswith("client")}
@@ -106,6 +107,31 @@ def test_each_refusal_has_its_code_and_no_token(
     assert answer.json()["error_description"]
     assert answer.headers["Cache-Control"] == "no-store"
     assert "token" not in answer.json()
+
+
+@pytest.mark.deviation("malformed-subject-token")
+@pytest.mark.parametrize(
+    ("token", "error"),
+    [
+        ("abc", "invalid_request"),
+        ("a.b", "invalid_request"),
+        ("{}.{}.{}", "invalid_request"),
+        ("", "invalid_request"),
+    ],
+)
+def test_a_subject_token_that_is_no_jws_is_malformed(
+    site: Site, chain: Chain, token: str, error: str
+) -> None:
+    """A client tells its own mistake from a session that has ended."""
+    assert site.post(form(chain)).status_code == 200
+    header, claims, signature = form(chain)["subject_token"].split(".")
+    other = ("B" if signature[0] == "A" else "A") + signature[1:]
+    forged = site.post(form(chain, subject_token=f"{header}.{claims}.{other}"))
+    assert forged.json()["error"] == "invalid_grant"
+
+    answer = site.post(form(chain, subject_token=token))
+
+    assert (answer.status_code, answer.json()["error"]) == (400, error)
 
 
 @pytest.mark.threat("25d")

@@ -207,3 +207,10 @@ def test_statements_are_not_taken():
     """Nobody here can check them, and what they say must not count unchecked."""
     with pytest.raises(InvalidSoftwareStatement):
         read(MINIMAL | {"software_statement": "x.y.z"})
+
+
+@pytest.mark.deviation("native-https")
+@pytest.mark.parametrize("uri", [LOCAL, "com.example.app:/cb", "https://agent.example/cb"])
+def test_a_native_client_may_claim_https_links(uri):
+    """Beside its own machine and its own scheme. Spec: RFC 8252 section 7.2."""
+    assert read({"redirect_uris": [uri], "application_type": "native"}).redirect_uris == [uri]

@@ -68,6 +68,7 @@ def check(api: Api, path: str, token: str) -> None:
 
 @pytest.mark.threat("13m")
 @pytest.mark.standard("RFC 9449")
+@pytest.mark.deviation("token-type")
 def test_a_bound_token_and_what_it_is_swapped_for(api: Api) -> None:
     """Neither is a bearer token: the token of one organization is bound to the same key."""
     token = signed_in(api, api.server.url)

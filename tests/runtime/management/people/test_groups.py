@@ -20,6 +20,13 @@ class TestGroups:
         assert second["identifier"].startswith(f"{first['identifier']}-")
         assert first["external"] is False
 
+    @pytest.mark.deviation("directory")
+    def test_none_comes_from_a_directory(self, api: Api, zone: Zone) -> None:
+        """There is no synchronization, and nobody can claim that a group comes from one."""
+        assert zone.make("groups")["external"] is False
+        api.refused(400, "POST", zone.path("/groups"), {"name": zone.api.named(), "external": True})
+        assert {one["external"] for one in api.ok("GET", zone.path("/groups"))["items"]} == {False}
+
     def test_a_given_identifier_must_be_free(self, api: Api, zone: Zone) -> None:
         """A suffix is only for identifiers that the service makes."""
         made = zone.make("groups", identifier=api.named())

@@ -53,6 +53,14 @@ class TestEitherType:
         assert shown.headers["cache-control"] == "no-store"
         assert shown.json() == {name: made[name] for name in made if name != "type"} | {"data": data}
 
+    @pytest.mark.deviation("lists-without-pages")
+    def test_a_list_has_no_pages(self, api: Api, zone: Zone, owner: str, made: dict[str, Any]) -> None:
+        """It is a plain array, of everything that was asked for; a limit is not understood."""
+        listed = api.ok("GET", zone.path(f"/secrets?entity_id={owner}"))
+        assert isinstance(listed, list)
+        assert made in listed
+        api.refused(400, "GET", zone.path(f"/secrets?entity_id={owner}&limit=1"))
+
     def test_a_list_has_it_without_the_value(
         self, api: Api, zone: Zone, owner: str, made: dict[str, Any]
     ) -> None:

@@ -180,6 +180,7 @@ class TestZones:
         listed = viewer.ok("GET", "/zones?expand[]=permissions")["items"]
         assert all(one["permissions"]["zones"]["delete"] is False for one in listed)
 
+    @pytest.mark.deviation("encryption-key")
     def test_a_key_that_nothing_uses_is_refused(self, api: Api) -> None:
         """Without a key-management service a customer's key must not look as if it were in use."""
         key = {"arn": "arn:aws:kms:eu-west-1:1:key/1", "type": "aws"}
