@@ -30,10 +30,11 @@ environment: $(DEV) ## install everything that the guides and the tests need, an
 test: $(DEV) ## run every test on all cores, PostgreSQL and Redis included
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-lint: $(DEV) ## check style and types
+lint: $(DEV) ## check style and types, and warn of old drafts in docs/standards.md
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@PYTHONPATH=. $(BIN)/python -m tests.support.drafts
 
 fuzz: $(DEV) ## send what the OpenAPI document allows and forbids, and chains of exchanges (ARGS="--examples 500 --seed 7 --chains 100000 --steps 10000000 --on sqlite")
 	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(ARGS)

@@ -182,7 +182,13 @@ ROOMS: dict[str, frozenset[str]] = {
         {"epochs", "zone_keys", "management.access", "management.audit_chain", "container"}
     ),
     "zone_settings": frozenset(
-        {"management.access", "management.token_revocation", "management.unit_of_work", "container"}
+        {
+            "management.access",
+            "management.entities",
+            "management.token_revocation",
+            "management.unit_of_work",
+            "container",
+        }
     ),
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
     "issuing": _GROUND | {"authority", "clients"},

@@ -37,7 +37,9 @@ CIMD = optional(enabled=st.booleans(), allowed_client_ids=st.lists(st.just("*"),
 ZONE = optional(
     description=TEXTS,
     requires_invitation=st.booleans(),
-    protocols=optional(oauth2=optional(dcr_enabled=st.booleans(), cimd=CIMD)),
+    protocols=optional(
+        oauth2=optional(dcr_enabled=st.booleans(), strict_assertion_audience=st.booleans(), cimd=CIMD)
+    ),
 )
 OAUTH2 = optional(
     authorization_parameters=st.dictionaries(st.sampled_from(["p", "q", "r"]), TEXTS, max_size=3),

@@ -152,6 +152,8 @@ def _line(standard: Standard, proofs: Sequence[Proof]) -> str:
     shown = _listed(proofs)
     status = ("refused" if standard.refused else "served") if proofs else "not served"
     name = f"[{standard.name}]({standard.address}) {standard.title}".rstrip()
+    if (draft := standard.draft) is not None:
+        name += f", draft {draft.revision} of {draft.published.isoformat()}"
     return f"| {name} | {standard.held} | {status} | {shown} |"
 
 

@@ -1,6 +1,19 @@
 """The standards that a zone implements, and related ones that it does not, as in docs/standards.md."""
 
 from dataclasses import dataclass
+from datetime import date
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The revision of an Internet-Draft that the service was compared with, and its date.
+
+    `python -m tests.support.drafts` warns when it is old: then a newer one may say something else.
+    """
+
+    name: str
+    revision: str
+    published: date
 
 
 @dataclass(frozen=True)
@@ -12,6 +25,7 @@ class Standard:
         held: what is implemented, in one sentence.
         address: URL of its text.
         refused: requests that use it are refused, and the marked tests prove that.
+        draft: what it is while it is no standard yet.
     """
 
     name: str
@@ -19,15 +33,17 @@ class Standard:
     held: str
     elsewhere: str = ""
     refused: bool = False
+    draft: Draft | None = None
 
     @property
     def address(self) -> str:
         """URL of the standard's text."""
+        if self.draft is not None:
+            return f"https://datatracker.ietf.org/doc/{self.draft.name}/"
         return self.elsewhere or f"https://www.rfc-editor.org/rfc/rfc{self.name.removeprefix('RFC ')}"
 
 
 _OPENID = "https://openid.net/specs"
-_DRAFTS = "https://datatracker.ietf.org/doc"
 
 STANDARDS = (
     Standard(
@@ -35,7 +51,7 @@ STANDARDS = (
         "",
         "Authorization code, refresh and client credentials; no implicit and no password grant; "
         "a parameter sent twice is refused; a code works once",
-        "https://datatracker.ietf.org/doc/draft-ietf-oauth-v2-1/",
+        draft=Draft("draft-ietf-oauth-v2-1", "16", date(2026, 9, 3)),
     ),
     Standard(
         "RFC 6749", "OAuth 2.0", "Error codes, statuses and client authentication of the token endpoint"
@@ -56,6 +72,12 @@ STANDARDS = (
         "RFC 7523",
         "Assertions",
         "`private_key_jwt` and workload tokens as client authentication, the JWT bearer grant",
+    ),
+    Standard(
+        "Assertion audiences (rfc7523bis)",
+        "",
+        "The issuer is the only audience of client assertions, unless the zone also takes its token endpoint",
+        draft=Draft("draft-ietf-oauth-rfc7523bis", "11", date(2026, 4, 28)),
     ),
     Standard(
         "RFC 7591",
@@ -152,13 +174,14 @@ STANDARDS = (
         "Client ID Metadata Document",
         "",
         "Fetched with SSRF protection if the allowlist permits it; a change withdraws consent",
-        "https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document/",
+        draft=Draft("draft-ietf-oauth-client-id-metadata-document", "02", date(2026, 7, 6)),
     ),
     Standard(
         "MCP authorization",
         "",
-        "Registration, metadata documents, authorization code, refresh and step-up with an unmodified client",
-        "https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization",
+        "Revision 2026-07-28: metadata documents, registration for clients without one, authorization code, "
+        "refresh and step-up with an unmodified client",
+        "https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization",
     ),
     Standard(
         "RFC 9101",
@@ -186,26 +209,26 @@ STANDARDS = (
         "Identity chaining",
         "",
         "Tokens of other authorization servers are accepted only in the JWT bearer grant",
-        f"{_DRAFTS}/draft-ietf-oauth-identity-chaining/",
+        draft=Draft("draft-ietf-oauth-identity-chaining", "14", date(2026, 6, 2)),
     ),
     Standard(
         "Identity assertion grant (ID-JAG)",
         "",
         "Neither issued nor accepted, and not in the metadata",
-        f"{_DRAFTS}/draft-ietf-oauth-identity-assertion-authz-grant/",
+        draft=Draft("draft-ietf-oauth-identity-assertion-authz-grant", "04", date(2026, 5, 21)),
     ),
     Standard(
         "OAuth actor profile",
         "",
         "Each level of `act` has `sub`, `iss`, `client_id` and `sub_profile`; the token has `sub_profile` "
         "of its `sub`",
-        f"{_DRAFTS}/draft-mcguinness-oauth-actor-profile/",
+        draft=Draft("draft-mcguinness-oauth-actor-profile", "00", date(2026, 4, 30)),
     ),
     Standard(
         "Transaction tokens",
         "",
         "Exchanged tokens name user and actors; there are no separate transaction tokens",
-        f"{_DRAFTS}/draft-ietf-oauth-transaction-tokens/",
+        draft=Draft("draft-ietf-oauth-transaction-tokens", "10", date(2026, 7, 6)),
     ),
     Standard(
         "Shared signals (SSF, CAEP)",

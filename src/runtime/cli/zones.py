@@ -82,7 +82,7 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 
 @click.group()
 def zone() -> None:
-    """Zone settings that are not in manifests."""
+    """Settings of zones."""
 
 
 @zone.command("set")
@@ -94,6 +94,7 @@ def set_zone(settings: Settings, zone: str, setting: str, value: str) -> None:
     """Set a zone setting.
 
     Settings: strict-assertion-audience, require-dpop-nonce, require-active-accountable, grant-missing-error.
+    Manifests have the first as `protocols.oauth2.strict_assertion_audience`; the others are set here alone.
     """
 
     async def change(services: Services) -> None:

@@ -18,6 +18,7 @@ OAUTH2 = {
     "authorization_resource_parameter": "audience",
     "code_challenge_methods_supported": ["S256"],
     "jwks_uri": "https://idp.example/jwks",
+    "prompt_values_supported": ["login", "none"],
     "registration_endpoint": "https://idp.example/register",
     "scope_parameter": "scope",
     "scope_separator": ",",
@@ -48,6 +49,7 @@ WHOLE: dict[str, dict[str, Any]] = {
                 "cimd": {"enabled": True, "allowed_client_ids": ["https://client.example/app"]},
                 "dcr_enabled": False,
                 "pkce_required": False,
+                "strict_assertion_audience": False,
             }
         },
     },

@@ -28,11 +28,11 @@ from runtime.storage.state.memory import InProcessState
 @pytest.mark.standard("RFC 7523")
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA", "PS256"])
 async def test_a_key_of_its_own(scene: Scene, signer: Signer, algorithm: str) -> None:
-    """With each algorithm that its keys allow; ES256 for the endpoint, with the newer type of token."""
+    """With each algorithm that its keys allow; ES256 with the newer type of token."""
     if algorithm == "RS256":
         assertion = signer.sign(RSA)
     elif algorithm == "ES256":
-        assertion = signer.sign(EC, aud=signer.endpoint, typ="client-authentication+jwt")
+        assertion = signer.sign(EC, typ="client-authentication+jwt")
     else:
         key, kid = (ED, "ed") if algorithm == "EdDSA" else (RSA.private_key, "rsa")
         assertion = jwt.encode(signer.claims(), key, algorithm=algorithm, headers={"kid": kid})
@@ -117,10 +117,11 @@ async def test_an_assertion_of_one_application_is_not_anothers(scene: Scene, sig
 
 
 @pytest.mark.threat("34c")
+@pytest.mark.standard("Assertion audiences (rfc7523bis)")
 async def test_a_strict_zone_takes_its_issuer_as_the_only_audience(
     own_scene: Scene, publisher: Publisher
 ) -> None:
-    """A strict zone takes assertions for its issuer alone."""
+    """As every new zone does; another also takes those for its token endpoint."""
     app = await own_scene.company.app(own_scene.zone, "strict")
     made = await own_scene.company.create(
         APPLICATION_CREDENTIAL,
@@ -130,11 +131,12 @@ async def test_a_strict_zone_takes_its_issuer_as_the_only_audience(
         jwks_uri=f"{publisher.url}/keys",
     )
     signer = Signer(own_scene, app, made.identifier)
-    assert await own_scene.post(form(signer.sign(aud=signer.endpoint)))
-
-    await set_zone_setting(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "on")
-
+    assert await own_scene.post(form(signer.sign()))
     await refused(own_scene, form(signer.sign(aud=signer.endpoint)))
+
+    await set_zone_setting(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "off")
+
+    assert await own_scene.post(form(signer.sign(aud=signer.endpoint)))
     assert await own_scene.post(form(signer.sign()))
 
 

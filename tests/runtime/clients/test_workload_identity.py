@@ -199,6 +199,7 @@ OTHER_KEYS = {"oauth2": {"jwks_uri": "https://keys.test/jwks"}}
 
 
 @pytest.mark.threat("34c")
+@pytest.mark.standard("Assertion audiences (rfc7523bis)")
 async def test_a_strict_zone_takes_its_issuer_as_the_only_audience(
     own_scene: Scene, publisher: Publisher
 ) -> None:
@@ -210,12 +211,12 @@ async def test_a_strict_zone_takes_its_issuer_as_the_only_audience(
     def token(audience: str | list[str]) -> str:
         return signer.sign(RSA, iss=provider.identifier, sub="job", aud=audience)
 
-    for audience in (signer.endpoint, [signer.endpoint], signer.issuer):
+    for audience in (signer.issuer, [signer.issuer]):
         assert await own_scene.post(form(token(audience)))
-
-    await set_zone_setting(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "on")
-
     for audience in (signer.endpoint, [signer.endpoint]):
         await refused(own_scene, form(token(audience)))
-    for audience in (signer.issuer, [signer.issuer]):
+
+    await set_zone_setting(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "off")
+
+    for audience in (signer.endpoint, [signer.endpoint], signer.issuer):
         assert await own_scene.post(form(token(audience)))

@@ -31,16 +31,31 @@ async def test_missing_grants_in_the_words_of_some_clients(own_scene: Scene) -> 
 
 
 async def test_a_zone_setting_is_kept_beside_those_set_before(own_scene: Scene) -> None:
-    """Each call sets one setting, spelt with hyphens or underscores, and returns them all."""
+    """Each call sets one setting, spelt with hyphens or underscores."""
     services, zone = own_scene.services, own_scene.zone
-    first = await set_zone_setting(services, zone.id, "strict_assertion_audience", "on")
-    second = await set_zone_setting(services, zone.id, "grant-missing-error", "insufficient_authorization")
-    third = await set_zone_setting(services, zone.id, "grant-missing-error", "access_denied")
 
-    assert first == third == ZoneSettings(strict_assertion_audience=True)
-    assert second == ZoneSettings(
-        strict_assertion_audience=True, grant_missing_error="insufficient_authorization"
-    )
+    async def then(name: str, value: str) -> ZoneSettings:
+        await set_zone_setting(services, zone.id, name, value)
+        return (await services.zones.get(zone.id)).settings
+
+    first = await then("require_dpop_nonce", "on")
+    second = await then("grant-missing-error", "insufficient_authorization")
+    third = await then("grant-missing-error", "access_denied")
+
+    assert first == third == ZoneSettings(require_dpop_nonce=True)
+    assert second == ZoneSettings(require_dpop_nonce=True, grant_missing_error="insufficient_authorization")
+
+
+async def test_strict_audiences_are_a_member_of_the_zone_that_operators_set_as_well(own_scene: Scene) -> None:
+    """A new zone is strict; set by command, the API shows it, and no other member changes."""
+    services, zone = own_scene.services, own_scene.zone
+    assert zone.protocols.oauth2.strict_assertion_audience is True
+
+    for value, expected in (("off", False), ("on", True)):
+        await set_zone_setting(services, zone.id, "strict-assertion-audience", value)
+
+        found = (await services.zones.get(zone.id)).entity.protocols.oauth2
+        assert found == zone.protocols.oauth2.model_copy(update={"strict_assertion_audience": expected})
 
 
 @pytest.mark.parametrize(

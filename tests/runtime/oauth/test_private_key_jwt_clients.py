@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.runtime.oauth.conftest import Site
@@ -15,9 +16,11 @@ from tests.support.scene import claims_of
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
+from runtime.services.zone_settings import set_zone_setting
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    from authlib.integrations.base_client import OAuthError
     from authlib.integrations.httpx_client import OAuth2Client
     from authlib.oauth2.rfc7523 import PrivateKeyJWT
 
@@ -68,19 +71,35 @@ def test_the_example_of_the_documentation(site: Site, client_id: str, tmp_path: 
     assert claims_of(done.stdout.strip())["client_id"] == client_id
 
 
-@pytest.mark.standard("RFC 7523")
+@pytest.mark.standard("RFC 7523", "Assertion audiences (rfc7523bis)")
 def test_authlib_gets_a_token_with_its_own_assertions(site: Site, client_id: str) -> None:
-    """`private_key_jwt` as that library does it: for the endpoint, for an hour, without a key id."""
+    """`private_key_jwt` as that library does it: for an hour, without a key id; told the issuer for `aud`.
+
+    Left to itself it writes the token endpoint, which only a zone takes that is not strict.
+    """
     metadata = site.http.get(f"{site.issuer}/.well-known/oauth-authorization-server").json()
     assert "private_key_jwt" in metadata["token_endpoint_auth_methods_supported"]
     endpoint = metadata["token_endpoint"]
-    with OAuth2Client(
-        client_id=client_id,
-        client_secret=RSA.to_pem().decode(),
-        token_endpoint_auth_method=PrivateKeyJWT(endpoint),
-    ) as session:
-        token = session.fetch_token(endpoint, grant_type="client_credentials")
-    assert claims_of(token["access_token"])["sub"] == "signing"
+
+    def fetched(audience: str) -> dict[str, Any]:
+        with OAuth2Client(
+            client_id=client_id,
+            client_secret=RSA.to_pem().decode(),
+            token_endpoint_auth_method=PrivateKeyJWT(audience),
+        ) as session:
+            token: dict[str, Any] = session.fetch_token(endpoint, grant_type="client_credentials")
+        return token
+
+    assert claims_of(fetched(site.issuer)["access_token"])["sub"] == "signing"
+    with pytest.raises(OAuthError, match="invalid_client"):
+        fetched(endpoint)
+    site.server.call(
+        lambda services: set_zone_setting(services, site.zone.id, "strict-assertion-audience", "off")
+    )
+    assert claims_of(fetched(endpoint)["access_token"])["sub"] == "signing"
+    site.server.call(
+        lambda services: set_zone_setting(services, site.zone.id, "strict-assertion-audience", "on")
+    )
 
 
 @pytest.mark.threat("25d")

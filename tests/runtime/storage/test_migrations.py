@@ -13,7 +13,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import JSON, Connection, MetaData, insert, inspect, select, text
+from sqlalchemy import JSON, Connection, MetaData, insert, inspect, null, select, text
 from tests import conftest
 from tests.support.postgres import PostgresServer
 
@@ -334,3 +334,66 @@ def _in_another_process(code: str, *arguments: str, seed: str) -> str:
         env={**os.environ, "PYTHONHASHSEED": seed},
     )
     return done.stdout
+
+
+async def test_zones_from_before_strict_audiences_keep_what_they_have(empty_url):
+    """On where an operator set it, off where nobody did; the setting of that name is gone, others stay."""
+    older = Database.open(empty_url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_with_zones)
+    await older.close()
+
+    await migrate(empty_url)
+
+    newer = Database.open(empty_url)
+    async with newer.reading() as conn:
+        zones = (await conn.execute(select(TABLES["Zone"].c.id, TABLES["Zone"].c.protocols))).all()
+        strict = {row.id: row.protocols["oauth2"] for row in zones}
+        internals = METADATA.tables["zone_internals"]
+        kept = (await conn.execute(select(internals.c.zone_id, internals.c.switches))).all()
+    await newer.close()
+    assert strict == {
+        "plain": {"issuer": "https://plain", "strict_assertion_audience": False},
+        "strict": {"issuer": "https://strict", "strict_assertion_audience": True},
+        "other": {"issuer": "https://other", "strict_assertion_audience": False},
+    }
+    assert {row.zone_id: row.switches for row in kept} == {
+        "plain": None,
+        "strict": None,
+        "other": {"require_dpop_nonce": True},
+    }
+
+
+def _with_zones(connection: Connection) -> None:
+    config = migrations._config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "0033")
+    reflected = MetaData()
+    reflected.reflect(connection)
+    switches: dict[str, dict[str, bool] | None] = {
+        "plain": None,
+        "strict": {"strict_assertion_audience": True},
+        "other": {"require_dpop_nonce": True},
+    }
+    zones = [
+        {
+            "id": name,
+            "slug": name,
+            "organization_id": "acme",
+            "protocols": {"oauth2": {"issuer": f"https://{name}"}},
+        }
+        for name in switches
+    ]
+    rows: dict[str, list[dict[str, Any]]] = {
+        "organizations": [{"id": "acme"}],
+        "zones": zones,
+        "zone_internals": [
+            {"zone_id": name, "organization_id": "acme", "switches": null() if value is None else value}
+            for name, value in switches.items()
+        ],
+    }
+    for table, given in rows.items():
+        columns = reflected.tables[table].columns
+        rest = {column.name: _anything(column) for column in columns if not column.nullable}
+        for one in given:
+            connection.execute(insert(reflected.tables[table]), {**rest, **one})

@@ -43,7 +43,12 @@ class ZoneCimd(Part):
 
 
 class ZoneOAuth2(Part):
-    """The OAuth settings of a zone, and its endpoints, which follow from its issuer."""
+    """The OAuth settings of a zone, and its endpoints, which follow from its issuer.
+
+    Attributes:
+        strict_assertion_audience: take client assertions for the issuer alone; else for the token endpoint,
+            too, which older clients write. Spec: draft-ietf-oauth-rfc7523bis.
+    """
 
     authorization_endpoint: Annotated[Uri, Mark.SERVER]
     authorization_server_metadata: Annotated[Uri, Mark.SERVER]
@@ -54,6 +59,7 @@ class ZoneOAuth2(Part):
     pkce_required: bool = True
     redirect_uri: Annotated[Uri, Mark.SERVER]
     registration_endpoint: Annotated[Uri, Mark.SERVER]
+    strict_assertion_audience: bool = True
     token_endpoint: Annotated[Uri, Mark.SERVER]
 
     @property

@@ -12,8 +12,6 @@ class ZoneSettings(BaseModel):
     """The settings of a zone, each with its default.
 
     Attributes:
-        strict_assertion_audience: take client assertions for the issuer alone, as the successor of RFC 7523
-            has it; else for the token endpoint too, which widespread clients write.
         grant_missing_error: the error for an application that the user has not authorized yet; some clients
             wait for `insufficient_authorization`. Spec: zone interface, section 5.
         require_dpop_nonce: accept only DPoP proofs with a nonce of this server, so that none can be made
@@ -24,7 +22,6 @@ class ZoneSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    strict_assertion_audience: bool = False
     grant_missing_error: Literal["access_denied", "insufficient_authorization"] = "access_denied"
     require_dpop_nonce: bool = False
     require_active_accountable: bool = False

@@ -1,0 +1,34 @@
+"""Warns of Internet-Drafts in docs/standards.md whose revision here is older than half a year.
+
+`make lint` runs it. It asks nobody: the dates are those in `standards.py`. A warning is no failure, for a
+draft grows old without any change here.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
+
+from tests.support.standards import STANDARDS, Draft, Standard
+
+HALF_A_YEAR = timedelta(days=183)
+
+
+def outdated(standards: Iterable[Standard], today: date) -> Iterator[Draft]:
+    """The drafts whose revision is older than half a year, in the order of the table."""
+    for standard in standards:
+        if (draft := standard.draft) is not None and today - draft.published > HALF_A_YEAR:
+            yield draft
+
+
+def warning(draft: Draft) -> str:
+    """What is old, and what to do."""
+    named = f"{draft.name}-{draft.revision}"
+    return (
+        f"docs/standards.md: {named} is of {draft.published.isoformat()}, more than half a year ago; compare "
+        f"the service with https://datatracker.ietf.org/doc/{draft.name}/, then write the revision and its "
+        "date into tests/support/standards.py"
+    )
+
+
+if __name__ == "__main__":
+    for old in outdated(STANDARDS, datetime.now(UTC).date()):
+        print(f"warning: {warning(old)}")
