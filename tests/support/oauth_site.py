@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import Any, TypeVar, cast
@@ -222,7 +222,11 @@ class Answer:
 
 @dataclass
 class Client:
-    """An application as it signs people in: authorization code with PKCE."""
+    """An application as it signs people in: authorization code with PKCE.
+
+    Attributes:
+        request: sends its requests, with the parameters of `httpx.request`.
+    """
 
     zone: Zone
     app: App
@@ -230,6 +234,7 @@ class Client:
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
     state: str = field(default_factory=lambda: secrets.token_urlsafe(8))
     nonce: str = field(default_factory=lambda: secrets.token_urlsafe(8))
+    request: Callable[..., httpx.Response] = httpx.request
 
     @property
     def issuer(self) -> str:
@@ -261,7 +266,8 @@ class Client:
         """A token request, with client authentication."""
         fields = {**(self.app.form if authenticate else {}), **form}
         encoded = urlencode({name: value for name, value in fields.items() if value is not None}, doseq=True)
-        return httpx.post(
+        return self.request(
+            "POST",
             f"{self.issuer}/oauth/token",
             content=encoded,
             headers={"Content-Type": "application/x-www-form-urlencoded"},
@@ -298,7 +304,7 @@ class Client:
 
     def userinfo(self, access_token: str, method: str = "GET") -> httpx.Response:
         """Ask who the token is about."""
-        return httpx.request(
+        return self.request(
             method,
             f"{self.issuer}/openid/userinfo",
             headers={"Authorization": f"Bearer {access_token}"},

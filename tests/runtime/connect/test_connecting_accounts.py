@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from sqlalchemy import update
-from tests.runtime.connect.conftest import Account, desk_on, returning
+from tests.runtime.connect.conftest import Account, Event, desk_on, returning
+from tests.runtime.connect.test_connect_links import ENDS
 from tests.support.account_provider import account_provider
 from tests.support.oauth_site import CALLBACK, Answer, Browser, Page, assert_page
 from tests.support.scripted_provider import Received, Scripted
 
 from runtime.domain.errors import ValidationFailed
-from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, PROVIDER, RESOURCE, USER
-from runtime.services.management.unit_of_work import unit_of_work
-from runtime.services.management.zones import applications
 from runtime.storage.sql.tables import TABLES
 
 STORAGE = ("embedded", "servers")
@@ -357,6 +357,19 @@ def _sign_out(account: Account) -> None:
     account.desk.browser.send(page)
 
 
+def _of_account(end: Event, account: Account) -> None:
+    """What ends a link of the desk, for that of the account."""
+    end(replace(account.desk, agent=account.agent, tickets=account.issues))
+
+
+def _take_tokens_elsewhere(account: Account) -> None:
+    """The resource has its tokens from another provider."""
+    desk = account.desk
+    another = {**account.tracker.settings, "identifier": "https://other.example", "name": "Other"}
+    made = desk.site.run(desk.site.company.create(PROVIDER, desk.zone.id, **another))
+    desk.update(RESOURCE, account.issues.id, credential_provider_id=made.id)
+
+
 MEANWHILE: dict[str, Callable[[Account], None]] = {
     "user signs out": _sign_out,
     "user disabled": lambda account: account.desk.update(USER, account.desk.ada.id, status="disabled"),
@@ -421,39 +434,31 @@ def test_a_resource_that_moves_while_the_user_is_at_the_provider_ends_the_connec
     assert "may now use" in _text(account.connect(token))
 
 
-async def _remove_dependency(account: Account) -> None:
-    company = account.desk.site.company
-    async with unit_of_work(company.services, company.caller, new_id()) as unit:
-        parents = {"zone_id": account.desk.zone.id}
-        await applications.remove_dependency(unit, parents, account.agent.app.id, account.issues.id)
-
-
-# What happens while the provider is asked for tokens, and what the user reads then.
-AT_THE_TOKEN_ENDPOINT: dict[str, tuple[Callable[[Account], Any], int]] = {
-    "nothing": (lambda account: None, 200),
-    "resource moves": (
-        lambda account: account.desk.update(RESOURCE, account.issues.id, identifier="https://moved.example"),
-        400,
+WHILE_REDEEMED: dict[str, Callable[[Account], None]] = {
+    **{name: partial(_of_account, end) for name, end in ENDS.items()},
+    "provider changed": MEANWHILE["provider changed"],
+    "provider of the resource changed": _take_tokens_elsewhere,
+    "resource moved": lambda account: account.desk.update(
+        RESOURCE, account.issues.id, identifier="https://moved.example"
     ),
-    "dependency removed": (lambda account: account.desk.site.run(_remove_dependency(account)), 400),
-    "application deleted": (lambda account: account.desk.delete(APPLICATION, account.agent.app.id), 400),
 }
 
 
 @pytest.mark.threat("45i")
-@pytest.mark.parametrize("event", AT_THE_TOKEN_ENDPOINT)
+@pytest.mark.parametrize("event", ["nothing", *WHILE_REDEEMED])
 def test_what_ends_while_the_code_is_redeemed_ends_the_connection(account: Account, event: str) -> None:
     """What the provider answers is not stored; it is where nothing happens."""
-    happen, status = AT_THE_TOKEN_ENDPOINT[event]
+    status = 200 if event == "nothing" else 400
     token = account.desk.sign_in(account.agent)
     back = account.callback(account.desk.page(account.link(token)))
     answer = account.tracker.answer
 
-    def happens_first(received: Received) -> Scripted:
-        happen(account)
+    def end_first(received: Received) -> Scripted:
+        if event in WHILE_REDEEMED:
+            WHILE_REDEEMED[event](account)
         return answer(received)
 
-    account.tracker.server.script = happens_first
+    account.tracker.server.script = end_first
 
     account.desk.page(back, status=status)
 

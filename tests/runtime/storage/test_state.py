@@ -39,7 +39,7 @@ class TestBoth:
 
     async def test_exactly_one_takes_a_value(self, state):
         """A code can be used once, however many try at the same time."""
-        await state.put("code", b"x", ttl_seconds=60)
+        await state.put_once("code", b"x", ttl_seconds=60)
 
         taken = await asyncio.gather(*(state.take("code") for _ in range(20)))
 

@@ -70,7 +70,8 @@ async def store_request(services: Services, zone: CachedZone, client: Client, pa
     name = new_secret()
     key = _key(services, zone, name)
     plain = PushedRequest(client_id=client.client_id, parameters=parameters.pairs).model_dump_json().encode()
-    await services.state.put(key, zone.sealer.seal(plain, bound_to=key), ttl_seconds=PUSHED_SECONDS)
+    sealed = zone.sealer.seal(plain, bound_to=key)
+    await services.state.put_once(key, sealed, ttl_seconds=PUSHED_SECONDS)
     return f"{PREFIX}{name}"
 
 

@@ -172,8 +172,12 @@ async def require_unused(services: Services, zone: CachedZone, link: ConnectLink
 
 
 async def use(services: Services, zone: CachedZone, link: ConnectLink) -> None:
-    """Use the link, which nobody can twice. Raises BadLink."""
-    if not await services.state.add(_key(zone, link), b"1", ttl_seconds=CONNECT_LINK_SECONDS):
+    """Use the link, which nobody can twice.
+
+    Raises: BadLink; Unavailable for one that is older than what the short-lived state remembers.
+    """
+    made_at = link.issued_at.timestamp()
+    if not await services.state.use_once(_key(zone, link), made_at=made_at, ttl_seconds=CONNECT_LINK_SECONDS):
         raise BadLink(_USED)
 
 

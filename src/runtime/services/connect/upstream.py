@@ -123,7 +123,7 @@ async def start_connection(
     await requests.use(services, zone, asked.link)
     key = _key(services, zone, state)
     sealed = zone.sealer.seal(pending.model_dump_json().encode(), bound_to=key)
-    await services.state.put(key, sealed, ttl_seconds=CONNECTION_SECONDS)
+    await services.state.put_once(key, sealed, ttl_seconds=CONNECTION_SECONDS)
     return sent.url
 
 

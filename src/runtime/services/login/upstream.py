@@ -139,7 +139,7 @@ async def start_upstream_login(
         ) from None
     key = _key(services, zone.id, state)
     sealed = zone.sealer.seal(pending.model_dump_json().encode(), bound_to=key)
-    await services.state.put(key, sealed, ttl_seconds=UPSTREAM_LOGIN_SECONDS)
+    await services.state.put_once(key, sealed, ttl_seconds=UPSTREAM_LOGIN_SECONDS)
     return address
 
 

@@ -57,13 +57,6 @@ class _Carried(BaseModel):
     until: int
 
 
-class _Kept(BaseModel):
-    """A request that waits for its browser, which is known by the hash of its cookie, in hex."""
-
-    request: LogoutRequest
-    browser: str
-
-
 async def check(services: Services, zone: CachedZone, parameters: Parameters) -> LogoutRequest:
     """The request, once everything in it is in order. Raises BadLink.
 
@@ -118,10 +111,8 @@ async def store_request(services: Services, zone_id: str, request: LogoutRequest
         browser: what recognises it, as a cookie of this zone has it.
     """
     state = new_secret()
-    kept = _Kept(request=request, browser=services.hasher.hash(browser).hex())
-    await services.state.put(
-        _key(services, zone_id, state), kept.model_dump_json().encode(), ttl_seconds=KEPT_SECONDS
-    )
+    key = _key(services, zone_id, state, browser)
+    await services.state.put_once(key, request.model_dump_json().encode(), ttl_seconds=KEPT_SECONDS)
     return state
 
 
@@ -134,13 +125,8 @@ async def pop_request(
     """
     if state is None or browser is None:
         return LogoutRequest()
-    key = _key(services, zone_id, state)
-    kept = state_values.read(_Kept, await services.state.get(key))
-    if kept is None:
-        return LogoutRequest()
-    if not services.hasher.matches(browser, bytes.fromhex(kept.browser)):
-        return LogoutRequest()
-    return kept.request if await services.state.take(key) is not None else LogoutRequest()
+    stored = await services.state.take(_key(services, zone_id, state, browser))
+    return state_values.read(LogoutRequest, stored) or LogoutRequest()
 
 
 async def _client(zone: CachedZone, hinted: IdTokenHint | None, client_id: str | None) -> Client | None:
@@ -161,5 +147,6 @@ def _with_state(address: str, state: str | None) -> str:
     return f"{address}{'&' if '?' in address else '?'}{urlencode({'state': state})}"
 
 
-def _key(services: Services, zone_id: str, state: str) -> str:
-    return f"sign-out:{zone_id}:{services.hasher.hash(state).hex()}"
+def _key(services: Services, zone_id: str, state: str, browser: str) -> str:
+    whose = services.hasher.hash(f"{state}\0{browser}").hex()
+    return f"sign-out:{zone_id}:{whose}"

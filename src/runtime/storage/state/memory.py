@@ -53,13 +53,13 @@ class InProcessState:
         return self._get(key)
 
     async def take(self, key: str) -> bytes | None:
-        """The value, which is gone afterwards."""
+        """What `put_once` kept, which is gone afterwards."""
         value = self._get(key)
         self._forget(key)
         return value
 
     async def put_once(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
-        """Keep a value for one `claim`."""
+        """Keep a value for one `take` or `claim`."""
         self._put(key, value, ttl_seconds)
 
     async def claim(

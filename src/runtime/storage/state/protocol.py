@@ -18,15 +18,15 @@ class StateStore(Protocol):
     async def get(self, key: str) -> bytes | None:
         """The value, or None when there is none or it has expired."""
 
-    async def take(self, key: str) -> bytes | None:
-        """The value, which is gone afterwards: of many callers exactly one gets it."""
-
     async def put_once(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
-        """Keep a value for one `claim`.
+        """Keep a value for one `take` or `claim`.
 
-        It is gone where it cannot be told any more whether it was claimed: when the state has lost what was
+        It is gone where it cannot be told any more whether it was taken: when the state has lost what was
         written last.
         """
+
+    async def take(self, key: str) -> bytes | None:
+        """What `put_once` kept under a key, which is gone afterwards: of many callers exactly one gets it."""
 
     async def claim(
         self, key: str, *, mark: str, value: bytes, ttl_seconds: int

@@ -35,6 +35,12 @@ _KEEP = f"""
 {_HISTORY}
 for n = 1, #KEYS do redis.call('SET', KEYS[n], history .. ARGV[2 * n - 1], 'EX', ARGV[2 * n]) end
 """
+# What was kept in another history may have been taken in it.
+_TAKE = f"""
+{_HISTORY}
+local kept = redis.call('GETDEL', KEYS[1])
+return kept and string.sub(kept, 1, #history) == history and string.sub(kept, #history + 1)
+"""
 # Pairs of a key and its mark, each pair with a value and a lifetime. What was kept in another history may
 # have been claimed in it.
 _CLAIM = f"""
@@ -92,6 +98,7 @@ class RedisState:
         self._timeout_seconds = timeout_seconds
         self._raise_all = client.register_script(_RAISE_ALL)
         self._keep = client.register_script(_KEEP)
+        self._take = client.register_script(_TAKE)
         self._claim = client.register_script(_CLAIM)
         self._begin = client.register_script(_BEGIN)
         self._use_once = client.register_script(_USE_ONCE)
@@ -135,12 +142,12 @@ class RedisState:
             return _bytes(await self._client.get(self._name(key)))
 
     async def take(self, key: str) -> bytes | None:
-        """The value, which is gone afterwards: of many callers exactly one gets it."""
+        """What `put_once` kept, which is gone afterwards: of many callers exactly one gets it."""
         async with self._reaching():
-            return _bytes(await self._client.getdel(self._name(key)))
+            return _bytes(await self._take(keys=[self._name(key)]))
 
     async def put_once(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
-        """Keep a value for one `claim`."""
+        """Keep a value for one `take` or `claim`."""
         await self._keeps.answer((key, value, ttl_seconds))
 
     async def _keep_all(self, entries: Sequence[tuple[str, bytes, int]]) -> Sequence[None]:
