@@ -3,9 +3,10 @@
 What may be issued is worked out here from what was set up, with none of the service's own functions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import cycle
 from random import Random
 from typing import Any
 from urllib.parse import urlencode
@@ -191,22 +192,28 @@ class Tally:
 
 
 def walk(
-    made: list[Estate], *, examples: int, chance: int, until: Callable[[], bool] = lambda: False
+    made: list[Estate],
+    *,
+    examples: int,
+    chance: int,
+    until: Callable[[], bool] = lambda: False,
+    urls: Sequence[str] = (),
 ) -> Tally:
     """Walk so many generated chains over these zones. Raises AssertionError for what must not be.
 
     Args:
         chance: what repeats a run.
         until: no more are walked once it says so.
+        urls: of the nodes that exchanges are sent to in turn; by default the zones' server alone.
     """
-    tally, wires = Tally(), _wires(made[0].server.url)
+    tally, wires = Tally(), zip(*(_wires(url) for url in urls or [made[0].server.url]), strict=True)
 
     @seed(chance)
     @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, len(made) - 1), st.integers(0, 20), st.lists(STEPS, min_size=1, max_size=LONGEST))
     def chains(which: int, first: int, steps: list[Step]) -> None:
         if not until():
-            _chain(next(wires), made[which], first, steps, tally)
+            _chain(cycle(next(wires)), made[which], first, steps, tally)
 
     chains()
     return tally
@@ -222,7 +229,7 @@ def _wires(url: str) -> Iterator[Wire]:
         number += 1
 
 
-def _chain(wire: Wire, estate: Estate, first: int, steps: list[Step], tally: Tally) -> None:
+def _chain(wires: Iterator[Wire], estate: Estate, first: int, steps: list[Step], tally: Tally) -> None:
     client = _pick(sorted(estate.apps), first)
     held = Held(
         estate.subjects[client], client, estate.zone.protocols.oauth2.issuer, frozenset({"openid"}), ()
@@ -235,7 +242,7 @@ def _chain(wire: Wire, estate: Estate, first: int, steps: list[Step], tally: Tal
             estate.declared[presenter] if step.is_declared else sorted(estate.resources), step.target
         )
         asked = _asked(estate, held, presenter, target, step)
-        answer = wire.send(request("POST", estate.endpoint, urlencode(asked).encode(), FORM))
+        answer = next(wires).send(request("POST", estate.endpoint, urlencode(asked).encode(), FORM))
         wrong = _wrong(estate, held, presenter, target, step)
         told = f"{presenter} asks for {target} {step}, holding {held}: {answer}; wrong is {sorted(wrong)}"
         if wrong:

@@ -200,8 +200,14 @@ class Life:
         self._manage("DELETE", f"/zones/{self.shop.zone.id}/applications/{self.app.id}")
 
     def disable_accountable_user(self) -> None:
+        self._set_accountable_user("disabled")
+
+    def enable_accountable_user(self) -> None:
+        self._set_accountable_user("active")
+
+    def _set_accountable_user(self, status: str) -> None:
         path = f"/zones/{self.shop.zone.id}/users/{self.accountable.id}"
-        self._manage("PATCH", path, {"status": "disabled"})
+        self._manage("PATCH", path, {"status": status})
 
     def remove_dependencies(self) -> None:
         shop = self.shop

@@ -4,18 +4,32 @@ What a node has cached of a request at itself, or finds in the Redis that both s
 the other node answers.
 """
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
 
 import httpx
 import pytest
+import redis as redis_client
 from tests.runtime.nodes.conftest import Nodes
+from tests.runtime.nodes.views import browser_at, client_at, site_at
+from tests.support import chains
 from tests.support.factories import App, Person, company_of
+from tests.support.oauth_site import Answer
+from tests.support.possession import Holder
+from tests.support.redis import RedisServer
 from tests.support.scene import acting, claims_of
 from tests.support.server import Server
+from tests.support.waiting import let_pass
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+
+BOUND_SECONDS = 1.0
+CHAINS, CHAINS_SECONDS = 100, 8.0  # `make fuzz` walks as many as it is told to, at one node
+FEWEST_CHAINS = 15  # on the slowest machine
 
 
 @dataclass
@@ -55,8 +69,22 @@ class Shop:
         """The token of a sign-in to an application."""
         return self.nodes.first.call(lambda _: self.company.token(self.zone, app, person, extra=extra))
 
-    def ask(self, node: Server, app: App, token: str, resource: Resource, /, **more: str) -> httpx.Response:
-        """The answer of a node to an exchange."""
+    def ask(
+        self,
+        node: Server,
+        app: App,
+        token: str,
+        resource: Resource,
+        /,
+        *,
+        key: Holder | None = None,
+        **more: str | list[str],
+    ) -> httpx.Response:
+        """The answer of a node to an exchange.
+
+        Args:
+            key: that the sender proves to have.
+        """
         form = {
             "grant_type": GRANT_TYPE,
             "subject_token": token,
@@ -65,10 +93,26 @@ class Shop:
             **app.form,
             **more,
         }
-        address = self.nodes.at(node, f"{self.zone.protocols.oauth2.issuer}/oauth/token")
-        return httpx.post(address, data=form, trust_env=False)
+        endpoint = f"{self.zone.protocols.oauth2.issuer}/oauth/token"
+        headers = {"DPoP": key.proof(endpoint)} if key is not None else {}
+        return httpx.post(self.nodes.at(node, endpoint), data=form, headers=headers, trust_env=False)
 
-    def exchanged(self, node: Server, app: App, token: str, resource: Resource, /, **more: str) -> str:
+    def introspected(self, node: Server, app: App, token: str) -> dict[str, Any]:
+        """What a node tells an application of a token."""
+        answer = self._post(node, "introspect", app, token)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def revoke(self, node: Server, app: App, token: str) -> None:
+        """Have an application revoke a token, which is answered alike whether it may or not."""
+        answer = self._post(node, "revoke", app, token)
+        assert answer.status_code == 200, answer.text
+
+    def _post(self, node: Server, endpoint: str, app: App, token: str) -> httpx.Response:
+        address = self.nodes.at(node, f"{self.zone.protocols.oauth2.issuer}/oauth/{endpoint}")
+        return httpx.post(address, data={"token": token, **app.form}, trust_env=False)
+
+    def exchanged(self, node: Server, app: App, token: str, resource: Resource, /, **more: Any) -> str:
         """The token that a node issues."""
         answer = self.ask(node, app, token, resource, **more)
         assert answer.status_code == 200, answer.text
@@ -191,3 +235,164 @@ def test_another_session_gets_its_own_token_at_the_other_node(nodes: Nodes, shop
     first = shop.exchanged(nodes.first, shop.agent, shop.token(shop.agent, ann), shop.api, scope="read")
     second = shop.exchanged(nodes.second, shop.agent, shop.token(shop.agent, again), shop.api, scope="read")
     assert (claims_of(first)["sid"], claims_of(second)["sid"]) == (ann.session_id, again.session_id)
+
+
+@pytest.mark.threat("14c")
+def test_introspection_tells_a_stranger_nothing_at_either_node(nodes: Nodes, shop: Shop, ann: Person) -> None:
+    """The provider of what the token is for hears at both that it is active."""
+    issued = shop.exchanged(nodes.first, shop.agent, shop.token(shop.agent, ann), shop.tools, scope="call")
+    for node in nodes.both:
+        assert shop.introspected(node, shop.provider, issued)["active"] is True
+    assert [shop.introspected(node, shop.stranger, issued) for node in nodes.both] == [{"active": False}] * 2
+
+
+@pytest.mark.threat("14d")
+def test_a_stranger_revokes_nothing_at_the_other_node(nodes: Nodes, shop: Shop, ann: Person) -> None:
+    """It stays active at both; revoked by its own client there, it is over here."""
+    issued = shop.exchanged(nodes.first, shop.agent, shop.token(shop.agent, ann), shop.tools, scope="call")
+
+    def active() -> list[bool]:
+        return [shop.introspected(node, shop.provider, issued)["active"] for node in nodes.both]
+
+    shop.revoke(nodes.second, shop.stranger, issued)
+    let_pass(BOUND_SECONDS)
+    assert active() == [True, True]
+    shop.revoke(nodes.second, shop.agent, issued)
+    let_pass(BOUND_SECONDS)
+    assert active() == [False, False]
+
+
+@pytest.mark.threat("14e")
+@pytest.mark.parametrize("end", ["", "/"])
+def test_no_resource_is_called_as_a_zone_of_the_other_node(nodes: Nodes, shop: Shop, end: str) -> None:
+    """The zone was made a moment ago at the one, and the resource is made, or renamed, at the other."""
+    zone = nodes.second.call(lambda services: replace(shop.company, services=services).zone())
+    resources = f"{nodes.first.url}/zones/{zone.id}/resources"
+
+    def send(method: str, address: str, identifier: str) -> httpx.Response:
+        body = {"identifier": identifier} | ({"name": "R"} if method == "POST" else {})
+        return httpx.request(method, address, json=body, headers=nodes.first.headers, trust_env=False)
+
+    made = send("POST", resources, "https://right.example")
+    assert made.is_success, made.text
+    issuer = f"{zone.protocols.oauth2.issuer}{end}"
+    assert send("POST", resources, issuer).status_code == 400
+    assert send("PATCH", f"{resources}/{made.json()['id']}", issuer).status_code == 400
+
+
+@pytest.mark.threat("15d", "16e")
+def test_chains_over_both_nodes_never_grow(nodes: Nodes) -> None:
+    """Generated chains whose exchanges go to one node and the other in turn: as `test_chains.py` for one."""
+    made = chains.estates(nodes.first, Random("both"), 3)
+    ends = time.monotonic() + CHAINS_SECONDS
+    tally = chains.walk(
+        made,
+        examples=CHAINS,
+        chance=17,
+        until=lambda: time.monotonic() > ends,
+        urls=[node.url for node in nodes.both],
+    )
+
+    assert tally.chains >= FEWEST_CHAINS
+    assert tally.issued > tally.chains / 2, "it is no proof when most of it is refused"
+    assert tally.deepest >= 2
+    assert tally.refused.keys() >= {"invalid_target", "invalid_scope", "invalid_grant"}
+
+
+@pytest.mark.threat("16c")
+def test_two_resources_are_refused_at_both_nodes(nodes: Nodes, shop: Shop, ann: Person) -> None:
+    """Each of them alone has been issued by the one, and may be had of the other."""
+    subject = shop.token(shop.agent, ann)
+    for node in nodes.both:
+        for resource in (shop.tools, shop.api):
+            assert shop.exchanged(node, shop.agent, subject, resource)
+    for node in nodes.both:
+        both = [shop.tools.identifier, shop.api.identifier]
+        answer = shop.ask(node, shop.agent, subject, shop.api, resource=both)
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_target")
+
+
+@pytest.mark.threat("16g")
+def test_what_was_authorized_at_one_node_is_all_that_the_other_issues(nodes: Nodes, shop: Shop) -> None:
+    """One of two scopes gives a code for that alone; a scope of another resource is refused at both."""
+    site, email = site_at(nodes, nodes.first), f"{new_id()[:12]}@customer.example"
+    site.user(shop.zone, email)
+    client = site.app(shop.zone, new_id()[:12], dependencies=[shop.api, shop.tools])
+    there = client_at(nodes, nodes.second, client)
+    browser = browser_at(nodes, nodes.first)
+    asked = {"resources": [shop.api.identifier], "scope": "openid read"}
+    answer = browser.sign_in(browser.open(client.url(**asked)), email)
+    code_of_second = browser_at(nodes, nodes.second, browser).open(client.url(**asked))
+    assert isinstance(code_of_second, Answer)
+    for heard, redeemer in ((answer, there), (code_of_second, client)):
+        tokens = redeemer.redeem(heard.code).json()
+        assert scopes_of(tokens["access_token"]) == {"read"}, tokens
+    for node in nodes.both:
+        beyond = browser_at(nodes, node, browser).open(client.url(**asked | {"scope": "openid call"}))
+        assert isinstance(beyond, Answer)
+        assert beyond.values["error"] == "invalid_scope"
+
+
+@pytest.mark.threat("17d")
+def test_another_key_gets_its_own_token_at_the_other_node(nodes: Nodes, shop: Shop, ann: Person) -> None:
+    """A bearer token, one for a key and one for another key, of one question: each has its own `cnf`."""
+    subject, (one, two) = shop.token(shop.agent, ann), (Holder(), Holder())
+    bearer = shop.exchanged(nodes.first, shop.agent, subject, shop.api, scope="read")
+    bound = [
+        shop.exchanged(node, shop.agent, subject, shop.api, scope="read", key=key)
+        for node, key in ((nodes.second, one), (nodes.first, two), (nodes.second, one))
+    ]
+    again = shop.exchanged(nodes.second, shop.agent, subject, shop.api, scope="read")
+
+    assert again == bearer
+    assert bound[0] == bound[2]
+    assert "cnf" not in claims_of(bearer)
+    assert [claims_of(each)["cnf"]["jkt"] for each in bound] == [one.jkt, two.jkt, one.jkt]
+
+
+@pytest.mark.threat("17f")
+def test_what_both_nodes_share_is_ciphertext(
+    nodes: Nodes, shop: Shop, ann: Person, redis_server: RedisServer
+) -> None:
+    """Redis has an entry for the exchange, from which both answer; neither the token nor a part is in it."""
+    issued = shop.exchanged(nodes.first, shop.agent, shop.token(shop.agent, ann), shop.api, scope="read")
+    kept = kept_tokens(redis_server, shop)
+    assert kept
+    for value in kept.values():
+        assert not [part for part in (issued, *issued.split(".")) if part.encode() in value]
+
+
+@pytest.mark.threat("17g")
+def test_entries_that_are_swapped_in_redis_open_at_neither_node(
+    nodes: Nodes, shop: Shop, ann: Person, redis_server: RedisServer
+) -> None:
+    """Each application gets a new token of its own; where nothing is swapped, the one from before."""
+    subjects = {app: shop.token(app, shop.person()) for app in (shop.agent, shop.stranger)}
+    before = set(kept_tokens(redis_server, shop))
+
+    def issued(node: Server) -> list[str]:
+        return [shop.exchanged(node, app, token, shop.api, scope="read") for app, token in subjects.items()]
+
+    first = issued(nodes.first)
+    assert issued(nodes.second) == first
+    kept = {name: value for name, value in kept_tokens(redis_server, shop).items() if name not in before}
+    assert len(kept) == 2
+    with redis_client.Redis.from_url(redis_server.url) as client:
+        client.mset(dict(zip(kept, reversed(kept.values()), strict=True)))
+
+    after = issued(nodes.second)
+
+    assert not set(after) & set(first)
+    assert [claims_of(each)["client_id"] for each in after] == [app.client_id for app in subjects]
+
+
+def kept_tokens(server: RedisServer, shop: Shop) -> dict[bytes, bytes]:
+    """The entries of exchanged tokens of the shop's zone, as Redis has them."""
+    with redis_client.Redis.from_url(server.url) as client:
+        names = list(client.scan_iter(f"zonewright:token:{shop.zone.id}:*"))
+        return {name: client.get(name) for name in names}
+
+
+def scopes_of(token: str) -> set[str]:
+    """The scopes in a token."""
+    return set(str(claims_of(token)["scope"]).split())

@@ -17,6 +17,7 @@ from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import ENDS, Life, Shop, answers, wrongly_granted
 from tests.support.redis import RedisServer
 from tests.support.server import serve
+from tests.support.waiting import wait_until
 
 from zonewright.access_token import AccessToken
 from zonewright.revocations import RevocationList
@@ -109,6 +110,22 @@ def test_the_other_node_lists_what_was_revoked(shop: Shop, load: Load, end: Call
         return False
 
     assert asyncio.run(is_listed())
+
+
+@pytest.mark.threat("18s")
+def test_an_application_that_is_active_again_begins_anew(nodes: Nodes, shop: Shop) -> None:
+    """Its accountable user was disabled at one node, and enabled: tokens from before are refused at both."""
+    life = ended_at_second(shop, Life.disable_accountable_user)
+    life.enable_accountable_user()
+
+    def is_taken_from_now_on() -> bool:
+        life.token = nodes.first.call(lambda _: shop.company.token(shop.zone, life.app, life.customer))
+        return all(life.asked(node)["exchange"]() for node in nodes.both)
+
+    before = life.token
+    wait_until(is_taken_from_now_on)
+    life.token = before
+    assert wrongly_granted(answers({Life.disable_accountable_user: life}, nodes)) == []
 
 
 @pytest.mark.threat("18h")

@@ -119,7 +119,7 @@ def published(lives: Lives, url: str) -> list[bytes | None]:
         return list(client.mget([f"zonewright:{name}" for name in names]))
 
 
-@pytest.mark.threat("35a", "35c", "35e", "35f")
+@pytest.mark.threat("18o", "35a", "35c", "35e", "35f")
 @pytest.mark.threat("43a", "43b", "43c", "43d", "43e", "43f", "43g", "43j")
 @pytest.mark.parametrize("trouble", [*NO_OLD, *KEEP_OLD], ids=lambda trouble: trouble.__name__)
 def test_ended_everywhere(nodes: Nodes, shop: Shop, redis: RedisServer, trouble: Begin) -> None:
