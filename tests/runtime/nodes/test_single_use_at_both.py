@@ -36,7 +36,7 @@ def account(nodes: Nodes, redis: RedisServer) -> Iterator[Account]:
         replica.follow(way.port)
     nodes.first.call(lambda services: services.state.begin())
     with redis_client.Redis.from_url(redis.url) as client:
-        client.decrby("zonewright:used:began", 3600)
+        client.set("zonewright:used:began", 0)
     with account_provider() as tracker:
         yield account_on(desk_on(site_at(nodes, nodes.first), browser_at(nodes, nodes.first)), tracker)
 

@@ -290,6 +290,22 @@ class TestRedis:
             await state.close()
 
     @pytest.mark.threat("35g")
+    async def test_what_was_used_in_the_second_of_a_loss_is_not_new(self):
+        """Where it is known to fractions of a second when it was made."""
+        with running_redis() as server:
+            state = RedisState.open(server.url)
+            await state.begin()
+            made_at = time.time()
+            assert await state.use_once("link", made_at=made_at, ttl_seconds=60)
+            server.restart()
+
+            with pytest.raises(Unavailable):
+                await state.use_once("link", made_at=made_at, ttl_seconds=60)
+
+            assert await state.use_once("another", made_at=time.time(), ttl_seconds=60)
+            await state.close()
+
+    @pytest.mark.threat("35g")
     async def test_a_replica_that_takes_over_vouches_for_nothing(self):
         """It may lack what was used last, and so may the one that was there before it, when it comes back."""
         with running_redis() as one, running_redis() as two, proxied(one.url) as way:

@@ -63,16 +63,20 @@ _BEGIN = f"""
 {_HISTORY}
 local began = redis.call('GET', KEYS[1])
 if not began or redis.call('GET', KEYS[2]) ~= history then
-  began = redis.call('TIME')[1]
+  local time = redis.call('TIME')
+  began = time[1] .. string.format('.%06d', time[2])
   redis.call('SET', KEYS[1], began)
   redis.call('SET', KEYS[2], history)
 end
 """
-# 1: noted; 0: used before; -1: made before what is remembered begins.
+# 1: noted; 0: used before; -1: made before what is remembered begins. Times in tokens are whole seconds, and
+# are compared as such: else nobody could use what was made in the second of the beginning.
 _USE_ONCE = f"""
 if redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
 {_BEGIN}
-if tonumber(ARGV[1]) < tonumber(began) then return -1 end
+local made, since = tonumber(ARGV[1]), tonumber(began)
+if made % 1 == 0 then since = math.floor(since) end
+if made < since then return -1 end
 redis.call('SET', KEYS[3], '1', 'EX', ARGV[2])
 return 1
 """
