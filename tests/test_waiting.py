@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import working_at_most
 
 TESTS = Path(__file__).parent
 # What a soak shows is what minutes do; its pauses are those of the people that it plays.
@@ -56,3 +57,25 @@ def test_what_the_check_finds(line: str) -> None:
     tree = ast.parse(f"async def test():\n    {line}")
 
     assert [*_sleeps(tree), *_timed(tree)] == [2]
+
+
+def _ordinary() -> int:
+    return sum(range(200_000))
+
+
+def _without_end() -> None:
+    with working_at_most(2, as_much_as=_ordinary):
+        while True:
+            _ordinary()
+
+
+def test_work_that_is_ordinary_is_done() -> None:
+    """A bound that is told by the work itself holds on every machine."""
+    with working_at_most(20, as_much_as=_ordinary):
+        assert _ordinary()
+
+
+def test_work_that_does_not_end_is_stopped() -> None:
+    """After so many times what is ordinary."""
+    with pytest.raises(AssertionError, match="more than 2 times the work"):
+        _without_end()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 _POLL_SECONDS = 0.02
+_TICK_SECONDS = 0.01  # timers of the processor's time tell no less apart
 
 
 def wait_until(
@@ -57,14 +58,19 @@ async def let_elapse(seconds: float) -> None:
 
 
 @contextmanager
-def working_at_most(seconds: float) -> Iterator[None]:
-    """Stop what takes this process more work than that: of the processor, whatever else the machine does.
+def working_at_most(times: int, *, as_much_as: Callable[[], object]) -> Iterator[None]:
+    """Stop what takes this process more than so many times the work of something ordinary.
 
-    For inputs that would take it minutes or hours, in the main thread. Raises AssertionError.
+    Work is time of the processor: what else the machine does counts as little as how fast it is. For inputs
+    that would take minutes or hours, in the main thread. Raises AssertionError.
+
+    Args:
+        as_much_as: the ordinary work; done twice, since the first time may be dearer.
     """
+    seconds = times * max(_TICK_SECONDS, min(_work_of(as_much_as) for _ in range(2)))
 
     def stop(*_: object) -> None:
-        raise AssertionError(f"this takes more than {seconds} seconds of work")
+        raise AssertionError(f"this takes more than {times} times the work of what is ordinary")
 
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -73,3 +79,10 @@ def working_at_most(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+
+
+def _work_of(work: Callable[[], object]) -> float:
+    """What something takes of the processor, in seconds."""
+    before = time.process_time()
+    work()
+    return time.process_time() - before

@@ -1,10 +1,15 @@
 """Rejections by the server: the objects and manifests that they concern, and the message."""
 
+from typing import Any
+
 import pytest
+from tests.reconciler.apply.texts import HEAD
 from tests.reconciler.plan.values import action, plan
 
 from reconciler.apply.rejections import actions_by_operation, server_problems, server_rejection
 from reconciler.client import Conflicting, Rejected
+from reconciler.kinds import Kinds
+from reconciler.manifests import Configuration, find_source_files, load_configuration
 from reconciler.plan.model import Op
 
 UPDATED = action(Op.UPDATE, "Group", "staff")
@@ -47,6 +52,54 @@ class TestProblems:
         """Something is always said."""
         (problem,) = server_problems(Rejected(400, "too_large", "too much"), PLAN)
         assert (problem.message, problem.code) == ("too much", "too_large")
+
+
+POLICY = (
+    HEAD
+    + """kind: Policy
+metadata: {zone: workforce, name: guard}
+spec:
+  cedar: |
+    permit (principal, action, resource);
+"""
+)
+IN_TEXT = Rejected(
+    422,
+    "validation_error",
+    "no",
+    [{"field": "operations[0].spec.cedar", "message": "line 1, column 9: unknown word"}],
+)
+
+
+def guarding(name: str) -> Any:
+    """A plan that updates the policy of that name."""
+    updated = action(Op.UPDATE, "Policy", name)
+    return plan(updated, operations=[{"op": "update", "kind": "Policy", "id": str(updated.id), "spec": {}}])
+
+
+class TestPlaceInAText:
+    @pytest.fixture
+    def configuration(self, config: Any, kinds: Kinds) -> Configuration:
+        """One policy, in a manifest."""
+        config.write("policy.yaml", POLICY)
+        return load_configuration(find_source_files([config.path]), kinds)
+
+    def test_is_that_of_the_manifest_in_place_of_the_text(self, configuration: Configuration) -> None:
+        """The server counts lines of the text; who wrote it looks at the file."""
+        (problem,) = server_problems(IN_TEXT, guarding("guard"), configuration)
+
+        assert problem.message == "unknown word"
+        place = problem.diagnostic
+        assert place is not None
+        assert (place.path, place.line, place.column) == ("policy.yaml", 6, 13)
+
+    def test_is_told_as_the_server_says_it_where_no_manifest_here_has_the_text(
+        self, configuration: Configuration
+    ) -> None:
+        """Without it nobody could find the word: the plan was made from other files."""
+        (problem,) = server_problems(IN_TEXT, guarding("another"), configuration)
+
+        assert (problem.message, problem.diagnostic) == ("line 1, column 9: unknown word", None)
 
 
 class TestMessage:

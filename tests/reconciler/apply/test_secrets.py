@@ -7,10 +7,19 @@ import orjson
 import pytest
 from tests.reconciler.apply.texts import PROVIDER, ZONE, Zonectl
 from tests.reconciler.fake_server import FakeServer, World
+from tests.reconciler.plan.values import action, plan
 
 from reconciler.apply.allowed_env import AllowedNames
-from reconciler.apply.secrets import SecretMissing, SecretSources, SecretValue, read_secret
+from reconciler.apply.secrets import (
+    SecretMissing,
+    SecretSources,
+    SecretValue,
+    read_secret,
+    secret_refusals,
+)
 from reconciler.files import Root
+from reconciler.plan import FieldChange
+from reconciler.plan.model import Op
 
 
 class TestSecrets:
@@ -88,18 +97,18 @@ class TestSecrets:
         with pytest.raises(TypeError):
             pickle.dumps(secret)
 
+    @pytest.mark.parametrize("own", ["ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"])
     def test_own_credential_is_no_secret_of_a_manifest(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str
     ) -> None:
         """A manifest cannot have it sent to a provider that its author has chosen."""
         sources = SecretSources(Root(tmp_path), (), AllowedNames.of(["OKTA", "Z*"]))
-        for name in ("OKTA", "ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
+        for name in ("OKTA", own):
             monkeypatch.setenv(name, "s3cr3t")
         assert read_secret({"from_env": "OKTA"}, sources).reveal() == "s3cr3t"
 
-        for name in ("ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
-            with pytest.raises(SecretMissing, match="zonectl's own"):
-                read_secret({"from_env": name}, sources)
+        with pytest.raises(SecretMissing, match="zonectl's own"):
+            read_secret({"from_env": own}, sources)
 
     @pytest.mark.parametrize("content", [b"", b"\n", b"\xff", b"x" * 100_000])
     def test_that_are_no_secrets_are_refused(self, tmp_path: Path, content: bytes) -> None:
@@ -108,3 +117,35 @@ class TestSecrets:
 
         with pytest.raises(SecretMissing):
             read_secret({"from_file": "x"}, SecretSources(Root(tmp_path)))
+
+
+def refusals(tmp_path: Path, file: str) -> list[str]:
+    """Why a plan is refused whose provider has its secret in that file of the repository `tmp_path/work`."""
+    reference = {"secret": {"from_file": file}}
+    okta = action(Op.CREATE, "Provider", "okta", FieldChange("client_secret", None, reference))
+    return [each.message for each in secret_refusals(plan(okta), SecretSources(Root(tmp_path / "work")))]
+
+
+class TestFilesThatAreNotRead:
+    @pytest.fixture(autouse=True)
+    def files(self, tmp_path: Path) -> None:
+        """One in the repository, one that is hidden there, one outside."""
+        for name in ("work/okta.txt", "work/.hidden/okta.txt", "mounted/okta.txt"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text("s3cr3t")
+
+    def test_none_is_in_the_repository(self, tmp_path: Path) -> None:
+        """What a manifest may name is there."""
+        assert refusals(tmp_path, "okta.txt") == []
+
+    def test_outside_there_is_an_option_that_lets_them_be_read(self, tmp_path: Path) -> None:
+        """The refusal names it."""
+        (told,) = refusals(tmp_path, "../mounted/okta.txt")
+        assert "is outside the repository" in told
+        assert "`--secrets-from`" in told
+
+    def test_hidden_ones_have_no_option(self, tmp_path: Path) -> None:
+        """None is offered that would not help."""
+        (told,) = refusals(tmp_path, ".hidden/okta.txt")
+        assert "is hidden" in told
+        assert "--secrets-from" not in told
