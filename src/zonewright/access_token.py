@@ -48,6 +48,7 @@ class AccessToken:
         session_id: the session at the zone that the token rests on; None of an application's own token.
         jkt: thumbprint of the key that the token is bound to (RFC 9449); None of a bearer token.
         claims: all claims of the token.
+        raw: the token itself, to exchange it for the next resource's: a secret that belongs into no log.
     """
 
     issuer: str
@@ -63,10 +64,11 @@ class AccessToken:
     session_id: str | None
     jkt: str | None
     claims: Mapping[str, Any] = field(repr=False)
+    raw: str = field(repr=False)
 
     @classmethod
-    def from_claims(cls, claims: Mapping[str, Any]) -> "AccessToken":
-        """The token with these verified claims. Raises TokenRefused when one is of a wrong type."""
+    def from_claims(cls, claims: Mapping[str, Any], *, raw: str) -> "AccessToken":
+        """The token *raw*, which has these verified claims. Raises TokenRefused when one has a wrong type."""
         confirmation = claims.get("cnf") or {}
         if not isinstance(confirmation, dict) or confirmation.keys() - {"jkt"}:
             raise TokenRefused("`cnf` of the token does not name a DPoP key")
@@ -84,6 +86,7 @@ class AccessToken:
             session_id=_optional_text(claims, "sid"),
             jkt=_optional_text(confirmation, "jkt"),
             claims=claims,
+            raw=raw,
         )
 
     def require(self, *scopes: str) -> None:

@@ -77,11 +77,16 @@ class ExchangeRefused(ZonewrightError):
     Attributes:
         error: the code, `invalid_target` for one.
         reason: `policy_denied`, `user_authorization_required`, or None.
+        request_id: of the refused request, by which administrators find its decision record: it belongs into
+            the log. None where the answer has none.
     """
 
-    def __init__(self, error: str, description: str, *, reason: str | None = None) -> None:
+    def __init__(
+        self, error: str, description: str, *, reason: str | None = None, request_id: str | None = None
+    ) -> None:
         super().__init__(f"{error}: {description}")
         self.error, self.description, self.reason = error, description, reason
+        self.request_id = request_id
 
 
 class UserAuthorizationRequired(ExchangeRefused):
@@ -91,6 +96,13 @@ class UserAuthorizationRequired(ExchangeRefused):
         error_uri: send the user there, then repeat the exchange.
     """
 
-    def __init__(self, description: str, error_uri: str, *, error: str = "access_denied") -> None:
-        super().__init__(error, description, reason="user_authorization_required")
+    def __init__(
+        self,
+        description: str,
+        error_uri: str,
+        *,
+        error: str = "access_denied",
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(error, description, reason="user_authorization_required", request_id=request_id)
         self.error_uri = error_uri

@@ -1,12 +1,14 @@
 """The client half: exchanges the token of a request for a token of the next resource. Spec: RFC 8693."""
 
 import asyncio
+import base64
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -20,6 +22,9 @@ _JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _MAX_CACHED = 10_000
 _EXPIRES_EARLY_SECONDS = 30  # a token that is given out lasts at least for the request it is for
 _MAX_RETRY_AFTER_SECONDS = 3_600
+_MAX_REQUEST_ID_CHARS = 200
+_MAX_TOKEN_CHARS = 16_384  # longer ones are no tokens of a zone
+_REQUEST_ID = "X-Request-ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,14 @@ class ExchangedToken:
     token_type: str
     scopes: frozenset[str]
     expires_at: float
+
+
+class _Asked(NamedTuple):
+    """What an exchange is about: equal ones have one answer."""
+
+    subject: bytes
+    resource: str
+    scope: str | None
 
 
 class ExchangeClient:
@@ -63,14 +76,17 @@ class ExchangeClient:
         self._http = http or new_client()
         self._metadata = ZoneMetadata(self._http, issuer)
         self._clock = clock
-        self._cached: OrderedDict[bytes, ExchangedToken] = OrderedDict()
-        self._running: dict[bytes, asyncio.Task[ExchangedToken]] = {}
+        self._cached: OrderedDict[_Asked, ExchangedToken] = OrderedDict()
+        self._running: dict[_Asked, asyncio.Task[ExchangedToken]] = {}
 
     async def exchange(
         self, subject_token: str, resource: str, *, scopes: Iterable[str] | None = None
     ) -> ExchangedToken:
-        """A token for *resource*, on behalf of *subject_token*'s subject; cached until it is about to expire.
+        """A token for *resource*, on behalf of *subject_token*'s subject.
 
+        A token that the zone has issued is cached until it is about to expire: whoever it is for sees in the
+        zone's revocation list when it is worth nothing any more. Nobody sees that of a key from the vault or
+        an account at an outside provider, so the zone is asked for it every time.
         Concurrent calls for the same token cause one request.
 
         Args:
@@ -78,22 +94,45 @@ class ExchangeClient:
         Raises: UserAuthorizationRequired, with the link for the user; ExchangeRefused; ZoneUnreachable.
         """
         wanted = None if scopes is None else " ".join(sorted(set(scopes)))
-        key = sha256(f"{subject_token}\0{resource}\0{wanted}".encode()).digest()
-        if (cached := self._cached.get(key)) is not None:
+        asked = _Asked(_digest(subject_token), resource, wanted)
+        if (cached := self._cached.get(asked)) is not None:
             if cached.expires_at - _EXPIRES_EARLY_SECONDS > self._clock():
                 return cached
-            del self._cached[key]
-        if (running := self._running.get(key)) is None:
-            running = asyncio.create_task(self._exchange(key, subject_token, resource, wanted))
-            self._running[key] = running
-            running.add_done_callback(lambda _: self._running.pop(key, None))
+            del self._cached[asked]
+        if (running := self._running.get(asked)) is None:
+            running = asyncio.create_task(self._exchange(subject_token, resource, wanted))
+            self._running[asked] = running
+            running.add_done_callback(lambda done: self._finish(asked, done))
         return await asyncio.shield(running)
 
-    def forget(self) -> None:
-        """Exchange anew from now on, after a resource has refused a token for one."""
-        self._cached.clear()
+    def forget(self, subject_token: str | None = None, resource: str | None = None) -> None:
+        """Exchange anew from now on, also where an exchange is under way: after a resource has answered 401.
 
-    async def _exchange(self, key: bytes, subject: str, resource: str, scope: str | None) -> ExchangedToken:
+        Args:
+            subject_token: only what this token was exchanged for; None for every token's.
+            resource: only tokens for this resource; None for every resource's.
+        """
+        subject = None if subject_token is None else _digest(subject_token)
+        for asked in [*self._cached, *self._running]:
+            if subject in (None, asked.subject) and resource in (None, asked.resource):
+                self._cached.pop(asked, None)
+                self._running.pop(asked, None)
+
+    def _finish(self, asked: _Asked, done: asyncio.Task[ExchangedToken]) -> None:
+        """Cache the answer where it may be, unless it was forgotten on its way."""
+        if self._running.get(asked) is not done:
+            return
+        del self._running[asked]
+        if done.cancelled() or done.exception() is not None:
+            return
+        token = done.result()
+        if not _is_issued_by(token.access_token, self._metadata.issuer, self._client_id):
+            return
+        while len(self._cached) >= _MAX_CACHED:
+            self._cached.popitem(last=False)
+        self._cached[asked] = token
+
+    async def _exchange(self, subject: str, resource: str, scope: str | None) -> ExchangedToken:
         form = {
             "grant_type": _GRANT_TYPE,
             "subject_token": subject,
@@ -101,16 +140,12 @@ class ExchangeClient:
             "resource": resource,
         }
         answer = await self._post(form | ({"scope": scope} if scope is not None else {}))
-        token = ExchangedToken(
+        return ExchangedToken(
             access_token=str(answer["access_token"]),
             token_type=str(answer["token_type"]),
             scopes=frozenset(str(answer.get("scope", "")).split()),
             expires_at=self._clock() + float(answer.get("expires_in", 0)),
         )
-        while len(self._cached) >= _MAX_CACHED:
-            self._cached.popitem(last=False)
-        self._cached[key] = token
-        return token
 
     async def _post(self, form: dict[str, str]) -> dict[str, Any]:
         endpoint = await self._metadata.endpoint("token_endpoint")
@@ -149,6 +184,36 @@ def _refusal(answer: httpx.Response, body: dict[str, Any]) -> ExchangeRefused | 
             f"the token endpoint answers {answer.status_code}", retry_after_seconds=seconds
         )
     reason = str(body["reason"]) if "reason" in body else None
+    request_id = answer.headers.get(_REQUEST_ID, "")[:_MAX_REQUEST_ID_CHARS] or None
     if reason == "user_authorization_required" and isinstance(body.get("error_uri"), str):
-        return UserAuthorizationRequired(description, body["error_uri"], error=error)
-    return ExchangeRefused(error, description, reason=reason)
+        return UserAuthorizationRequired(description, body["error_uri"], error=error, request_id=request_id)
+    return ExchangeRefused(error, description, reason=reason, request_id=request_id)
+
+
+def _is_issued_by(token: str, issuer: str, client_id: str) -> bool:
+    """Tell whether a token is an access token that the zone has issued to this client. Spec: RFC 9068.
+
+    Nothing of it is verified: it came from the zone. Anything else, a stored key or a provider's token, is
+    only passed on by the zone, which calls both kinds access tokens in `issued_token_type`.
+    """
+    parts = token.split(".")
+    if len(parts) != 3 or len(token) > _MAX_TOKEN_CHARS:
+        return False
+    header, claims = _json_object(parts[0]), _json_object(parts[1])
+    return header.get("typ") == "at+jwt" and (claims.get("iss"), claims.get("client_id")) == (
+        issuer,
+        client_id,
+    )
+
+
+def _json_object(encoded: str) -> dict[str, Any]:
+    """A part of a JWT; empty for anything else. Spec: RFC 7515 section 2."""
+    try:
+        value = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _digest(token: str) -> bytes:
+    return sha256(token.encode()).digest()

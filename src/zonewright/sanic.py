@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
-from sanic.response import empty, json
+from sanic.response import json, text
 
 from zonewright.errors import RequestRefused, ZoneUnreachable
 from zonewright.verifier import Verifier
@@ -47,9 +47,14 @@ def protect(app: Sanic[Any, Any], verifier: Verifier, *, public: Collection[str]
     @app.exception(RequestRefused)
     async def _refuse(_request: Request, refused: RequestRefused) -> HTTPResponse:
         headers = {"WWW-Authenticate": verifier.challenge(refused), "Cache-Control": "no-store"}
-        return empty(status=refused.status, headers=headers)
+        return _empty(refused.status, headers)
 
     @app.exception(ZoneUnreachable)
     async def _unreachable(_request: Request, failure: ZoneUnreachable) -> HTTPResponse:
         headers = {"Retry-After": str(failure.retry_after_seconds or 5), "Cache-Control": "no-store"}
-        return empty(status=failure.status, headers=headers)
+        return _empty(failure.status, headers)
+
+
+def _empty(status: int, headers: dict[str, str]) -> HTTPResponse:
+    """No body. Sanic's own `empty` has no media type, and sends it as `content-type: None`."""
+    return text("", status=status, headers=headers)

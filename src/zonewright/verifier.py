@@ -103,7 +103,7 @@ class Verifier:
         return verified
 
     async def _verified(self, token: str) -> AccessToken:
-        verified = AccessToken.from_claims(await self._claims(token))
+        verified = AccessToken.from_claims(await self._claims(token), raw=token)
         if verified.audience != self.resource:  # PyJWT accepts a list that contains it
             raise TokenRefused("the token is for another resource")
         if self._revocations is not None and await self._revocations.is_revoked(verified):

@@ -22,7 +22,7 @@ CLAIMS = {
     "exp": 5000,
     "act": {"sub": "tools", "act": {"sub": "agent"}},
 }
-TOKEN = AccessToken.from_claims(CLAIMS)
+TOKEN = AccessToken.from_claims(CLAIMS, raw="eyJ")
 
 
 def digest(value: str) -> str:

@@ -58,6 +58,7 @@ async def test_a_request_without_a_token_learns_where_to_get_one(client: httpx.A
     answer = await client.get("/mcp")
     assert answer.status_code == 401
     assert "resource_metadata=" in answer.headers["www-authenticate"]
+    assert (answer.content, answer.headers["content-type"]) == (b"", "text/plain; charset=utf-8")
 
 
 async def test_a_handler_asks_for_a_scope_of_its_own(site: Site, client: httpx.AsyncClient) -> None:

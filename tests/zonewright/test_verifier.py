@@ -76,10 +76,19 @@ async def test_the_chain_of_an_exchanged_token_is_listed_from_the_caller_on(site
     await verifier.aclose()
 
 
+async def test_a_verified_token_can_be_exchanged_on(site: Site, verifier: Verifier) -> None:
+    """It has the token that came with the request, and shows it in no log."""
+    raw = site.token()
+    verified = await verifier.authenticate(f"Bearer {raw}", method="GET", url=TOOLS)
+    assert verified.raw == raw
+    assert "ada@acme.test" in repr(verified)
+    assert raw not in repr(verified)
+
+
 def token_with(**claims: object) -> AccessToken:
     """A verified token with these claims, and those that every one has."""
     told = {"iss": "https://zone.test", "sub": "ada", "aud": TOOLS, "client_id": "agent", "jti": "1"}
-    return AccessToken.from_claims({**told, "iat": 1, "exp": 2, **claims})
+    return AccessToken.from_claims({**told, "iat": 1, "exp": 2, **claims}, raw="eyJ")
 
 
 async def test_each_actor_says_whose_name_it_has_and_what_it_is(site: Site) -> None:

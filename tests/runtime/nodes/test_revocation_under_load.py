@@ -98,7 +98,8 @@ def test_ended_at_both_while_they_are_busy(
 def test_the_other_node_lists_what_was_revoked(shop: Shop, load: Load, end: Callable[[Life], None]) -> None:
     """A server that verifies tokens by itself refuses the exchanged token by the other node's list."""
     life = ended_at_second(shop, end)
-    token = AccessToken.from_claims(jwt.decode(life.exchanged, options={"verify_signature": False}))
+    claims = jwt.decode(life.exchanged, options={"verify_signature": False})
+    token = AccessToken.from_claims(claims, raw=life.exchanged)
 
     async def is_listed() -> bool:
         async with httpx.AsyncClient(trust_env=False, timeout=30) as http:

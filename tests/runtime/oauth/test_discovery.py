@@ -226,6 +226,9 @@ def test_any_origin_may_read_a_refusal_and_no_cache_keeps_it(site: Site, endpoin
 
     assert refused.status_code in (400, 401, 413)
     assert refused.headers["Access-Control-Allow-Origin"] == "*"
+    exposed = refused.headers["Access-Control-Expose-Headers"].split(", ")
+    assert {"WWW-Authenticate", "X-Request-ID"} <= set(exposed)
+    assert refused.headers["X-Request-ID"]
     assert refused.headers["Cache-Control"] == "no-store"
 
 

@@ -19,7 +19,10 @@ from runtime.settings import Settings
 
 ZoneHandler = Callable[[Request, str], Coroutine[Any, Any, HTTPResponse]]
 Handler = Callable[..., Coroutine[Any, Any, HTTPResponse]]
-CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "WWW-Authenticate, DPoP-Nonce"}
+CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "WWW-Authenticate, DPoP-Nonce, Retry-After, X-Request-ID",
+}
 _PREFLIGHT = {
     **CORS,
     "Access-Control-Allow-Methods": "GET, HEAD, POST, OPTIONS",
