@@ -548,7 +548,7 @@ def test_one_zone_signs_in_at_another(site: Site, browser: Browser) -> None:
     ("settings", "name"),
     [
         ({}, None),
-        ({"authorization_resource_enabled": False, "authorization_resource_parameter": "target"}, None),
+        ({"authorization_resource_enabled": False, "authorization_resource_parameter": "audience"}, None),
         ({"authorization_resource_enabled": True}, "resource"),
         (
             {"authorization_resource_enabled": True, "authorization_resource_parameter": "audience"},
@@ -572,6 +572,6 @@ def test_the_provider_is_told_what_the_application_asks_for_where_it_wants_to_be
     page = at_provider(browser, agent, resources=named)
 
     sent = parse_qs(urlsplit(str(page.url)).query)
-    told = {each: sorted(sent[each]) for each in ("resource", "target") if each in sent}
+    told = {each: sorted(sent[each]) for each in ("resource", "audience") if each in sent}
     assert told == ({name: named} if name and named else {})
     assert isinstance(browser.open(as_person(browser, page, "ada")), Answer)
