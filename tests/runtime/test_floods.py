@@ -247,6 +247,7 @@ FLOODS: dict[tuple[str, str], tuple[Flood, ...]] = {
         )
         for path in (
             *(f"{{issuer}}/oauth/{page}" for page in ("callback", "sign-in", "sign-up", "consent")),
+            *(f"{{issuer}}/oauth/{page}" for page in ("forgot-password", "reset-password")),
             *(f"{{issuer}}/oauth/{page}" for page in ("sign-out", "signed-out", "connect", "style.css")),
             *("{issuer}/openid/logout", "{issuer}/openid/logout/callback", "{issuer}/openid/userinfo"),
             "{issuer}/.well-known/oauth-authorization-server",
@@ -267,7 +268,10 @@ FLOODS: dict[tuple[str, str], tuple[Flood, ...]] = {
         for path in (
             *(
                 f"{{issuer}}/oauth/{page}"
-                for page in ("sign-in", "sign-up", "consent", "connect", "sign-out")
+                for page in (
+                    *("sign-in", "sign-up", "consent", "connect", "sign-out"),
+                    *("forgot-password", "reset-password"),
+                )
             ),
             *("{issuer}/openid/logout", "{issuer}/openid/userinfo", "{issuer}/openid/backchannel"),
         )

@@ -103,7 +103,7 @@ VALUES: list[Any] = [
         issued_at=NOW,
     ),
     IssuedIds(session_id="s", family_id="f"),
-    sign_outs._Kept(request=sign_outs.LogoutRequest(application="Notes"), browser="00"),
+    sign_outs.LogoutRequest(application="Notes"),
     sign_outs._Carried(request=sign_outs.LogoutRequest(), until=5),
     token_cache._Entry("token", "id", 5, frozenset({"read"}), (1, 2, 3)),
     credential_cache._Entry("token", "Bearer", frozenset({"read"}), None, 5, None, (1, 2)),
@@ -153,7 +153,9 @@ def test_a_value_of_another_release_is_absent(value: Any) -> None:
     """It lacks a member, has one of another type, or one besides, which may limit what it allows."""
     found = dict(another_release(value))
 
-    assert len(found) > 3
+    assert len(found) > 3 or value == sign_outs.LogoutRequest(
+        application="Notes"
+    )  # nothing in it is required
     assert {name: state_values.read(type(value), stored) for name, stored in found.items()} == dict.fromkeys(
         found
     )

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from tests.reconciler.real.company import FORBID, PERMIT, Company
-from tests.support.server import Server
 
 PERMITTED = "permit (principal, action, resource);"  # as the server writes it
 FORBIDDEN = "forbid (principal, action, resource);"
@@ -396,8 +395,8 @@ def displace(company: Company, how: str) -> Displaced:
 
 
 @pytest.fixture(scope="module")
-def displaced_once(served: Server) -> dict[str, Displaced]:
-    """What was seen on this server, so that each way is gone once for all tests."""
+def displaced_once() -> dict[tuple[str, str], Displaced]:
+    """What was seen on each kind of database, so that each way is gone once for all tests."""
     return {}
 
 
@@ -405,12 +404,13 @@ def displaced_once(served: Server) -> dict[str, Displaced]:
 def displaced(
     request: pytest.FixtureRequest,
     new_company: Callable[[], Company],
-    displaced_once: dict[str, Displaced],
+    displaced_once: dict[tuple[str, str], Displaced],
 ) -> Displaced:
     """Git's policy set is out of force, in each of three ways."""
-    if request.param not in displaced_once:
-        displaced_once[request.param] = displace(new_company(), request.param)
-    return displaced_once[request.param]
+    way = (str(request.node.callspec.params["served"]), str(request.param))
+    if way not in displaced_once:
+        displaced_once[way] = displace(new_company(), request.param)
+    return displaced_once[way]
 
 
 class TestDisplacedPolicySet:

@@ -132,7 +132,7 @@ async def test_authorization_request_follows_the_configuration(providers):
     )
 
     url, query = await authorize(
-        providers, given, nonce=None, scopes=("chat:write", "chat:read"), resource="https://api"
+        providers, given, nonce=None, scopes=("chat:write", "chat:read"), resources=("https://api",)
     )
 
     assert url.startswith("https://idp.example/v2/authorize?")

@@ -659,6 +659,7 @@ ASKS = {
     "authority/admission/checks.py": "a new user joins what waits for their verified address, for `admit`",
     "authority/admission/password_accounts.py": "accounts with a password, for `admit`",
     "connect/upstream.py": "refuses an account that another user signs in with; nobody is let in by it",
+    "login/password_reset.py": "sends a link to who has a password and that address; lets nobody in",
     "login/password.py": "compares a password with its hash; does not decide whether its owner may sign in",
 }
 

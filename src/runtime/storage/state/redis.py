@@ -190,7 +190,7 @@ class RedisState:
         """Take note that something is used; tell whether this is the first time."""
         names = [self._name(each) for each in (*_BEGAN, key)]
         async with self._reaching():
-            noted = await self._use_once(keys=names, args=[f"{made_at:.3f}", str(ttl_seconds)])
+            noted = await self._use_once(keys=names, args=[f"{made_at:.6f}", str(ttl_seconds)])
         if noted == -1:
             raise Unavailable(FORGOTTEN, internal="made before the Redis at hand")
         return bool(noted)

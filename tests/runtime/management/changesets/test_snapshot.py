@@ -78,7 +78,9 @@ async def test_zone_shows_settings_and_addresses(git: Git) -> None:
     assert zone["zone"] is None
     assert zone["handle"] == zone["spec"]["slug"] == "acme"
     assert set(zone["spec"]["protocols"]) == {"oauth2"}
-    assert set(zone["spec"]["protocols"]["oauth2"]) == {"cimd", "dcr_enabled", "pkce_required"}
+    assert set(zone["spec"]["protocols"]["oauth2"]) == {
+        *("cimd", "dcr_enabled", "pkce_required", "strict_assertion_audience")
+    }
     assert zone["spec"]["addresses"]["token_endpoint"].endswith("/oauth/token")
 
 
