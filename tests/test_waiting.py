@@ -64,18 +64,23 @@ def _ordinary() -> int:
 
 
 def _without_end() -> None:
-    with working_at_most(2, as_much_as=_ordinary):
-        while True:
-            _ordinary()
+    while True:
+        _ordinary()
 
 
 def test_work_that_is_ordinary_is_done() -> None:
     """A bound that is told by the work itself holds on every machine."""
-    with working_at_most(20, as_much_as=_ordinary):
-        assert _ordinary()
+    assert working_at_most(20, _ordinary, as_much_as=_ordinary) == _ordinary()
 
 
 def test_work_that_does_not_end_is_stopped() -> None:
     """After so many times what is ordinary."""
     with pytest.raises(AssertionError, match="more than 2 times the work"):
-        _without_end()
+        working_at_most(2, _without_end, as_much_as=_ordinary)
+
+
+def test_work_of_others_meanwhile_is_forgiven() -> None:
+    """Threads of the same process work at times: what is stopped once may be ordinary."""
+    others = iter([_without_end])
+
+    assert working_at_most(20, lambda: next(others, _ordinary)(), as_much_as=_ordinary)

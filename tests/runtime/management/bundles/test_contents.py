@@ -118,8 +118,8 @@ class TestContents:
             kept = archive_of({"new_policy": "p"}, files={"p": listing(next(sizes))})
             assert ann.put(kept).status_code == 200
 
-        with working_at_most(10, as_much_as=put_what_is_kept):
-            refused = ann.put(archive_of({"new_policy": "p"}, files={"p": text}))
+        too_large = archive_of({"new_policy": "p"}, files={"p": text})
+        refused = working_at_most(10, lambda: ann.put(too_large), as_much_as=put_what_is_kept)
         assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
         assert told in refused.json()["message"]
 
