@@ -52,6 +52,7 @@
           UpstreamUnavailable  503     temporarily_unavailable        (with its own Retry-After)
         TooManyRequests        429     temporarily_unavailable
         ServerError            500     server_error
+          ProviderFailed       500     server_error     (in decision records `provider_failed`)
       PageError                        an HTML error page; never a redirect
         BadLink                400     bad_link
         WrongUser              403     wrong_user
@@ -59,6 +60,7 @@
         SignInRefused          403     sign_in_refused
         AccountRefused         403     account_refused
         ProviderUnavailable    503     provider_unavailable
+        ConnectionFailed       502     provider_failed
         TooManyTries           429     too_many_tries
         SignInUnavailable      503     sign_in_unavailable
 
@@ -79,10 +81,12 @@ class ServiceError(Exception):
         status: the HTTP status.
         detail: the text that the response has.
         internal: for the log alone.
+        recorded_as: its code in decision records, where that is another one.
     """
 
     code: ClassVar[str]
     status: ClassVar[int]
+    recorded_as: ClassVar[str | None] = None
 
     def __init__(self, detail: str, *, internal: str = "") -> None:
         super().__init__(detail)
@@ -484,6 +488,12 @@ class ServerError(OAuthError):
     code, status = "server_error", 500
 
 
+class ProviderFailed(ServerError):
+    """An outside provider refuses or is misconfigured. The zone's administrators see the reason."""
+
+    recorded_as = "provider_failed"
+
+
 class PageError(ServiceError):
     """An error shown on a page: there is no redirect URI that it could be sent to."""
 
@@ -522,6 +532,12 @@ class ProviderUnavailable(PageError):
     """The provider that a user wants to connect is unreachable, or not configured for it."""
 
     code, status = "provider_unavailable", 503
+
+
+class ConnectionFailed(PageError):
+    """An account was not connected: the provider refuses, most likely because of its configuration."""
+
+    code, status = ProviderFailed.recorded_as, 502
 
 
 class TooManyTries(PageError):

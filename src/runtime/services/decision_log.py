@@ -13,7 +13,7 @@ have.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -65,6 +65,7 @@ class Decision:
         determining: names of the policy rules that decided.
         credential_id: what an application has proved itself by.
         is_known: an application that the zone's people made has proved itself.
+        warning: a log event for who configures the zone, which is written where the record is.
     """
 
     organization_id: str
@@ -83,6 +84,7 @@ class Decision:
     actors: tuple[str, ...] = ()
     determining: tuple[str, ...] = ()
     is_known: bool = False
+    warning: tuple[str, Mapping[str, str]] | None = None
 
     @property
     def is_of_a_client(self) -> bool:
@@ -125,7 +127,8 @@ class Decision:
             else refusal.internal or refusal.detail
         )
         known = reason or refusal.internal
-        self.outcome, self.reason = REFUSED, f"{refusal.code}: {known}" if known else refusal.code
+        code = refusal.recorded_as or refusal.code
+        self.outcome, self.reason = REFUSED, f"{code}: {known}" if known else code
 
 
 # The decision of the browser's request that is being worked on; its steps are in many rooms.
@@ -262,7 +265,15 @@ class DecisionLog:
         Raises: TemporarilyUnavailable when the queue is full.
         """
         decision.is_known = False
-        self._record_refusal(decision, address)
+        if self._record_refusal(decision, address) and decision.warning is not None:
+            event, facts = decision.warning
+            log.warning(
+                event,
+                zone_id=decision.zone_id,
+                request_id=decision.request_id,
+                reason=decision.reason,
+                **facts,
+            )
 
     def _record_refusal(self, decision: Decision, address: str) -> bool:
         """Queue the row of a refusal, or count it; whether it has a row."""

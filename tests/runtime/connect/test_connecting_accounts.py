@@ -11,7 +11,9 @@ import pytest
 from sqlalchemy import update
 from tests.runtime.connect.conftest import Account, Event, desk_on, returning
 from tests.runtime.connect.test_connect_links import ENDS
+from tests.runtime.login.test_decision_records import last
 from tests.support.account_provider import account_provider
+from tests.support.logs import logged_lines
 from tests.support.oauth_site import CALLBACK, Answer, Browser, Page, assert_page
 from tests.support.scripted_provider import Received, Scripted
 
@@ -173,6 +175,43 @@ class TestAnswers:
         assert isinstance(heard, Answer)
         assert heard.values["error"] == told
         assert _nothing_is_linked(account)
+
+    @pytest.mark.parametrize(
+        ("pointer", "answer", "reason"),
+        [
+            ("user.token", None, "`invalid_response`, no access token at `user.token`, HTTP status 200"),
+            ("access_token", (404, "<html>"), "`invalid_response`, neither JSON nor a form, HTTP status 404"),
+            ("access_token", (401, {"error": "invalid_client"}), "`invalid_client`, HTTP status 401"),
+            ("access_token", (400, {"error": "se cret <b>"}), "`unknown_error`, HTTP status 400"),
+        ],
+        ids=["pointer", "path", "secret", "words of the provider"],
+    )
+    def test_a_configuration_that_is_wrong_is_said_so(
+        self, account: Account, pointer: str, answer: tuple[int, Any] | None, reason: str
+    ) -> None:
+        """The page has the request id; the record by that id, and the log, have the reason."""
+        token = account.desk.sign_in(account.agent)
+        assert "may now use" in account.connect(token, scope="read").text
+        oauth2 = account.tracker.settings["protocols"]["oauth2"]
+        patch = {"oauth2": oauth2 | {"token_response_access_token_pointer": pointer}}
+        account.desk.update(PROVIDER, account.provider.id, protocols=patch)
+        account.tracker.token_answer = answer
+
+        with logged_lines() as lines:
+            told = account.connect(token, scope="write")
+
+        assert isinstance(told, Page)
+        assert_page(told.response, 502)
+        request_id = told.response.headers["X-Request-ID"]
+        assert "Tracker could not be connected. Its configuration in Acme Workforce may be wrong" in told.text
+        assert request_id in told.text
+        record = last(account.desk.site, account.desk.zone)
+        assert (record.request_id, record.outcome) == (request_id, "refused")
+        assert record.reason.startswith(f"provider_failed: the token endpoint: {reason}")
+        (line,) = [each for each in lines if each["event"].startswith("an outside provider refused")]
+        assert (line["log_level"], line["request_id"]) == ("warning", request_id)
+        assert (line["provider_id"], line["reason"]) == (account.provider.id, record.reason)
+        assert "se cret" not in f"{record} {lines} {told.text}"
 
     def test_an_unreachable_provider_leaves_the_link_unused(self, account: Account) -> None:
         """Its metadata are needed and cannot be read: a page, and another try once they can be."""

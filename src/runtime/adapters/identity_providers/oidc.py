@@ -156,7 +156,7 @@ class OpenIDProviders:
             return result
         if result.kind is RefusalKind.TEMPORARY:
             raise OutboundFailed(f"answered {answer.status}", temporary=True, status=answer.status)
-        raise ProviderRefused(result.code, f"answered {answer.status}")
+        raise ProviderRefused(result.code, f"the token endpoint: {result.explanation}")
 
     async def identify(
         self, settings: ProviderSettings, tokens: UpstreamTokens, *, nonce: str, now: datetime

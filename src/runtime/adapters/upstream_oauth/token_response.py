@@ -52,12 +52,20 @@ class UpstreamRefusal:
             `not_configured`, `redirected`, `rate_limited`, `unavailable`, `unknown_error`.
         retry_after_seconds: of a temporary one, where it is known when it is worth asking again.
         status: the HTTP status, where there was an answer.
+        detail: what of the answer is amiss, in this service's words.
     """
 
     kind: RefusalKind
     code: str
     retry_after_seconds: int | None = None
     status: int | None = None
+    detail: str = field(default="", compare=False)
+
+    @property
+    def explanation(self) -> str:
+        """What administrators are told: known codes and this service's words, nothing that was received."""
+        said = [f"`{self.code}`"] + ([self.detail] if self.detail else [])
+        return ", ".join(said if self.status is None else [*said, f"HTTP status {self.status}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +131,15 @@ def read_token_response(
     if refusal := read_refusal(settings, answer, members, now=now):
         return refusal
     found = _access_token(settings, members or {}, is_refresh=refresh_token is not None)
-    if found is None or leads_to_other_token(settings.token_response_access_token_pointer):
-        return _invalid(answer)
+    pointer = settings.token_response_access_token_pointer
+    if found is None or leads_to_other_token(pointer):
+        return _invalid(answer, f"no access token at `{pointer}`")
     access_token, beside = found
     token_type = beside.get("token_type")
     if isinstance(token_type, str) and token_type.casefold() in _OTHER_TOKEN_TYPES:
-        return _invalid(answer)
+        return _invalid(answer, "the access token is no bearer token")
     if access_token in _other_tokens(members or {}) | _other_tokens(beside):
-        return _invalid(answer)
+        return _invalid(answer, f"the token at `{pointer}` is the refresh token or the ID token")
     new_refresh_token = _token(beside.get("refresh_token"))
     named = _scopes(settings, beside.get("scope", beside.get("scopes")), requested=scopes)
     return UpstreamTokens(
@@ -183,7 +192,7 @@ def read_refusal(
         return UpstreamRefusal(RefusalKind.MISCONFIGURED, "redirected", status=status)
     is_success = 200 <= status < 300
     if members is None:
-        return None if is_success and not answer.body else _invalid(answer)
+        return None if is_success and not answer.body else _invalid(answer, "neither JSON nor a form")
     error = members.get("error")
     configured = pointed_at(members, settings.token_response_error_pointer)
     # What stands in another place than the standard's may be a word of success as well, `status: success`.
@@ -214,10 +223,10 @@ def _refused(
     return UpstreamRefusal(kind, code, retry_after, answer.status)
 
 
-def _invalid(answer: HttpAnswer) -> UpstreamRefusal:
+def _invalid(answer: HttpAnswer, detail: str) -> UpstreamRefusal:
     if answer.status == 401:
         return UpstreamRefusal(RefusalKind.MISCONFIGURED, "invalid_client", status=401)
-    return UpstreamRefusal(RefusalKind.MISCONFIGURED, "invalid_response", status=answer.status)
+    return UpstreamRefusal(RefusalKind.MISCONFIGURED, "invalid_response", status=answer.status, detail=detail)
 
 
 def _json_object(text: str) -> Mapping[str, Any] | None:

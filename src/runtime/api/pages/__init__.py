@@ -51,6 +51,7 @@ _TITLES = {
     404: "Page not found",
     413: "This link does not work",
     429: "Please wait a moment",
+    502: "The account was not connected",
     503: "Please try again shortly",
 }
 _AWAY = "A service that this page depends on is not available. Reload the page in a moment."

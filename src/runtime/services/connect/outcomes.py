@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runtime.domain.errors import OAuthError
+from runtime.domain.errors import OAuthError, PageError
 from runtime.services.authorization.next_step import NextStep, answering
 from runtime.services.connect.requests import CheckedLink
 from runtime.services.decision_log import Decision, current_decision
@@ -62,12 +62,18 @@ def finished(asked: CheckedLink, done: Connected) -> ConnectOutcome:
     return NextStep(done.continue_to)
 
 
-def refused(zone: CachedZone, asked: CheckedLink, refusal: OAuthError) -> NextStep:
-    """The redirect that tells the application, whose site the page has named; without one it is raised."""
+def refused(
+    zone: CachedZone, asked: CheckedLink, refusal: OAuthError, *, page: PageError | None = None
+) -> NextStep:
+    """The redirect that tells the application, whose site the page has named; without one it is raised.
+
+    Args:
+        page: what is raised then in its place: what the user reads.
+    """
     _decision(asked).refuse(refusal)
     endpoint = asked.returns_to.endpoint(zone.issuer)
     if endpoint is None:
-        raise refusal
+        raise page or refusal
     return answering(endpoint.refusal(refusal))
 
 

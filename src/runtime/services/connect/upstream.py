@@ -20,10 +20,11 @@ from runtime.domain.errors import (
     AccessDenied,
     AccountRefused,
     BadLink,
+    ConnectionFailed,
     InvalidRequest,
     OAuthError,
+    ProviderFailed,
     ProviderUnavailable,
-    ServerError,
     TemporarilyUnavailable,
 )
 from runtime.domain.kinds.provider import Provider
@@ -32,11 +33,13 @@ from runtime.services.authority import browser_sessions
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authority.connect_links import ConnectLink
 from runtime.services.authorization import consent_decision, provider_requests
+from runtime.services.authorization.next_step import NextStep
 from runtime.services.authorization.requests import Parameters
 from runtime.services.connect import outcomes, requests
 from runtime.services.connect.outcomes import ConnectOutcome
 from runtime.services.connect.requests import CheckedLink, ReturnAddress
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.vault import upstream_tokens
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import users
@@ -103,9 +106,11 @@ async def start_connection(
         parameters={"nonce": nonce} if nonce is not None else None,
     )
     if isinstance(sent, UpstreamRefusal):
+        if sent.kind is RefusalKind.MISCONFIGURED:
+            provider_requests.warn_of_configuration(provider)
         raise ProviderUnavailable(
             "the provider cannot be reached; try again, or ask an administrator of this zone",
-            internal=sent.code,
+            internal=sent.explanation,
         )
     pending = PendingConnection(
         link=asked.link,
@@ -163,11 +168,11 @@ async def handle_callback(
             "the answer did not come from the provider that was asked", internal=repr(issuer)[:100]
         )
     if error is not None or code is None:
-        return outcomes.refused(zone, asked, _refusal(error))
+        return _refused(zone, asked, provider, _refusal(error))
     settings = _settings(zone, provider)
     tokens = await _redeem(services, zone, asked, settings, pending, code)
     if isinstance(tokens, UpstreamRefusal):
-        return outcomes.refused(zone, asked, _token_refusal(tokens))
+        return _refused(zone, asked, provider, _token_refusal(tokens))
     granted = tokens.scopes & pending.scopes
     if pending.scopes and not granted:
         return outcomes.refused(
@@ -268,6 +273,7 @@ async def _subject(
     try:
         identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
+        provider_requests.warn_of_configuration(provider)
         raise AccountRefused(_UNUSABLE, internal=str(failure)) from None
     return identity.subject
 
@@ -300,6 +306,19 @@ async def _pop(services: Services, zone: CachedZone, state: str | None) -> Pendi
     return pending
 
 
+def _refused(zone: CachedZone, asked: CheckedLink, provider: Provider, refusal: OAuthError) -> NextStep:
+    """What the application is told, or the user: of a configuration that may be wrong an administrator is."""
+    if not isinstance(refusal, ProviderFailed):
+        return outcomes.refused(zone, asked, refusal)
+    provider_requests.warn_of_configuration(provider)
+    page = ConnectionFailed(
+        f"{provider.name} could not be connected. Its configuration in {zone.entity.name} may be wrong; tell"
+        f" an administrator this request id: `{current_decision().request_id}`",
+        internal=refusal.internal,
+    )
+    return outcomes.refused(zone, asked, refusal, page=page)
+
+
 def _refusal(error: str | None) -> OAuthError:
     """What the application is told of an error of the provider's authorization endpoint."""
     kind = provider_requests.refusal_kind(error)
@@ -307,16 +326,17 @@ def _refusal(error: str | None) -> OAuthError:
         return AccessDenied("the user or the provider denied access")
     if kind is TemporarilyUnavailable:
         return TemporarilyUnavailable("the provider is temporarily unavailable; try again shortly")
-    return ServerError(
-        "the provider answered the authorization request with an error", internal=str(error)[:100]
+    return provider_requests.provider_failed(
+        error, "the provider answered the authorization request with an error"
     )
 
 
 def _token_refusal(refusal: UpstreamRefusal) -> OAuthError:
     if refusal.kind is RefusalKind.TEMPORARY:
         return TemporarilyUnavailable("the provider is temporarily unavailable; try again shortly")
-    return ServerError(
-        "the token endpoint of the provider refused the authorization code", internal=refusal.code
+    return ProviderFailed(
+        "the provider issued no token; its configuration in the zone may be wrong",
+        internal=f"the token endpoint: {refusal.explanation}",
     )
 
 

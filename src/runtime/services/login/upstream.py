@@ -28,7 +28,7 @@ from runtime.domain.errors import (
     InvalidRequest,
     LoginRequired,
     OAuthError,
-    ServerError,
+    ProviderFailed,
     SignInRefused,
     SignInUnavailable,
     TemporarilyUnavailable,
@@ -41,13 +41,13 @@ from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import AuthorizationRequest, Parameters, ZonePageRequest
 from runtime.services.authorization.requirements import LEEWAY_SECONDS, AuthenticationRequirements
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.zones import CachedZone
 
 UPSTREAM_LOGIN_SECONDS = 900
 _LOST = (
     "this sign-in has expired, or was started in another browser; go back to the application and try again"
 )
-_UNUSABLE = "the identity provider's answer cannot be used; try again, or ask an administrator of this zone"
 
 
 class UpstreamLogin(BaseModel):
@@ -134,6 +134,8 @@ async def start_upstream_login(
             parameters=parameters,
         )
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
+        if not (isinstance(failure, OutboundFailed) and failure.temporary):
+            provider_requests.warn_of_configuration(provider)
         raise TemporarilyUnavailable(
             "the identity provider of this zone cannot be reached", internal=str(failure)
         ) from None
@@ -196,10 +198,13 @@ async def handle_callback(
             "the answer did not come from this zone's identity provider", internal=str(failure)
         ) from None
     except (OutboundRefused, OutboundFailed) as failure:
-        raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
+        raise _unusable(provider, failure) from None
     if error is not None or code is None:
-        raise UpstreamRefused(pending.handle, interaction, _refusal(error))
-    identity, claims, id_token = await _identify(services, zone, settings, pending, code)
+        refusal = _refusal(error)
+        if isinstance(refusal, ProviderFailed):
+            provider_requests.warn_of_configuration(provider)
+        raise UpstreamRefused(pending.handle, interaction, refusal)
+    identity, claims, id_token = await _identify(services, zone, provider, settings, pending, code)
     authenticated_at = _authenticated_at(pending, identity, services.clock())
     if "login" in interaction.request.prompts and not _is_new(pending, authenticated_at):
         refusal = LoginRequired("the identity provider did not authenticate the user again (`prompt=login`)")
@@ -236,7 +241,7 @@ def provider_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     try:
         return provider_requests.open_settings(zone, provider)
     except SealBroken:
-        raise SignInUnavailable(_UNUSABLE, internal="the secret was given for other addresses") from None
+        raise _unusable(provider, "the secret was given for other addresses") from None
 
 
 async def _pop_pending_login(services: Services, zone: CachedZone, state: str | None) -> UpstreamLogin:
@@ -252,7 +257,12 @@ async def _pop_pending_login(services: Services, zone: CachedZone, state: str | 
 
 
 async def _identify(
-    services: Services, zone: CachedZone, settings: ProviderSettings, pending: UpstreamLogin, code: str
+    services: Services,
+    zone: CachedZone,
+    provider: Provider,
+    settings: ProviderSettings,
+    pending: UpstreamLogin,
+    code: str,
 ) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
     try:
         signer = None
@@ -272,8 +282,19 @@ async def _identify(
             told = await services.openid.userinfo(settings, tokens, subject=str(identity.claims.get("sub")))
             claims = {**told, **claims}
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
-        raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
+        raise _unusable(provider, failure) from None
     return identity, claims, tokens.id_token
+
+
+def _unusable(provider: Provider, why: Exception | str) -> SignInUnavailable:
+    """What a user reads whose provider's answer is no use, with what an administrator finds the reason by."""
+    if not (isinstance(why, OutboundFailed) and why.temporary):
+        provider_requests.warn_of_configuration(provider)
+    return SignInUnavailable(
+        "the identity provider's answer cannot be used; try again, or tell an administrator of this zone this"
+        f" request id: `{current_decision().request_id}`",
+        internal=str(why),
+    )
 
 
 def _refusal(error: str | None) -> OAuthError:
@@ -286,7 +307,7 @@ def _refusal(error: str | None) -> OAuthError:
         )
     if kind is TemporarilyUnavailable:
         return TemporarilyUnavailable("the identity provider is temporarily unavailable; try again shortly")
-    return ServerError("the identity provider could not sign the user in", internal=str(error)[:100])
+    return provider_requests.provider_failed(error, "the identity provider could not sign the user in")
 
 
 def _key(services: Services, zone_id: str, state: str) -> str:
