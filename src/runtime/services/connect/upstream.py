@@ -25,6 +25,7 @@ from runtime.domain.errors import (
     OAuthError,
     ProviderFailed,
     ProviderUnavailable,
+    ServerError,
     TemporarilyUnavailable,
 )
 from runtime.domain.kinds.provider import Provider
@@ -334,6 +335,12 @@ def _refusal(error: str | None) -> OAuthError:
 def _token_refusal(refusal: UpstreamRefusal) -> OAuthError:
     if refusal.kind is RefusalKind.TEMPORARY:
         return TemporarilyUnavailable("the provider is temporarily unavailable; try again shortly")
+    if refusal.kind is RefusalKind.DEAD_GRANT:
+        # Also what a code of somebody else's comes to: no reason to doubt the configuration.
+        return ServerError(
+            "the provider refused the authorization code; go back to the application and try again",
+            internal=refusal.explanation,
+        )
     return ProviderFailed(
         "the provider issued no token; its configuration in the zone may be wrong",
         internal=f"the token endpoint: {refusal.explanation}",
