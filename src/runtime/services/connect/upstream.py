@@ -292,6 +292,7 @@ def _settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     try:
         return provider_requests.open_settings(zone, provider)
     except SealBroken:
+        provider_requests.warn_of_configuration(provider)
         internal = "the secret was given for other addresses"
         raise ProviderUnavailable(_UNUSABLE, internal=internal) from None
 
