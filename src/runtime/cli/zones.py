@@ -94,12 +94,17 @@ def set_zone(settings: Settings, zone: str, setting: str, value: str) -> None:
     """Set a zone setting.
 
     Settings: strict-assertion-audience, require-dpop-nonce, require-active-accountable, grant-missing-error.
+    `require-active-accountable on` prints the applications that it suspends.
     Manifests have the first as `protocols.oauth2.strict_assertion_audience`; the others are set here alone.
     """
 
-    async def change(services: Services) -> None:
+    async def change(services: Services) -> list[str]:
         zone_id = await services.zones.find_id(zone)
         await zone_settings.set_zone_setting(services, zone_id, setting, value, by=current_operator())
+        is_about_applications = setting.replace("-", "_") == zone_settings.SUSPENDING
+        return await zone_settings.suspended_applications(services, zone_id) if is_about_applications else []
 
-    with_services(settings, change)
+    suspended = with_services(settings, change)
     click.echo(f"`{setting}` of `{zone}` is `{value}`")
+    for application in suspended:
+        click.echo(f"suspended, because nobody active is accountable for it: `{application}`")

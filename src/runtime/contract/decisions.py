@@ -43,8 +43,10 @@ class DecisionRecord(Part):
     """What became of one request: a sign-in, a token request, a revocation or the end of a session.
 
     `event` is the endpoint or the grant type, `outcome` such as `issued`, `signed_in` or `refused`. `error`
-    is the code that the client got, `reason` what it did not get to know. `step` numbers the steps of a token
-    exchange. `user`, `application` and `resource` are identifiers, null where there is none or it is gone.
+    is the code that the client got, or one that tells more: `too_many_requests`, `provider_failed`. `reason`
+    is what it did not get to know. `step` numbers the steps of a token exchange. `user`, `application` and
+    `resource` are identifiers, null where there is none or it is gone. Where the client was refused, the
+    application is the one that the request names.
     `requests` is above 1 where refusals of one sort were only counted.
     """
 

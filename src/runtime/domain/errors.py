@@ -50,7 +50,7 @@
         RegistrationClosed     403     access_denied                  (registration)
         TemporarilyUnavailable 503     temporarily_unavailable
           UpstreamUnavailable  503     temporarily_unavailable        (with its own Retry-After)
-        TooManyRequests        429     temporarily_unavailable
+        TooManyRequests        429     temporarily_unavailable  (in decision records `too_many_requests`)
         ServerError            500     server_error
           ProviderFailed       500     server_error     (in decision records `provider_failed`)
       PageError                        an HTML error page; never a redirect
@@ -228,8 +228,13 @@ _FORBIDDEN = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 class OAuthError(ServiceError):
     """An OAuth error response; characters that `error_description` must not contain become `?`.
 
+    Attributes:
+        application_id: the application that the request names, which has not proved that it comes from it;
+            for decision records alone.
     Spec: RFC 6749 section 5.2.
     """
+
+    application_id: str | None = None
 
     def __init__(self, detail: str, *, internal: str = "", **members: Any) -> None:
         super().__init__(_FORBIDDEN.sub("?", detail), internal=internal)
@@ -254,10 +259,16 @@ class InvalidClient(OAuthError):
     code, status = "invalid_client", 401
 
     def __init__(
-        self, detail: str = "client authentication failed", *, internal: str = "", basic: bool = False
+        self,
+        detail: str = "client authentication failed",
+        *,
+        internal: str = "",
+        basic: bool = False,
+        application_id: str | None = None,
     ):
         super().__init__(detail, internal=internal)
         self.basic = basic
+        self.application_id = application_id
 
 
 class InvalidDpopProof(OAuthError):
@@ -476,6 +487,7 @@ class TooManyRequests(OAuthError):
     """
 
     code, status = "temporarily_unavailable", 429
+    recorded_as = "too_many_requests"
 
     def __init__(self, detail: str, *, retry_after_seconds: int, internal: str = "") -> None:
         super().__init__(detail, internal=internal)

@@ -17,7 +17,7 @@ def speaks_for_itself(provider: Provider) -> bool:
 
 
 def issuer_of(provider: Provider) -> str:
-    """The issuer that its tokens name."""
+    """The issuer that its tokens name: the identifier of the provider where none is configured."""
     return _parts_of(provider)[0].issuer
 
 

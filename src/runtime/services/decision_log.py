@@ -45,6 +45,7 @@ MOST_SEEN = 10_000
 _SEEN_EVERY = timedelta(days=1)
 LAST_SECONDS = 5.0  # for a database that is away when the process ends
 PENDING, REFUSED = "pending", "refused"
+_MAX_DETAIL = 500  # characters of what the sender of a refused request was told: it may have sent them
 INACTIVE = "inactive"  # the outcome of an introspection
 IGNORED = "ignored"  # the outcome of a revocation that ended nothing
 REGISTERED = "registered"  # the outcome of the registration of a client
@@ -120,15 +121,13 @@ class Decision:
 
     def refuse(self, refusal: ServiceError) -> None:
         """The request was refused for that reason."""
-        # What a page says to a person is in no code.
-        reason = (
-            refusal.members.get("reason")
-            if isinstance(refusal, OAuthError)
-            else refusal.internal or refusal.detail
-        )
-        known = reason or refusal.internal
+        named = refusal.members.get("reason") if isinstance(refusal, OAuthError) else None
+        told = (each for each in (named, refusal.internal) if each)
+        known = ": ".join(told) or refusal.detail[:_MAX_DETAIL]
         code = refusal.recorded_as or refusal.code
         self.outcome, self.reason = REFUSED, f"{code}: {known}" if known else code
+        if isinstance(refusal, OAuthError) and not self.is_of_a_client:
+            self.application_id = refusal.application_id
 
 
 # The decision of the browser's request that is being worked on; its steps are in many rooms.

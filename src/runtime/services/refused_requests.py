@@ -26,8 +26,10 @@ async def count_refusal(limiter: RateLimiter, zone_id: str, refusal: OAuthError,
         return refusal
     if not wait:
         return refusal
-    return TooManyRequests(
+    instead = TooManyRequests(
         "too many refused requests; wait a minute and try again",
         retry_after_seconds=wait,
         internal=f"over the quota `{REFUSED_REQUESTS.name}`, {refusal.code}",
     )
+    instead.application_id = refusal.application_id
+    return instead

@@ -10,16 +10,19 @@ from pydantic import ValidationError
 
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ZONE
+from runtime.domain.kinds import APPLICATION, ZONE
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.zone_settings import ZoneSettings
 from runtime.services.container import Services
 from runtime.services.management import entities, token_revocation
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
+from runtime.storage.sql import accountability
+from runtime.storage.sql import entities as entity_storage
 from runtime.storage.sql import zone_data as storage
 
 _WORDS = {"on": True, "off": False}
+SUSPENDING = "require_active_accountable"  # suspends applications when it is turned on
 _MEMBER = "strict_assertion_audience"  # of the zone's `protocols.oauth2`
 
 
@@ -50,6 +53,14 @@ async def set_zone_setting(
         else:
             before = internals.settings or ZoneSettings()
             await _set_setting(unit, zone_id, before, _changed(before, name, value), member)
+
+
+async def suspended_applications(services: Services, zone_id: str) -> list[str]:
+    """The identifiers of the applications that nobody active is accountable for, where that suspends them."""
+    async with services.database.reading() as conn:
+        ended = await accountability.ended(conn, zone_id)
+        found = await entity_storage.many(conn, APPLICATION, ended, within={"zone_id": zone_id})
+    return sorted(each.identifier for each in found)
 
 
 async def _set_member(unit: UnitOfWork, zone: Zone, name: str, value: str) -> None:

@@ -9,13 +9,18 @@ from typing import Any
 import httpx
 import pytest
 from tests.runtime.authority.session_scenes import let_a_second_pass
+from tests.runtime.clients import signing
+from tests.runtime.login.test_decision_records import last
 from tests.support.oauth_site import Client, Site
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, USER
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.services import revocation_list
+from runtime.services.rate_limits import MAX_SECRET_GUESSES
 from runtime.services.zone_settings import set_zone_setting
+from runtime.services.zones.clients import SUSPENDED
 from runtime.storage.sql import logout_recipients
 from runtime.storage.sql.tables import METADATA
 
@@ -61,8 +66,13 @@ def listed(site: Site, zone: Zone) -> list[dict[str, Any]]:
 
 def authenticated(client: Client) -> int:
     """The status of introspection, which asks for the client's credential."""
-    form = {"token": "unknown", **client.app.form}
-    return httpx.post(f"{client.issuer}/oauth/introspect", data=form, timeout=30).status_code
+    return introspected(client).status_code
+
+
+def introspected(client: Client, **changes: str) -> httpx.Response:
+    """What the introspection endpoint answers with these members of the form instead."""
+    form = {"token": "unknown", **client.app.form, **changes}
+    return httpx.post(f"{client.issuer}/oauth/introspect", data=form, timeout=30)
 
 
 def names(entries: list[dict[str, Any]]) -> set[tuple[str, str]]:
@@ -163,6 +173,59 @@ def test_an_ended_application_works_again_with_its_user(site: Site, zone: Zone, 
     let_a_second_pass(site)
     update(site, zone, USER, olga.id, status="active")
     assert authenticated(agent) == 200
+
+
+def test_the_secret_of_a_suspended_application_is_no_guess(site: Site, zone: Zone, olga: User) -> None:
+    """However often its instances try meanwhile, they are let in at once when somebody is accountable again.
+
+    A wrong secret is a guess as for any other application, and the answer is the same.
+    """
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+    assert authenticated(agent) == 200
+    disable(site, olga)
+    for _ in range(2 * MAX_SECRET_GUESSES):
+        refused = introspected(agent)
+        assert refused.json() == {
+            "error": "invalid_client",
+            "error_description": "client authentication failed",
+        }
+    record = last(site, zone)
+    assert record.reason == f"invalid_client: {SUSPENDED}"
+    assert (record.application_id, record.credential_id) == (agent.app.id, None)
+    guess = introspected(agent, client_secret="wrong")
+    assert (guess.status_code, guess.json()) == (refused.status_code, refused.json())
+    assert last(site, zone).reason == "invalid_client: wrong client secret"
+    let_a_second_pass(site)
+    update(site, zone, USER, olga.id, status="active")
+    assert authenticated(agent) == 200
+
+
+def test_guesses_at_a_suspended_application_are_counted(site: Site, zone: Zone, olga: User) -> None:
+    """Who lacks the secret is not told by the throttle that the application is suspended, either."""
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+    assert introspected(agent, client_secret="wrong").status_code == 401
+    disable(site, olga)
+    told = [introspected(agent, client_secret="wrong").status_code for _ in range(MAX_SECRET_GUESSES + 1)]
+    assert told[-1] == 429
+
+
+def test_an_assertion_of_a_suspended_application_is_recorded_as_that(
+    site: Site, zone: Zone, olga: User
+) -> None:
+    """Nothing is verified of it, so it may be anybody's: the record has what the client id names."""
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+    disable(site, olga)
+    claims = {"iss": agent.app.client_id, "sub": agent.app.client_id}
+    asserted = {
+        "client_assertion_type": CLIENT_ASSERTION_TYPE,
+        "client_assertion": signing.EC.sign(claims, typ="JWT"),
+        "token": "unknown",
+    }
+    answer = httpx.post(f"{agent.issuer}/oauth/introspect", data=asserted, timeout=30)
+    assert answer.status_code == 401
+    record = last(site, zone)
+    assert record.reason == f"invalid_client: {SUSPENDED}"
+    assert record.application_id == agent.app.id
 
 
 def test_another_application_of_the_zone_goes_on(site: Site, zone: Zone, olga: User) -> None:

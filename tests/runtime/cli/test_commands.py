@@ -377,3 +377,20 @@ def test_who_has_called_sudo_is_told(monkeypatch: pytest.MonkeyPatch, account: s
 
     assert (operator.kind, operator.name.startswith(told)) == ("operator", True)
     assert len(operator.name) <= 255
+
+
+def test_zone_set_names_the_applications_that_it_suspends(set_up: Site) -> None:
+    """Turned on, the setting ends what nobody active is accountable for: the command says what that is."""
+    setting = ("zone", "set", *_OF_ZONE, "require-active-accountable")
+    assert "suspended" not in set_up.ok(*setting, "on")
+    set_up.ok(*setting, "off")
+    (application,) = set_up.sql("SELECT identifier FROM applications ORDER BY id LIMIT 1")[0]
+    set_up.sql(
+        "UPDATE applications SET accountable_user_id = (SELECT id FROM users WHERE status = 'disabled')"
+        f" WHERE identifier = '{application}'"
+    )
+
+    told = set_up.ok(*setting, "on")
+
+    assert f"suspended, because nobody active is accountable for it: `{application}`" in told
+    assert "suspended" not in set_up.ok("zone", "set", *_OF_ZONE, "require-dpop-nonce", "on")

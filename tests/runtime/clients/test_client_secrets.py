@@ -20,9 +20,10 @@ from runtime.domain.errors import (
     UnauthorizedClient,
     UnsupportedGrantType,
 )
-from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, USER
 from runtime.services.clients import basic_credentials
 from runtime.services.rate_limits import MAX_SECRET_GUESSES
+from runtime.services.zone_settings import set_zone_setting
 
 FORM = [("grant_type", "client_credentials")]
 
@@ -227,11 +228,22 @@ async def test_guessing_is_slowed_while_nothing_can_be_counted_together(scene: S
 
 @pytest.mark.threat("25c")
 async def test_refusals_of_known_and_unknown_clients_are_the_same_work(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    own_scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time of a refusal does not tell whether there is such a client: the same digests and statements."""
+    """The time of a refusal does not tell whether there is such a client: the same digests and statements.
+
+    Nor whether one is suspended, to whom does not have its secret.
+    """
+    scene = own_scene
     known = await scene.company.app(scene.zone, "timed")
+    suspended = await scene.company.app(scene.zone, "timed-suspended")
+    olga = await scene.company.user(scene.zone, "olga@acme.test")
+    await scene.company.update(APPLICATION, scene.zone.id, suspended.id, accountable_user_id=olga.id)
+    await set_zone_setting(scene.services, scene.zone.id, "require-active-accountable", "on")
+    await scene.company.update(USER, scene.zone.id, olga.id, status="disabled")
     assert await scene.post([*FORM, *known.form.items()])
+    with pytest.raises(InvalidClient):
+        await scene.post([*FORM, *suspended.form.items()])
     work: list[str] = []
     hashed, are_same = SecretHasher.hash, SecretHasher.are_same
     engine = scene.services.database.engine.sync_engine
@@ -260,10 +272,10 @@ async def test_refusals_of_known_and_unknown_clients_are_the_same_work(
     try:
         costs = [
             [await refusal(client_id, f"10.25.0.{number}") for number in range(20)]
-            for client_id in (known.client_id, "timed-nobody")
+            for client_id in (known.client_id, "timed-nobody", suspended.client_id)
         ]
     finally:
         event.remove(engine, "before_cursor_execute", asked)
-    assert costs[0] == costs[1]
+    assert costs[0] == costs[1] == costs[2]
     assert all(each.count("a digest") == 1 for each in costs[0])
     assert all(each.count("a comparison with 32 bytes") == 2 for each in costs[0])

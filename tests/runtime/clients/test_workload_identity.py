@@ -118,7 +118,7 @@ async def test_refused_clients_are_in_the_log_with_the_reason(
     assert "`aud` must be this server alone" in await reason(form(token(aud="https://elsewhere.example")))
     secret = "a wrong secret"
     wrong = [*FORM, ("client_id", signer.client_id), ("client_secret", secret)]
-    assert await reason(wrong) == "invalid_client: unknown client, or another secret"
+    assert await reason(wrong) == "invalid_client: wrong client secret"
 
 
 @pytest.mark.threat("33c", "33f")

@@ -24,6 +24,7 @@ from runtime.services.authority import session_revocation
 from runtime.services.container import Services
 from runtime.services.epochs import Epochs
 from runtime.services.zone_settings import set_zone_setting
+from runtime.services.zones.clients import SUSPENDED
 from runtime.storage.sql import consents, entities
 
 FORBID_ALL = '@id("nobody") forbid (principal, action, resource);'
@@ -172,6 +173,34 @@ async def test_next_exchange_is_refused(
 
     with pytest.raises(expected):
         await chain.second()
+
+
+async def delete_first_credential(chain: Chain) -> None:
+    first = chain.apps[0].credential_id
+    await chain.scene.company.delete(APPLICATION_CREDENTIAL, chain.scene.zone.id, first)
+
+
+@pytest.mark.parametrize(
+    ("revoke", "reason"),
+    [
+        (delete_first_credential, "the client id that it was issued to was revoked"),
+        (disable_accountable_user_of_first, SUSPENDED),
+    ],
+    ids=["credential", "suspended"],
+)
+async def test_the_reason_is_no_application_that_is_still_there(
+    chain: Chain, revoke: Callable[[Chain], Awaitable[None]], reason: str
+) -> None:
+    """Who only lost a credential, or somebody accountable, was not deleted; the sender is told neither."""
+    assert await chain.second()
+
+    await revoke(chain)
+
+    with pytest.raises(InvalidGrant) as refusal:
+        await chain.second()
+    assert reason in refusal.value.internal
+    assert "no longer exists" not in refusal.value.internal
+    assert reason not in refusal.value.detail
 
 
 @pytest.fixture

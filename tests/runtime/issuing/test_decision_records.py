@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,16 +16,20 @@ from tests.support.waiting import until
 from runtime.domain.errors import (
     InvalidClient,
     InvalidGrant,
+    InvalidRequest,
     InvalidTarget,
     OAuthError,
     TemporarilyUnavailable,
     TooManyRequests,
 )
+from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.domain.kinds.resource import Resource
-from runtime.services import rate_limits
+from runtime.domain.oauth.exchange import ACCESS_TOKEN
+from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
+from runtime.services import rate_limits, refused_requests
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision, DecisionLog
-from runtime.services.rate_limits import RECORDED_REFUSALS_OF_ADDRESS
+from runtime.services.rate_limits import MAX_SECRET_GUESSES, RECORDED_REFUSALS_OF_ADDRESS
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
 
@@ -95,6 +99,71 @@ async def test_the_record_of_an_issued_token_tells_the_request_and_the_rules(rec
     assert issued.request_id == "test-request"
     assert issued.determining
     assert abs((issued.at - datetime.now(UTC)).total_seconds()) < 60
+
+
+async def test_a_wrong_secret_is_recorded_with_the_application_that_the_client_id_names(
+    recorded: Recorded,
+) -> None:
+    """Nobody has proved to be it, so there is no credential; the reason tells a wrong secret from none."""
+    wrong = recorded.rows[3]
+
+    assert wrong.reason == "invalid_client: wrong client secret"
+    assert (wrong.application_id, wrong.credential_id) == (recorded.agent.id, None)
+
+
+async def test_a_refusal_is_recorded_with_what_its_sender_was_told(company: Company) -> None:
+    """A parameter that is missing; a secret that has expired; an address that is refused too often."""
+    own = Scene(company, await company.zone())
+    agent = await company.app(own.zone, "agent")
+    ann = await company.person(own.zone, "ann@acme.test")
+    subject = await company.token(own.zone, agent, ann)
+    exchange = [
+        ("grant_type", TOKEN_EXCHANGE),
+        ("subject_token", subject),
+        ("subject_token_type", ACCESS_TOKEN),
+        *agent.form.items(),
+    ]
+    with pytest.raises(InvalidRequest):
+        await own.post(exchange)
+    wrong = [("grant_type", "client_credentials"), ("client_id", agent.client_id), ("client_secret", "wrong")]
+    for _ in range(MAX_SECRET_GUESSES):
+        with pytest.raises(InvalidClient):
+            await own.post(wrong, address="203.0.113.9")
+    with pytest.raises(TooManyRequests):
+        await own.post(wrong, address="203.0.113.9")
+    end = own.services.clock() + timedelta(hours=1)
+    await company.update(APPLICATION_CREDENTIAL, own.zone.id, agent.credential_id, expires_at=end)
+    with pytest.raises(InvalidClient):
+        await own.post(
+            [*wrong[:2], ("client_secret", agent.secret or "")],
+            services=replace(own.services, clock=lambda: end),
+        )
+
+    rows = await _rows(own)
+    missing, *_, blocked, expired = rows
+    assert missing.reason == "invalid_request: `resource` is required"
+    assert blocked.reason.startswith("too_many_requests: too many failed client authentications")
+    assert expired.reason.startswith(f"invalid_client: the secret of credential `{agent.credential_id}`")
+    assert expired.application_id == agent.id
+
+
+async def test_a_refusal_that_is_one_too_many_names_the_application(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is answered in place of `invalid_client` is recorded as that, for the same application."""
+    own = Scene(company, await company.zone())
+    agent = await company.app(own.zone, "agent")
+    wrong = [("grant_type", "client_credentials"), ("client_id", agent.client_id), ("client_secret", "wrong")]
+    with pytest.raises(InvalidClient):
+        await own.post(wrong, address="203.0.113.10")
+    monkeypatch.setattr(refused_requests, "REFUSED_REQUESTS", replace(rate_limits.REFUSED_REQUESTS, amount=1))
+
+    with pytest.raises(TooManyRequests):
+        await own.post(wrong, address="203.0.113.10")
+
+    instead = (await _rows(own))[-1]
+    assert instead.reason == "too_many_requests: over the quota `refusals`, invalid_client"
+    assert instead.application_id == agent.id
 
 
 async def test_no_record_holds_the_subject_token(recorded: Recorded) -> None:
@@ -233,7 +302,7 @@ async def test_what_strangers_are_refused_is_counted(
     assert sum(row.requests for row in summed) == 1_500 - recorded
     assert {(row.event, row.reason) for row in summed} == {
         ("unknown_grant_type", reason)
-        for reason in ("invalid_client", "unsupported_grant_type", "temporarily_unavailable")
+        for reason in ("invalid_client", "unsupported_grant_type", "too_many_requests")
     }
     assert await own_scene.exchange(agent, subject, api)
     with pytest.raises(InvalidTarget):

@@ -106,7 +106,11 @@ def test_a_denied_consent_leaves_a_record(site: Site, browser: Browser) -> None:
     browser.send(question, decision="deny")
 
     record = last(site, zone)
-    assert (record.event, record.outcome, record.reason) == ("consent", "refused", "access_denied")
+    assert (record.event, record.outcome, record.reason) == (
+        "consent",
+        "refused",
+        "access_denied: the user denied the request",
+    )
     assert (record.user_id, record.application_id) == (user.id, client.app.id)
 
 
@@ -124,12 +128,19 @@ def test_a_code_for_who_is_signed_in_leaves_a_record(site: Site, browser: Browse
 
 @pytest.mark.parametrize(
     ("parameters", "error"),
-    [({"scope": "nothing"}, "invalid_scope"), ({"prompt": "none"}, "login_required")],
+    [
+        (
+            {"scope": "nothing"},
+            "invalid_scope: none of the scopes can be granted; scopes of a resource require `resource`",
+        ),
+        ({"prompt": "none"}, "login_required: no session satisfies the request (`prompt=none`)"),
+    ],
+    ids=["invalid_scope", "login_required"],
 )
 def test_a_refused_authorize_request_leaves_a_record_with_the_error(
     site: Site, browser: Browser, client: Client, parameters: dict[str, str], error: str
 ) -> None:
-    """The error that is told to the application by redirect."""
+    """The error, and the text, that is told to the application by redirect."""
     browser.open(client.url(**parameters))
 
     record = last(site, client.zone)
@@ -159,7 +170,11 @@ def test_a_provider_that_refuses_leaves_a_record(site: Site, browser: Browser) -
     browser.open(f"{chain.product.protocols.oauth2.redirect_uri}?{urlencode(answer)}")
 
     record = last(site, chain.product)
-    assert (record.event, record.outcome, record.reason) == ("callback", "refused", "access_denied")
+    assert (record.event, record.outcome, record.reason) == (
+        "callback",
+        "refused",
+        "access_denied: the identity provider did not complete the sign-in",
+    )
     assert record.application_id == client.app.id
 
 

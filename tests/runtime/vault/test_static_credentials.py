@@ -50,6 +50,22 @@ async def test_without_a_key_the_user_is_asked_for(desk: Desk) -> None:
     assert "/oauth/connect?" in refusal.members["error_uri"]
 
 
+async def test_client_credentials_are_told_that_they_have_no_user(desk: Desk) -> None:
+    """No user is to be asked, so there is no address for one; the text says what to do."""
+    form = [("grant_type", "client_credentials"), *desk.agent.form.items()]
+    assert await desk.scene.post(form)
+
+    with pytest.raises(AccessDenied) as refusal:
+        await desk.scene.post([*form, ("resource", desk.resource.identifier)])
+
+    assert refusal.value.detail.startswith("client credentials have no user.")
+    assert "token-exchange" in refusal.value.detail
+    assert refusal.value.members == {"reason": "token_exchange_required"}
+    await desk.scene.services.decisions.flush()
+    (refused,) = [each for each in await desk.rows("token_events") if each["resource_id"] == desk.resource.id]
+    assert refused["reason"] == "access_denied: token_exchange_required"
+
+
 async def test_storing_makes_a_delegated_grant(desk: Desk) -> None:
     """One for the user, the resource and the vault, with the scopes of the resource."""
     await desk.store()

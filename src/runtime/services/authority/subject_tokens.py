@@ -26,6 +26,7 @@ from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot, ZoneCache
+from runtime.services.zones.clients import SUSPENDED
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
@@ -166,7 +167,7 @@ async def require_own_application(zone: CachedZone, subject: SubjectToken) -> Ap
     """The application whose own token starts the chain. Raises InvalidGrant when it is gone, or another."""
     found = await zone.applications.by_identifier(subject.sub)
     if found is None or not await zone.applications.is_principal(found):
-        raise refused("the application no longer exists, or has the identifier of a user")
+        raise refused("its application was deleted, is suspended, or has the identifier of a user")
     if await _has_gone(zone, subject, "actor", subject.sub):
         raise refused("the identifier was another application's when the token was issued")
     return found
@@ -254,14 +255,21 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
     """
     if subject.audience != zone.issuer and await _has_gone(zone, subject, "aud", subject.audience):
         raise refused("the identifier was another resource's when the token was issued")
-    issued_to = await zone.clients.get(subject.client_id)
-    if issued_to is None or await _has_gone(zone, subject, "client_id", subject.client_id):
-        raise refused("the application that it was issued to no longer exists")
+    found = await zone.clients.registered(subject.client_id)
+    if found is not None and not found.is_active:
+        raise refused(f"it was issued to an application that may not act: {SUSPENDED}")
+    if found is None or await _has_gone(zone, subject, "client_id", subject.client_id):
+        raise refused(
+            "the client id that it was issued to was revoked: its credential or its application was deleted,"
+            " or changed, or the application was suspended for a time"
+        )
     for actor in subject.actors:
         name = actor.subject
         if await find_actor(zone, name) is None or await _has_gone(zone, subject, "actor", name):
-            raise refused("an application in the actor chain, or its credential, no longer exists")
-    return issued_to
+            raise refused(
+                "an application in the actor chain, or its credential, was deleted or suspended since"
+            )
+    return found.client
 
 
 async def find_actor(zone: CachedZone, actor: str) -> Application | UserAgent | None:

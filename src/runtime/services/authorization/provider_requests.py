@@ -35,11 +35,6 @@ def open_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     return settings_of(provider, client_secret=secret)
 
 
-def issuer_of(provider: Provider) -> str:
-    """The issuer, which is the identifier where none is configured."""
-    return settings_of(provider, client_secret=None).issuer
-
-
 def provider_failed(error: str | None, detail: str) -> ProviderFailed:
     """The refusal for an error of a provider's authorization endpoint; the record has its code.
 

@@ -23,6 +23,7 @@ from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
+from runtime.services.zones.clients import SUSPENDED, RegisteredClient
 
 _TYPES = ("JWT", "client-authentication+jwt")  # one may be named; no other class of token will do
 
@@ -82,10 +83,30 @@ async def client_of(
             client_id=assertion.client_id,
             now=now,
         )
-    known = await zone.clients.get(assertion.unverified_issuer)
-    client = await revalidated_client(zone, known) if known is not None else None
+    found = await zone.clients.registered(assertion.unverified_issuer)
+    try:
+        return await _with_own_key(services, zone, found, assertion, now, sender)
+    except InvalidClient as refusal:
+        refusal.application_id = found.client.client_ref.application_id if found is not None else None
+        raise
+
+
+async def _with_own_key(
+    services: Services,
+    zone: CachedZone,
+    found: RegisteredClient | None,
+    assertion: ClientAssertion,
+    now: datetime,
+    sender: str,
+) -> Client:
+    """The client, which signed with a key of its own. Raises as above."""
+    if found is None:
+        raise InvalidClient(internal="unknown client id")
+    if not found.is_active:  # and no key is fetched for it
+        raise InvalidClient(internal=SUSPENDED)
+    client = await revalidated_client(zone, found.client)
     if client is None or assertion.client_id not in (None, client.client_id):
-        raise InvalidClient(internal="unknown client, or another than the form names")
+        raise InvalidClient(internal="no client of the zone any more, or another than the form names")
     try:
         ends = _check(zone, assertion.jws, now)
         await private_key_jwt.check_signature(services, zone, client, assertion.jws)

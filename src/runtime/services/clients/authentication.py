@@ -1,12 +1,12 @@
 """Client authentication (RFC 6749 section 2.3): a secret, an assertion, or none for public clients."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.services.client_types import Client
 from runtime.services.clients import assertions
 from runtime.services.clients.authentication_throttling import FailedAuthenticationThrottle
-from runtime.services.clients.client_secrets import SecretExpired, basic_credentials, client_with_secret
+from runtime.services.clients.client_secrets import SecretRefused, basic_credentials, client_with_secret
 from runtime.services.clients.last_used import LAST_USED
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
@@ -26,7 +26,8 @@ async def authenticate_client(
     """The client that a request proves to come from. Who proves nothing is counted.
 
     A secret whose credential has expired is refused as any other, but is no guess: instances that still have
-    it do not block the client id for those behind the same address that have the new one.
+    it do not block the client id for those behind the same address that have the new one. Nor is the secret
+    of a suspended application, which is let in at once when somebody active is accountable for it again.
 
     Raises:
         InvalidRequest: two mechanisms in one request, or two client ids.
@@ -68,15 +69,28 @@ async def _proved(
         raise InvalidClient(internal="no client id", basic=bool(basic))
     now = services.clock().timestamp()
     throttle.require_not_blocked(zone.id, claimed, address, now=now)
-    for client_id, secret in pairs:
+    try:
+        return await _with_secret(services, zone, pairs)
+    except SecretRefused as refused:
+        if refused.is_guess:
+            await throttle.record_failure(services.rate_limiter, zone.id, claimed, address, now=now)
+        raise InvalidClient(
+            internal=str(refused), basic=bool(basic), application_id=refused.application_id
+        ) from None
+
+
+async def _with_secret(
+    services: Services, zone: CachedZone, pairs: Sequence[tuple[str, str | None]]
+) -> Client:
+    """The client that one of these readings of a header, or of a form, belongs to. Raises SecretRefused."""
+    *others, last = pairs
+    for client_id, secret in others:
         try:
-            client = await client_with_secret(services, zone, client_id, secret)
-        except SecretExpired as expired:
-            raise InvalidClient(internal=str(expired), basic=bool(basic)) from None
-        if client is not None:
-            return client
-    await throttle.record_failure(services.rate_limiter, zone.id, claimed, address, now=now)
-    raise InvalidClient(internal="unknown client, or another secret", basic=bool(basic))
+            return await client_with_secret(services, zone, client_id, secret)
+        except SecretRefused as refused:
+            if not refused.is_guess:
+                raise
+    return await client_with_secret(services, zone, *last)
 
 
 async def _asserted(

@@ -15,12 +15,24 @@ from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
+from runtime.services.zones.clients import SUSPENDED
 
+_NOT_ADMITTED = "the zone no longer admits the client's metadata document, or it is no public client any more"
 _NOBODY = bytes(32)  # compared with when there is no such secret, so that takes as long
 
 
-class SecretExpired(Exception):
-    """The secret belonged to a credential that has expired; the message names it, for the log."""
+class SecretRefused(Exception):
+    """No client has proved itself by a secret. The message says why, for decision records alone.
+
+    Attributes:
+        application_id: the application whose client id it is, where there is one.
+        is_guess: False for the secret of a credential that has expired, or of a suspended application.
+    """
+
+    def __init__(self, reason: str, client: Client | None, *, is_guess: bool) -> None:
+        super().__init__(reason)
+        self.application_id = client.client_ref.application_id if client is not None else None
+        self.is_guess = is_guess
 
 
 def basic_credentials(authorization: str | None) -> list[tuple[str, str]]:
@@ -46,25 +58,26 @@ def basic_credentials(authorization: str | None) -> list[tuple[str, str]]:
 
 async def client_with_secret(
     services: Services, zone: CachedZone, client_id: str, secret: str | None
-) -> Client | None:
-    """The client that shows this secret, or is public and shows none; None when nobody does.
+) -> Client:
+    """The client that shows this secret, or is public and shows none.
 
     Whoever guesses cannot tell from the time it takes which clients exist, how many secrets one has, or which
     of them it is: before a refusal the database is asked about any, and two digests are compared with any.
 
-    Raises: SecretExpired.
+    Raises: SecretRefused.
     """
-    client = await zone.clients.get(client_id)
+    found = await zone.clients.registered(client_id)
+    client = found.client if found is not None else None
     proved = _proved(services, client, secret)
-    if client is None:
-        return None
-    expired = _expired(proved, services.clock()) if proved is not None else ""
-    if proved and not expired and (admitted := await revalidated_client(zone, proved)) is not None:
+    useless = _useless(proved, found.is_active, services.clock()) if found and proved else ""
+    if proved and not useless and (admitted := await revalidated_client(zone, proved)) is not None:
         return admitted
-    await zone.clients.query_again(client_id)
-    if expired:
-        raise SecretExpired(expired)
-    return None
+    if found is not None:  # an unknown one was just asked for
+        await zone.clients.query_again(client_id)
+    # Of a public client nothing was proved: who names it learns no more than who guesses.
+    is_guess = proved is None or proved.is_public
+    reason = useless or (_NOT_ADMITTED if proved else _mistake(client, secret))
+    raise SecretRefused(reason, client, is_guess=is_guess)
 
 
 def _proved(services: Services, client: Client | None, secret: str | None) -> Client | None:
@@ -81,11 +94,19 @@ def _proved(services: Services, client: Client | None, secret: str | None) -> Cl
     return found
 
 
-def _expired(client: Client, now: datetime) -> str:
-    """What the log says when the client's credential has expired by now; empty when it has not."""
+def _useless(client: Client, is_active: bool, now: datetime) -> str:
+    """Why a credential that was shown counts for nothing by now; empty when it counts."""
     credential = client.credential if isinstance(client, ApplicationClient) else None
-    if not isinstance(credential, PasswordCredential) or credential.expires_at is None:
-        return ""
-    if not credential.has_expired(now):
-        return ""
-    return f"the secret of credential `{credential.id}` expired at `{rfc3339(credential.expires_at)}`"
+    if isinstance(credential, PasswordCredential) and credential.has_expired(now):
+        ended = rfc3339(credential.expires_at) if credential.expires_at else ""
+        return f"the secret of credential `{credential.id}` expired at `{ended}`"
+    return "" if is_active else SUSPENDED
+
+
+def _mistake(client: Client | None, secret: str | None) -> str:
+    """Why a request without a credential of the client is not the client's."""
+    if client is None:
+        return "unknown client id"
+    if secret is None:
+        return "no client secret, and no assertion"
+    return "a public client, which has no secret" if client.is_public else "wrong client secret"

@@ -29,6 +29,7 @@ from runtime.domain.errors import (
     TemporarilyUnavailable,
 )
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.provider_issuers import issuer_of
 from runtime.services import epochs, state_values
 from runtime.services.authority import browser_sessions
 from runtime.services.authority.browser_sessions import Browser
@@ -282,9 +283,7 @@ async def _subject(
 async def _signs_users_in(zone: CachedZone, provider: Provider) -> bool:
     """Tell whether the zone's users are known by their accounts at this issuer."""
     signing_in = await zone.user_provider()
-    return signing_in is not None and provider_requests.issuer_of(signing_in) == provider_requests.issuer_of(
-        provider
-    )
+    return signing_in is not None and issuer_of(signing_in) == issuer_of(provider)
 
 
 def _settings(zone: CachedZone, provider: Provider) -> ProviderSettings:

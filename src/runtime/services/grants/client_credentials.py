@@ -77,7 +77,7 @@ async def client_credentials(
     decision.step = 8
     await target_checks.require_dependency(zone, client, resource)
     decision.step = 9
-    await target_checks.require_own_tokens(zone, client, resource)
+    await target_checks.require_own_tokens(zone, client, resource, has_user=False)
     decision.step = 10
     target = attenuation.Target(
         resource.identifier,

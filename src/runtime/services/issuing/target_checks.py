@@ -1,6 +1,6 @@
 """Checks of the target of a token: a known resource, a declared dependency, with tokens issued here."""
 
-from runtime.domain.errors import InvalidTarget, UnauthorizedClient
+from runtime.domain.errors import AccessDenied, InvalidTarget, UnauthorizedClient
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
@@ -11,6 +11,12 @@ from runtime.services.clients import client_lookup
 from runtime.services.zones import CachedZone
 
 _MAX_SHOWN_CHARS = 200
+EXCHANGE_REQUIRED = "token_exchange_required"
+_EXCHANGE = (
+    "The resource takes a stored key or a connected account of the user: exchange a token of the user for it"
+    " (grant type token-exchange)"
+)
+_SHARED = "a key that an administrator has stored for all is also exchanged for the application's own token"
 
 
 async def require_resource(
@@ -53,14 +59,18 @@ async def require_principal(zone: CachedZone, client: ApplicationClient) -> None
         )
 
 
-async def require_own_tokens(zone: CachedZone, client: Client, resource: Resource) -> None:
+async def require_own_tokens(zone: CachedZone, client: Client, resource: Resource, *, has_user: bool) -> None:
     """Check that the zone itself makes the resource's tokens. Raises AccessDenied.
 
     A credential of the vault, a stored key or an outside provider's token, is handed out by token exchange
     alone.
+
+    Args:
+        has_user: whether the request is for a token of a user.
     """
     if await require_token_source(zone, client, resource) is not None:
-        raise authorization_required(zone, client, resource, internal="only an exchange opens the vault")
+        told = _EXCHANGE if has_user else f"client credentials have no user. {_EXCHANGE}; {_SHARED}"
+        raise AccessDenied(told, reason=EXCHANGE_REQUIRED)
 
 
 async def require_token_source(zone: CachedZone, client: Client, resource: Resource) -> Provider | None:

@@ -216,7 +216,7 @@ async def _usable(
     client = authority.client
     if resource is None or not await client_lookup.may_request(zone, client, resource):
         raise InvalidTarget("the application may no longer request a token for that resource")
-    await require_own_tokens(zone, client, resource)
+    await require_own_tokens(zone, client, resource, has_user=True)
     allowance = await consents.find_granted_allowance(services, zone, client, authority.user, asked)
     if allowance is None:
         raise authorization_required(

@@ -1,5 +1,7 @@
 """The clients of a zone: applications by their credentials, and user agents."""
 
+from dataclasses import dataclass
+
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.user_agent import Registration
@@ -11,6 +13,21 @@ from runtime.storage.sql import user_agents
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
+# Why a suspended application is refused, in decision records.
+SUSPENDED = "the application is suspended: nobody active is accountable for it"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredClient:
+    """The client of a client id, which may be an application that is suspended.
+
+    Attributes:
+        is_active: False while nobody active is accountable for it.
+    """
+
+    client: Client
+    is_active: bool
+
 
 class ClientCache:
     """The clients of one zone, by client id and by a workload's subject."""
@@ -19,23 +36,30 @@ class ClientCache:
         self._database = database
         self._accountability = accountability
         self._zone_id = zone_id
-        self._by_id: ReadThroughCache[Client] = ReadThroughCache(database, cache_sizes.CLIENTS)
+        self._by_id: ReadThroughCache[RegisteredClient] = ReadThroughCache(database, cache_sizes.CLIENTS)
         self._by_subject: ReadThroughCache[tuple[ApplicationClient, ...]] = ReadThroughCache(
             database, cache_sizes.WORKLOADS
         )
 
     async def get(self, client_id: str) -> Client | None:
-        """The client of that id: an application's credential goes before a user agent."""
+        """The client of that id; None where there is none, or its application is suspended."""
+        found = await self.registered(client_id)
+        return found.client if found is not None and found.is_active else None
 
-        async def query(conn: AsyncConnection) -> Client | None:
+    async def registered(self, client_id: str) -> RegisteredClient | None:
+        """The client of that id: an application's credential goes before a user agent.
+
+        To tell why a request is refused. Who acts on what a client is takes `get`.
+        """
+
+        async def query(conn: AsyncConnection) -> RegisteredClient | None:
             if found := await storage.client(conn, self._zone_id, client_id):
                 (credential, *others), application = found
-                if not await self._accountability.is_active(conn, application):
-                    return None
                 other = ApplicationClient(others[0], application) if others else None
-                return ApplicationClient(credential, application, other)
+                is_active = await self._accountability.is_active(conn, application)
+                return RegisteredClient(ApplicationClient(credential, application, other), is_active)
             known = await user_agents.find(conn, client_id, zone_id=self._zone_id)
-            return UserAgentClient(known) if known else None
+            return RegisteredClient(UserAgentClient(known), is_active=True) if known else None
 
         return await self._by_id.read(client_id, query)
 
