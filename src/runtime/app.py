@@ -28,7 +28,7 @@ from runtime.adapters.passwords import Passwords
 from runtime.adapters.upstream_oauth.client import UPSTREAM_TIMEOUT_SECONDS, UpstreamOAuthClient
 from runtime.api import management, oauth, reference, resource_metadata, shared
 from runtime.api.oauth.errors import RETRY_AFTER_SECONDS, told_away
-from runtime.api.shared.request_bodies import TimedRequest
+from runtime.api.shared.request_ids import NumberedRequest
 from runtime.domain.errors import Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
@@ -218,7 +218,7 @@ def build(
     check(settings)
     configure_logs(settings)
     app: Sanic[Any, Any] = _Service(
-        name, config=Config(env_prefix=None), configure_logging=False, request_class=TimedRequest
+        name, config=Config(env_prefix=None), configure_logging=False, request_class=NumberedRequest
     )
     app.config.update(_LIMITS)
     app.config.PROXIES_COUNT = settings.proxies or None

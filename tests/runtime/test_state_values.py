@@ -105,7 +105,7 @@ VALUES: list[Any] = [
     IssuedIds(session_id="s", family_id="f"),
     sign_outs.LogoutRequest(application="Notes"),
     sign_outs._Carried(request=sign_outs.LogoutRequest(), until=5),
-    token_cache._Entry("token", "id", 5, frozenset({"read"}), (1, 2, 3)),
+    token_cache.CachedToken("token", "id", 5, frozenset({"read"}), (1, 2, 3)),
     credential_cache._Entry("token", "Bearer", frozenset({"read"}), None, 5, None, (1, 2)),
 ]
 

@@ -33,7 +33,8 @@ class Clock:
         self._correction = timedelta(0)
 
     def __call__(self) -> datetime:
-        return self.system() + self._correction
+        present = self.system()
+        return present + self._correction if self._correction else present
 
     def compare(self, database_at: float, *, asked_at: datetime, answered_at: datetime) -> None:
         """Go by the database's clock, where it differs by more than is tolerated.

@@ -164,7 +164,10 @@ class Epochs:
 
     def _newest(self, key: str, value: bytes | None) -> int | None:
         """The epoch of the state, or a greater one from an epoch change; None when the state has none."""
-        return max(int(value), self._moved.to(key)) if value is not None and value.isdigit() else None
+        if value is None or not value.isdigit():
+            return None
+        published, moved = int(value), self._moved.to(key)
+        return published if published > moved else moved
 
     async def _follow(self) -> None:
         """Read epoch changes periodically, until there was no request for a while."""
@@ -240,7 +243,8 @@ class _Moved:
 
     def to(self, key: str) -> int:
         """The newest known epoch of that name; 0 when it was not bumped recently."""
-        return max(self._newer.get(key, 0), self._older.get(key, 0))
+        newer, older = self._newer.get(key, 0), self._older.get(key, 0)
+        return newer if newer > older else older
 
 
 async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[str, int]:

@@ -13,7 +13,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import ChainActor
 from runtime.services.issuing import token_cache
-from runtime.services.issuing.token_cache import CachedToken
+from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
 from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
 
@@ -178,7 +178,8 @@ async def test_an_entry_is_given_out_for_what_it_was_made_for(
 ) -> None:
     """Under the same epochs, with just the scopes, within the time there is, and not about to end."""
     await token_cache.store(memory_state, ENTRY, key="k", sealer=SEALER, now=NOW)
-    asked = {"key": "k", "sealer": SEALER, "epochs": (1, 1, 1), "plan": PLAN, "now": NOW} | change
+    same = {"key": "k", "sealer": SEALER, "opened": OpenedTokens(), "epochs": (1, 1, 1)}
+    asked = same | {"plan": PLAN, "now": NOW} | change
 
     opened = token_cache.open_entry(await memory_state.get("k"), **asked)
 
@@ -191,16 +192,43 @@ async def test_a_token_of_a_minute_is_given_out_for_the_first_half_of_it(
 ) -> None:
     """Then another one is made, which has the whole minute: each request would make one otherwise."""
     ends = NOW + timedelta(seconds=60)
-    entry = replace(ENTRY, expires_at=int(ends.timestamp()))
+    entry = ENTRY._replace(expires_at=int(ends.timestamp()))
     await token_cache.store(memory_state, entry, key="k", sealer=SEALER, now=NOW)
     now = ends - timedelta(seconds=left)
     plan = replace(PLAN, expires_at=now + timedelta(seconds=60))
 
     opened = token_cache.open_entry(
-        await memory_state.get("k"), key="k", sealer=SEALER, epochs=(1, 1, 1), plan=plan, now=now
+        await memory_state.get("k"),
+        key="k",
+        sealer=SEALER,
+        opened=OpenedTokens(),
+        epochs=(1, 1, 1),
+        plan=plan,
+        now=now,
     )
 
     assert opened == (entry if opens else None)
+
+
+async def test_what_was_opened_counts_for_the_same_bytes_at_the_same_place_alone(
+    memory_state: StateStore,
+) -> None:
+    """Those are not opened twice; other bytes under the key, and the same under another key, are."""
+    await token_cache.store(memory_state, ENTRY, key="k", sealer=SEALER, now=NOW)
+    sealed = await memory_state.get("k")
+    await token_cache.store(memory_state, ENTRY._replace(token="other"), key="k", sealer=SEALER, now=NOW)
+    replaced = await memory_state.get("k")
+    opened, another = OpenedTokens(), Sealer(new_data_key())
+    assert sealed is not None
+    assert opened.open(sealed, "k", SEALER) == ENTRY
+
+    assert opened.open(bytes(bytearray(sealed)), "k", another) == ENTRY  # nothing was opened
+    assert opened.open(replaced, "k", another) is None
+    assert opened.open(sealed, "elsewhere", SEALER) is None
+    assert opened.open(None, "k", SEALER) is None
+    found = opened.open(replaced, "k", SEALER)
+    assert found is not None
+    assert found.token == "other"
 
 
 async def test_the_shortest_tokens_are_cached(scene: Scene, agent: App, ann: Person) -> None:

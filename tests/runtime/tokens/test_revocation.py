@@ -552,8 +552,10 @@ def _recorded(site: Site, app: App) -> list[tuple[str, int | None]]:
     async def read(services: Services) -> list[tuple[str, int | None]]:
         await services.decisions.flush()
         whose = token_events.c.application_id
-        rows = select(token_events.c.outcome, token_events.c.requests).where(
-            token_events.c.event == "revocation", (whose == app.application.id) | whose.is_(None)
+        rows = (
+            select(token_events.c.outcome, token_events.c.requests)
+            .where(token_events.c.event == "revocation", (whose == app.application.id) | whose.is_(None))
+            .order_by(token_events.c.id)
         )
         async with services.database.reading() as conn:
             return [(row.outcome, row.requests) for row in (await conn.execute(rows)).all()]

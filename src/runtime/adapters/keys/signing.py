@@ -12,8 +12,10 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Literal
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+import orjson
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from jwt.algorithms import Algorithm as JwaAlgorithm
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
@@ -30,6 +32,11 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 
 _RSA_BITS = 2048
+_P256_BYTES = 32  # of each half of a signature
+# Made once: they say how to sign, and keep nothing of what was signed.
+_SHA256 = hashes.SHA256()
+_PKCS1 = padding.PKCS1v15()
+_ECDSA = ec.ECDSA(_SHA256)
 _ALGORITHMS: dict[str, JwaAlgorithm] = {
     "RS256": RSAAlgorithm(RSAAlgorithm.SHA256),
     "ES256": ECAlgorithm(ECAlgorithm.SHA256, ec.SECP256R1),
@@ -86,10 +93,24 @@ class SigningKey:
 
     def sign(self, claims: Mapping[str, Any], *, typ: str) -> str:
         """The compact JWS of the claims, with `typ` and `kid` in its header."""
-        payload = json.dumps(claims, separators=(",", ":"), ensure_ascii=False).encode()
-        signed = b"%s.%s" % (_header(self.algorithm, typ, self.kid), base64url_encode(payload))
-        signature = base64url_encode(_ALGORITHMS[self.algorithm].sign(signed, self.private_key))
-        return f"{signed.decode('ascii')}.{signature.decode('ascii')}"
+        signed = self.signing_input(claims, typ=typ)
+        return self.joined(signed, self.signature(signed))
+
+    def signing_input(self, claims: Mapping[str, Any], *, typ: str) -> bytes:
+        """What a signature of these claims is made of. Spec: RFC 7515 section 5.1."""
+        return b"%s.%s" % (_header(self.algorithm, typ, self.kid), base64url_encode(orjson.dumps(claims)))
+
+    def signature(self, signed: bytes) -> bytes:
+        """The signature of a signing input, as RFC 7518 section 3 has it."""
+        if isinstance(self.private_key, rsa.RSAPrivateKey):
+            return self.private_key.sign(signed, _PKCS1, _SHA256)
+        r, s = decode_dss_signature(self.private_key.sign(signed, _ECDSA))
+        return r.to_bytes(_P256_BYTES) + s.to_bytes(_P256_BYTES)
+
+    @staticmethod
+    def joined(signed: bytes, signature: bytes) -> str:
+        """The compact JWS."""
+        return (b"%s.%s" % (signed, base64url_encode(signature))).decode("ascii")
 
 
 @lru_cache(maxsize=4096)

@@ -86,7 +86,7 @@ def told_away(request: Request, failure: Unavailable) -> None:
 
 def request_id_of(request: Request) -> str:
     """The request's id, as the answer's header and the log have it."""
-    return str(getattr(request.ctx, "request_id", "") or request.id)
+    return str(request.id)
 
 
 def as_oauth_error(failure: Exception, request_id: str) -> OAuthError:

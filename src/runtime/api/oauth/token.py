@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
@@ -13,6 +12,7 @@ from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.api.shared.headers import header_of
+from runtime.api.shared.json_answers import JsonAnswer
 from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services
 from runtime.services.grants.token_endpoint import respond
@@ -41,4 +41,4 @@ async def token(request: Request, zone_id: str) -> HTTPResponse:
     headers = NO_STORE
     if proof is not None:
         headers = {**NO_STORE, **offered_nonce(request, services.zones.cached(zone_id))}
-    return HTTPResponse(orjson.dumps(answer), headers=headers, content_type="application/json")
+    return JsonAnswer(answer, headers=headers)

@@ -4,10 +4,9 @@ from typing import Any
 
 from sanic import Sanic
 
-from runtime.api.shared import errors, request_ids
+from runtime.api.shared import errors
 
 
 def bind(app: Sanic[Any, Any]) -> None:
-    """Give every request an id, and turn every failure into an answer."""
-    request_ids.bind(app)
+    """Turn every failure into an answer."""
     errors.bind(app)

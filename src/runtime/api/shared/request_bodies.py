@@ -63,10 +63,12 @@ class TimedRequest(Request[Any, Any]):
         """Read the body. Raises RequestTimeout."""
         if self.body:
             return
-        parts = list[bytes]()
         if _has_arrived(self):  # as it nearly always has
-            self.body = b"".join([part async for part in self.stream])  # type: ignore[union-attr]
+            stream: Any = self.stream
+            self.body = await stream.read() or b""
+            await stream.read()  # nothing: the stream takes note of the end
             return
+        parts = list[bytes]()
         async with _arriving(self) as prolong:
             async for part in self.stream:  # type: ignore[union-attr]
                 parts.append(part)

@@ -1,14 +1,18 @@
-"""Request ids: ours on every answer and log line, the caller's echoed."""
+"""Request ids: ours on every answer and log line, the caller's echoed.
+
+They begin with the time, so that rows of the record that have one stand in its index as they came.
+"""
 
 import re
+from time import time_ns
 from typing import Any
 from uuid import UUID
 
-from sanic import Sanic
 from sanic.request import Request
 
+from runtime.api.shared.request_bodies import TimedRequest
 from runtime.domain.errors import ValidationFailed
-from runtime.domain.identifiers import new_id
+from runtime.domain.identifiers import new_ordered_id
 
 CLIENT_HEADER = "X-Client-Request-ID"
 HEADER = "X-Request-ID"
@@ -16,28 +20,32 @@ _MAX_CHARS = 255
 _PLAIN = re.compile(r"[\x20-\x7e]+\Z")
 
 
-def bind(app: Sanic[Any, Any]) -> None:
-    """Number requests as they come, and tell the number with the answer."""
-    app.register_middleware(_number, "request", priority=100)
-    app.register_middleware(_tell, "response")
+class NumberedRequest(TimedRequest):
+    """A request that has an id of its own, which its answer tells: no header of the sender changes it.
 
+    Sanic's middleware would do the same, and cost a tenth of a token exchange.
+    """
 
-def _number(request: Any) -> None:
-    request.ctx.request_id = new_id()
+    @property
+    def id(self) -> str:
+        """The id, made when it is first asked for."""
+        if self._id is None:
+            self._id = new_ordered_id(time_ns() // 1_000_000)
+        return str(self._id)
 
-
-def _tell(request: Any, response: Any) -> None:
-    response.headers[HEADER] = request_id_of(request)
-    given = request.headers.get(CLIENT_HEADER)
-    if given and len(given) <= _MAX_CHARS and _PLAIN.match(given):
-        response.headers[CLIENT_HEADER] = given
+    async def respond(self, *given: Any, **named: Any) -> Any:
+        """Begin the answer, as Sanic does with every one, refusals and streams included."""
+        response = await super().respond(*given, **named)
+        response.headers[HEADER] = self.id
+        told = self.headers.get(CLIENT_HEADER)
+        if told and len(told) <= _MAX_CHARS and _PLAIN.match(told):
+            response.headers[CLIENT_HEADER] = told
+        return response
 
 
 def request_id_of(request: Request) -> str:
-    """The id of a request, also of one that failed before it was numbered."""
-    if not hasattr(request.ctx, "request_id"):
-        request.ctx.request_id = new_id()
-    return str(request.ctx.request_id)
+    """The id of a request."""
+    return str(request.id)
 
 
 def check_client_request_id(request: Request, *, uuid: bool) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256, sha384, sha512
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.entity_profiles import EntityProfile
@@ -36,8 +36,7 @@ class ChainActor:
     profile: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AccessTokenFacts:
+class AccessTokenFacts(NamedTuple):
     """Everything an access token says. No default stands in for a fact that somebody forgot to establish.
 
     Attributes:

@@ -4,8 +4,7 @@ Spec: RFC 8693; zone interface, section 6.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.oauth import scopes as scope_strings
@@ -24,8 +23,7 @@ _RESTRICTIONS = frozenset({"authorization_details", "claims", "req_cnf", "dpop_j
 _MAY_ACT_MEMBERS = frozenset({"sub", "iss", "client_id"})
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeRequest:
+class ExchangeRequest(NamedTuple):
     """A well-formed exchange request.
 
     Attributes:

@@ -1,8 +1,8 @@
 """Parses form bodies strictly: duplicate parameters and other ambiguous input is refused."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from runtime.domain.errors import FormTooLarge, InvalidRequest
@@ -16,8 +16,7 @@ _FEW = frozenset({"grant_type", "subject_token_type", "actor_token_type", "reque
 _MAX_REMEMBERED_CHARS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A form in which every parameter stands once, but for those that may be repeated.
 
     Attributes:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from runtime.domain.errors import InvalidScope
 
@@ -20,8 +21,7 @@ _TOKEN = r"[\x21\x23-\x5B\x5D-\x7E]+"
 _SCOPE = re.compile(rf"{_TOKEN}(?: {_TOKEN})*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeRestriction:
+class ScopeRestriction(NamedTuple):
     """The outcome: `issued` stays within every limit; `refused` was asked for and is beyond one."""
 
     issued: frozenset[str]
@@ -67,10 +67,13 @@ def to_text(scopes: Iterable[str]) -> str:
     return " ".join(sorted(scopes))
 
 
-def member(scopes: Iterable[str]) -> dict[str, str]:
+_remembered_text = lru_cache(maxsize=1024)(to_text)
+
+
+def member(scopes: frozenset[str]) -> dict[str, str]:
     """The `scope` of a response; left out when there is none, which the grammar has no text for.
 
     Spec: RFC 6749 sections 3.3 and 5.1; RFC 8693 section 2.2.1; RFC 7662 section 2.2.
     """
-    text = to_text(scopes)
+    text = _remembered_text(scopes)
     return {"scope": text} if text else {}

@@ -4,9 +4,8 @@ Whoever asks what somebody may still do for a user asks here; nothing else reads
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from runtime.domain.errors import AccessDenied, InsufficientAuthorization, InvalidScope
@@ -44,8 +43,7 @@ class ConsentClient(Protocol):
         """Whether users are asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(NamedTuple):
     """What a user's word comes to at one resource.
 
     Attributes:

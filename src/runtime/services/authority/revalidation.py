@@ -8,8 +8,7 @@ it needs at one instant after it came: the answer was right then, whatever is wr
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from runtime.domain.errors import OAuthError, TemporarilyUnavailable
 from runtime.logs import throttled_warnings
@@ -28,8 +27,7 @@ class StaleZone(Exception):
     """What was concluded does not count: the zone has changed since it was cached, or time has passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CachedRoot:
+class CachedRoot(NamedTuple):
     """The root of a chain before the trip; None where an application acts on its own behalf.
 
     Attributes:
@@ -62,9 +60,7 @@ async def revalidate(
     neither the short-lived state nor the database can tell.
     """
     root = cached.root
-    names = [epochs.zone_key(zone.id), epochs.denials_key(zone.id)]
-    if root is not None:
-        names += [epochs.session_key(root.session.id), epochs.user_key(root.principal.user.id)]
+    names = zone.epoch_names if root is None else zone.epoch_names + root.epoch_names
     published, kept = await services.epochs.latest(names, also=key)
     if zone.is_uncached:
         return root, kept

@@ -1,7 +1,5 @@
 """Replay protection for JWTs: the digest of a `jti` is kept for as long as the JWT could be shown again."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
 
@@ -10,14 +8,16 @@ from runtime.services.container import Services
 _used: ContextVar[set[str] | None] = ContextVar("used", default=None)
 
 
-@contextmanager
-def one_request() -> Iterator[None]:
+class one_request:  # noqa: N801 - a context manager, which every token request enters
     """Count what is used in the block as used once, however often the request is worked on."""
-    before = _used.set(set())
-    try:
-        yield
-    finally:
-        _used.reset(before)
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _used.set(set())
+
+    def __exit__(self, *_failure: object) -> None:
+        _used.reset(self._before)
 
 
 async def is_first_use(

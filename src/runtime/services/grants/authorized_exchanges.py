@@ -9,8 +9,8 @@ Each request is still asked what no entry can tell: who sends it, whether the su
 the user stand, whether an epoch has moved, and how long a token may last from now on.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.attenuation import Delegation, Target
@@ -22,8 +22,7 @@ from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import SessionRoot, ZoneCache
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizedExchange:
+class AuthorizedExchange(NamedTuple):
     """What an application may have.
 
     Attributes:
@@ -40,8 +39,7 @@ class AuthorizedExchange:
     determining: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """An allowed exchange, with the very client and root that the rules were asked about."""
 
     authorized: AuthorizedExchange

@@ -1,8 +1,8 @@
 """A token request as the grant types get it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from runtime.services.client_types import Client
 from runtime.services.container import Services
@@ -10,8 +10,7 @@ from runtime.services.decision_log import Decision
 from runtime.services.zones import CachedZone
 
 
-@dataclass(frozen=True, slots=True)
-class TokenContext:
+class TokenContext(NamedTuple):
     """A token request whose client has been authenticated.
 
     Attributes:

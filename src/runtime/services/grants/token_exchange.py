@@ -7,9 +7,8 @@ The steps are numbered as token events record them:
 the user's credential from the vault   13 a new one   14 stored for the next
 """
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
@@ -48,7 +47,7 @@ from runtime.services.issuing.access_tokens import (
     new_token_id,
     token_type,
 )
-from runtime.services.issuing.token_cache import CachedToken
+from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
 from runtime.services.vault import credential_cache, credentials, refresh
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot
@@ -69,8 +68,7 @@ async def grant(context: TokenContext) -> dict[str, Any]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedChain:
+class VerifiedChain(NamedTuple):
     """What an exchange goes on from: a verified subject token and what it rests on.
 
     Attributes:
@@ -143,8 +141,12 @@ async def exchange(
     question = None
     if place is None and request.actor_token is None:
         question = "\0".join((key, subject.digest, *request.audiences))
-    authorized = _authorized_before(zone, client, chain, question, now, decision)
-    if authorized is None:
+    authorized = None
+    if question is not None:
+        authorized = zone.cache_of(AuthorizedExchangeCache).find(question, client, root, now)
+    if authorized is not None:
+        plan = _renewed(authorized, chain, now, decision)
+    else:
         cached = credential_cache.open_entry(candidate, zone, root, place, now)
         authorized = await authorize(
             services,
@@ -160,9 +162,9 @@ async def exchange(
         )
         if question is not None:
             zone.cache_of(AuthorizedExchangeCache).store(question, authorized, client, root, now)
-    plan, scopes, credential = authorized.plan, authorized.plan.scopes, authorized.credential
+        plan = authorized.plan
 
-    decision.step = 12
+    decision.step, credential = 12, authorized.credential
     if credential is not None:
         resource = authorized.resource
         refreshed = await refresh.current(
@@ -175,9 +177,17 @@ async def exchange(
         if root is not None and credential is not cached:
             decision.step = 14
             await credential_cache.store(services, zone, root, credential, now=services.clock())
-        return credentials.response(credential, scopes, until=plan.expires_at, now=services.clock())
+        return credentials.response(credential, plan.scopes, until=plan.expires_at, now=services.clock())
     under = (zone.epoch, *(root.epochs if root else (0, 0)))
-    token = token_cache.open_entry(candidate, key=key, sealer=zone.sealer, epochs=under, plan=plan, now=now)
+    token = token_cache.open_entry(
+        candidate,
+        key=key,
+        sealer=zone.sealer,
+        opened=zone.cache_of(OpenedTokens),
+        epochs=under,
+        plan=plan,
+        now=now,
+    )
     if token is None or token.token_id in zone.denied:
         decision.step = 13
         token = _mint(zone, client, chain, plan, under, now)
@@ -279,32 +289,21 @@ async def authorize(
     return AuthorizedExchange(resource, limits, plan, credential, verdict.determining)
 
 
-def _authorized_before(
-    zone: CachedZone,
-    client: ApplicationClient,
-    chain: VerifiedChain,
-    question: str | None,
-    now: datetime,
-    decision: Decision,
-) -> AuthorizedExchange | None:
+def _renewed(
+    authorized: AuthorizedExchange, chain: VerifiedChain, now: datetime, decision: Decision
+) -> Delegation:
     """What the rules have allowed of the same exchange before, for a token that is made now.
 
     Args:
-        question: what is asked; None for what the rules are asked each time.
         decision: says what it said then.
     Raises: InvalidGrant when the token would have no lifetime left.
     """
-    if question is None:
-        return None
-    found = zone.cache_of(AuthorizedExchangeCache).find(question, client, chain.root, now)
-    if found is None:
-        return None
     decision.step = 10
-    decision.resource_id, decision.determining = found.resource.id, found.determining
-    decision.actors = names_of(found.plan.actors)
-    plan = attenuation.renewed(found.plan, found.target, chain.ends_at, now=now)
+    decision.resource_id, decision.determining = authorized.resource.id, authorized.determining
+    decision.actors = names_of(authorized.plan.actors)
+    plan = attenuation.renewed(authorized.plan, authorized.target, chain.ends_at, now=now)
     _require_lifetime(plan, now)
-    return replace(found, plan=plan)
+    return plan
 
 
 def _asks_for_the_same(

@@ -5,8 +5,9 @@ have to allow it, so a user's can only take away.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from runtime.adapters import cedar
 from runtime.adapters.cedar import InvalidPolicy, PolicyDecision
@@ -31,8 +32,7 @@ _VARYING = frozenset({"scopes", "authenticated_at", "acr"})
 PolicyRequestBuilder = Callable[[frozenset[str]], PolicyRequest]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyPrincipal:
+class PolicyPrincipal(NamedTuple):
     """Whose authority is used.
 
     Attributes:
@@ -49,8 +49,7 @@ class PolicyPrincipal:
     own_policies: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyVerdict:
+class PolicyVerdict(NamedTuple):
     """What policy allows.
 
     Attributes:

@@ -5,7 +5,6 @@ Spec: zone interface, section 3; design of the two token caches.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import NamedTuple
@@ -16,7 +15,9 @@ from runtime.adapters.keys.sealing import Sealer
 from runtime.domain.errors import Unavailable
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import ChainActor, seconds
-from runtime.services import state_values
+from runtime.services import cache_sizes, state_values
+from runtime.services.bounded_cache import BoundedCache
+from runtime.services.zones import ZoneCache
 from runtime.storage.state import StateStore
 
 MIN_REMAINING_SECONDS = 60  # what has less left to live is made again, unless a new one had little more
@@ -24,9 +25,8 @@ MIN_REMAINING_SECONDS = 60  # what has less left to live is made again, unless a
 Epochs = tuple[int, int, int]  # zone, session, user
 
 
-@dataclass(frozen=True, slots=True)
-class CachedToken:
-    """A token that was issued before."""
+class CachedToken(NamedTuple):
+    """A token that was issued before, as the short-lived state has it."""
 
     token: str
     token_id: str
@@ -35,14 +35,21 @@ class CachedToken:
     epochs: Epochs
 
 
-class _Entry(NamedTuple):
-    """A cached token as the short-lived state has it."""
+class OpenedTokens(ZoneCache):
+    """What entries of a zone said when this process opened them: the same bytes say the same again."""
 
-    token: str
-    token_id: str
-    expires_at: int
-    scopes: frozenset[str]
-    epochs: Epochs
+    def __init__(self) -> None:
+        self._opened: BoundedCache[tuple[bytes, CachedToken]] = BoundedCache(cache_sizes.OPENED_TOKENS)
+
+    def open(self, sealed: bytes | None, key: str, sealer: Sealer) -> CachedToken | None:
+        """The token in an entry; None without one, and for one that does not open at this place."""
+        held = self._opened.get(key)
+        if held is not None and held[0] == sealed:
+            return held[1]
+        kept = state_values.read_sealed(CachedToken, sealed, sealer, bound_to=key)
+        if sealed is not None and kept is not None:
+            self._opened[key] = sealed, kept
+        return kept
 
 
 def entry_key(
@@ -80,6 +87,7 @@ def open_entry(
     *,
     key: str,
     sealer: Sealer,
+    opened: OpenedTokens,
     epochs: Epochs,
     plan: Delegation,
     now: datetime,
@@ -89,12 +97,11 @@ def open_entry(
     not open.
     """
     lifetime = seconds(plan.expires_at) - now.timestamp()  # of a token that were made now
-    kept = state_values.read_sealed(_Entry, sealed, sealer, bound_to=key)
-    if kept is None or kept.epochs != epochs:
+    found = opened.open(sealed, key, sealer)
+    if found is None or found.epochs != epochs:
         return None
-    if kept.expires_at - now.timestamp() < _least_remaining(lifetime):
+    if found.expires_at - now.timestamp() < _least_remaining(lifetime):
         return None
-    found = CachedToken(*kept)
     is_within = found.scopes == plan.scopes and found.expires_at <= seconds(plan.expires_at)
     return found if is_within else None
 

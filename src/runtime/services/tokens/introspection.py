@@ -178,5 +178,5 @@ async def _refresh_token(
         "sid": session.id,
         "auth_time": seconds(authenticated_at) if authenticated_at else None,
         "acr": session.acr,
-    } | scope_strings.member(family.scopes)
+    } | scope_strings.member(frozenset(family.scopes))
     return orjson.dumps({name: value for name, value in told.items() if value is not None})

@@ -11,7 +11,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import zone_settings
 from runtime.services import zone_keys
-from runtime.services.epochs import Epochs, RevalidationWindow
+from runtime.services.epochs import Epochs, RevalidationWindow, denials_key, zone_key
 from runtime.services.zones.accountability import AccountabilityRule
 from runtime.services.zones.applications import ApplicationCache
 from runtime.services.zones.clients import ClientCache
@@ -40,6 +40,7 @@ class CachedZone:
 
     Attributes:
         issuer: as stored when the zone was made: no request can change it.
+        epoch_names: where the short-lived state keeps the zone's epoch and the number of its denials.
         keys: kid -> key that tokens of this zone may be signed with.
         jwks: the members of the published JWK set.
         valid_until: when the zone's keys change next; the zone is read again then.
@@ -70,6 +71,7 @@ class CachedZone:
         self.organization_id = zone.organization_id
         self.issuer = str(zone.protocols.oauth2.issuer)
         self.epoch = internals.epoch
+        self.epoch_names = zone_key(zone.id), denials_key(zone.id)
         self.access_token_algorithm = internals.access_token_algorithm
         self.settings = internals.settings or zone_settings.DEFAULTS
         self.sealer = sealer

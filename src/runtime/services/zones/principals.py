@@ -1,9 +1,11 @@
 """The cached principals of a zone: users as policies see them, and the root sessions of token chains."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from runtime.domain.kinds.role import User
 from runtime.domain.policy import requests
+from runtime.services import epochs
 from runtime.storage.sql.session_roots import DelegatedGrantRecord, Memberships
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -31,18 +33,26 @@ class Principal:
         return self.policy_user.roles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SessionRoot:
-    """A session that chains start from, and the user whose authority it carries."""
+    """A session that chains start from, and the user whose authority it carries.
+
+    A zone caches roots until an epoch moves, so what is derived here is derived once.
+    """
 
     session: SessionRecord
     principal: Principal
     delegated: tuple[DelegatedGrantRecord, ...]
 
-    @property
+    @cached_property
     def epochs(self) -> tuple[int, int]:
         """The epochs of the session and of the user that this was read under."""
         return self.session.epoch, self.principal.user.epoch
+
+    @cached_property
+    def epoch_names(self) -> tuple[str, str]:
+        """Where the short-lived state keeps these two."""
+        return epochs.session_key(self.session.id), epochs.user_key(self.principal.user.id)
 
 
 def principal_of(user: User, memberships: Memberships, own_policies: str | None) -> Principal:

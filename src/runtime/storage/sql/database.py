@@ -290,7 +290,10 @@ class Database:
 
 
 def _sqlite(address: URL, size: int, **options: Any) -> AsyncEngine:
-    engine = _pooled(address.set(drivername="sqlite+aiosqlite"), size, module=Driver(), **options)
+    # The connection that was used last: what it has in memory is still so, unless another has written since.
+    engine = _pooled(
+        address.set(drivername="sqlite+aiosqlite"), size, module=Driver(), pool_use_lifo=True, **options
+    )
     event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
     return engine
 

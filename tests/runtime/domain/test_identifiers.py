@@ -1,0 +1,29 @@
+"""Ids that begin with an instant: told apart, alike in form, and sorted as they were made."""
+
+from itertools import pairwise
+
+from runtime.domain.identifiers import ALPHABET, ID_LENGTH, new_id, new_ordered_id
+
+AT_MS = 1_767_225_600_000
+
+
+def test_later_ids_sort_behind() -> None:
+    """Across every place of the number that stands for the instant."""
+    instants = [0, 1, 31, 32, *(AT_MS + (1 << bit) for bit in range(40)), (1 << 48) - 1]
+
+    assert all(earlier < later for earlier, later in pairwise(map(new_ordered_id, sorted(instants))))
+
+
+def test_they_look_as_every_id_does() -> None:
+    """So whoever checks the form of an id takes them."""
+    for made in (new_ordered_id(AT_MS), new_id()):
+        assert len(made) == ID_LENGTH
+        assert set(made) <= set(ALPHABET)
+
+
+def test_those_of_one_instant_differ() -> None:
+    """Eighty random bits follow the instant."""
+    made = {new_ordered_id(AT_MS) for _ in range(1_000)}
+
+    assert len(made) == 1_000
+    assert len({each[:10] for each in made}) == 1
