@@ -144,6 +144,19 @@ async def test_a_token_as_if_signed_in(stage: Stage) -> None:
     assert claims_of(exchanged["access_token"])["sid"] == claims["sid"]
 
 
+async def test_the_session_says_what_the_assertion_said(stage: Stage) -> None:
+    """`session_data` has the assertion's claims, and `profile` shows its name as after a sign-in."""
+    answer = await stage.redeem(name="Ann", groups=["staff"], form={"scope": "openid profile"})
+
+    session_id = claims_of(answer["access_token"])["sid"]
+    async with stage.scene.services.database.reading() as conn:
+        session = await sessions.find(conn, session_id, zone_id=stage.scene.zone.id)
+    assert session is not None
+    assert {"sub": "ann-1", "name": "Ann", "groups": ["staff"]}.items() <= session.session_data.items()
+    assert claims_of(answer["id_token"])["name"] == "Ann"
+    assert "groups" not in claims_of(answer["id_token"])
+
+
 @pytest.mark.threat("34a", "34b", "34c", "34d", "34e")
 async def test_what_the_provider_must_say(stage: Stage) -> None:
     """Replayed, for others too, for another client, too long, by a stranger, about nobody: one refusal."""

@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.factories import company_of
-from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, Site, assert_page
+from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, Site, assert_page, claims
 from tests.support.server import serve
 
 from runtime.domain.errors import TooManyTries
-from runtime.domain.kinds import USER, Verb
+from runtime.domain.kinds import SESSION, USER, Verb
 from runtime.services import rate_limits
 from runtime.services.login import throttling as login_limits
 
@@ -68,6 +68,20 @@ class TestSignIn:
         page = browser.open(site.app(zone).url())
 
         assert browser.sign_in(page, " ADA@acme.example ").code
+
+    def test_the_session_says_what_the_id_token_says(self, site: Site, browser: Browser) -> None:
+        """`session_data` names the user as the zone's ID tokens do."""
+        zone = site.zone()
+        ada = site.user(zone)
+        client = site.app(zone)
+
+        answer = browser.sign_in(browser.open(client.url(scope="openid email")))
+
+        told = claims(client.redeem(answer.code).json()["id_token"])
+        session = site.run(site.company.run(SESSION, Verb.RETRIEVE, {"zone_id": zone.id}, told["sid"]))
+        shared = ("iss", "sub", "email", "email_verified", "auth_time", "amr")
+        assert session.session_data == {name: told[name] for name in shared}
+        assert session.session_data["sub"] == ada.identifier
 
     @pytest.mark.parametrize(
         ("email", "password"), [("ada@acme.example", "not the password"), ("nobody@acme.example", PASSWORD)]

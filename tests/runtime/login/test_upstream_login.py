@@ -21,7 +21,9 @@ from tests.support.applying import Git, create, ref
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, Site, assert_page, claims
 from tests.support.openid_server import openid_server
 
-from runtime.domain.kinds import PROVIDER, USER, ZONE, Verb
+from runtime.domain.kinds import PROVIDER, SESSION, USER, ZONE, Verb
+from runtime.domain.kinds.session import Session
+from runtime.domain.kinds.zone import Zone
 from runtime.services import epochs
 from runtime.storage.sql import session_roots
 from runtime.storage.sql.tables import METADATA
@@ -39,6 +41,13 @@ def foreign() -> Iterator[Foreign]:
         MockUser(sub="twin", claims={**ADA, "email": "twin@acme.example"}),
     ) as provider:
         yield provider
+
+
+def session_of(site: Site, zone: Zone, session_id: str) -> Session:
+    """A session as the management API reads it."""
+    found = site.run(site.company.run(SESSION, Verb.RETRIEVE, {"zone_id": zone.id}, session_id))
+    assert isinstance(found, Session)
+    return found
 
 
 def changed_query(address: str, **changes: str | None) -> str:
@@ -470,6 +479,27 @@ class TestClaims:
         told = client.userinfo(client.redeem(answer.code).json()["access_token"]).json()
         assert told["name"] == "Ada of the ID token"
         assert [user.email for user in users_of(site, zone)] == [ADA["email"]]
+
+    def test_the_session_says_what_the_id_token_said(self, site: Site, browser: Browser) -> None:
+        """`session_data` has the claims of the provider's ID token, but not what ties it to one response."""
+        said = {"sub": "ada", "name": "Ada", "email": ADA["email"], "groups": ["staff", "it"], "age": 36}
+        with openid_server() as provider:
+            provider.says = said
+            client = site.app(federated(site, provider.issuer))
+            issuer = provider.issuer
+
+            answer = browser.open(client.url(scope="openid profile"))
+
+        assert isinstance(answer, Answer)
+        access_token = client.redeem(answer.code).json()["access_token"]
+        below = session_of(site, client.zone, str(claims(access_token)["sid"]))
+        shown = session_of(site, client.zone, str(below.parent_id)).session_data
+        assert shown is not None
+        assert said.items() <= shown.items()
+        assert (shown["iss"], shown["aud"]) == (issuer, "zone")
+        assert not {"nonce", "at_hash"} & shown.keys()
+        assert below.session_data == shown
+        assert client.userinfo(access_token).json().keys() == {"sub", "name"}, "`groups` is no profile claim"
 
     def test_ten_authentication_methods_are_kept(self, site: Site, browser: Browser) -> None:
         """The first ten values of `amr` go into tokens, however many a provider sends."""

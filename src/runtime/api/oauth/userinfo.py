@@ -30,8 +30,8 @@ async def userinfo(request: Request, zone_id: str) -> HTTPResponse:
     services: Services = request.app.ctx.services
     zone = await services.zones.get(zone_id)
     bearer = await _require_bearer(services, zone, request)
-    user, profile = bearer.root.principal.user, bearer.root.session.session_data
-    claims = {"sub": user.identifier, **person_claims(user, profile, bearer.subject.scopes)}
+    user, session = bearer.root.principal.user, bearer.root.session
+    claims = {"sub": user.identifier, **person_claims(user, session.session_data, bearer.subject.scopes)}
     headers = {**NO_STORE, **offered_nonce(request, zone)}
     return HTTPResponse(orjson.dumps(claims), headers=headers, content_type="application/json")
 

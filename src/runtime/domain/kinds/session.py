@@ -27,7 +27,10 @@ class SessionMetadata(Part):
 
 
 class Session(ZoneEntity):
-    """A user's session in a browser, or the session of one application or user agent below it."""
+    """A user's session in a browser, or the session of one application or user agent below it.
+
+    `session_data` has the claims of the ID token that the user signed in with.
+    """
 
     session_type: Annotated[SessionType, Mark.SERVER]
     active: Annotated[bool, Mark.DERIVED, Example(True)] = False

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -11,6 +11,8 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.domain.lifetimes import is_active
+from runtime.domain.oauth.claims import seconds
+from runtime.domain.oauth.session_claims import kept_claims
 from runtime.services import cache_sizes
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
@@ -21,7 +23,7 @@ from runtime.storage.sql import session_users
 from runtime.storage.sql import sessions as storage
 from runtime.storage.sql.sessions import SessionRecord
 
-# What a session keeps of what a provider says about a person, and userinfo repeats under `profile`.
+# What userinfo and ID tokens repeat under `profile` of what a provider says about a person.
 PROFILE_CLAIMS = (
     "name",
     "given_name",
@@ -146,7 +148,7 @@ async def open_session(
         provider_subject=_text(how.claims.get("sub")) if how.provider_id else None,
         provider_session=_text(how.claims.get("sid")) if how.provider_id else None,
         provider_id_token=seal_id_token(zone, session_id, how.id_token) if how.id_token else None,
-        session_data={name: how.claims[name] for name in PROFILE_CLAIMS if _is_plain(how.claims.get(name))},
+        session_data=_session_data(zone, user, how),
         metadata={"name": started_by},
         cookie_hash=services.hasher.hash(cookie),
     )
@@ -154,6 +156,21 @@ async def open_session(
     if previous is not None and previous.user_id == user.id and is_active(previous, now):
         await storage.supersede(conn, previous.id, by=session.id, zone_id=zone.id)
     return SignedInUser(session, user), cookie
+
+
+def _session_data(zone: CachedZone, user: User, how: Authentication) -> dict[str, Any]:
+    """The claims of the ID token that a user signed in with: the provider's, or the zone's own."""
+    if how.provider_id is not None:
+        return kept_claims(how.claims, first=("iss", "sub", *PROFILE_CLAIMS))
+    own = {
+        "iss": zone.issuer,
+        "sub": user.identifier,
+        "email": user.email,
+        "email_verified": user.email_verified,
+        "auth_time": seconds(how.at) if how.at else None,
+        "amr": list(how.amr) or None,
+    }
+    return {name: value for name, value in own.items() if value is not None}
 
 
 def seal_id_token(zone: CachedZone, session_id: str, id_token: str) -> bytes:
@@ -169,6 +186,11 @@ def open_id_token(zone: CachedZone, session: SessionRecord) -> str | None:
 
 def _place(session_id: str) -> str:
     return f"sessions/{session_id}/provider_id_token"
+
+
+def profile_claims(session_data: Mapping[str, object]) -> dict[str, str]:
+    """What a session knows of a person under the scope `profile`. Spec: OpenID Connect Core section 5.4."""
+    return {name: value for name in PROFILE_CLAIMS if _is_plain(value := session_data.get(name))}
 
 
 def _text(value: object) -> str | None:

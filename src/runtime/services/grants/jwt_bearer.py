@@ -21,8 +21,10 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth import assertions as rules
 from runtime.domain.oauth.claims import is_time
+from runtime.domain.oauth.session_claims import kept_claims
 from runtime.services.authority import admission
 from runtime.services.authority.admission import UserAssertion
+from runtime.services.authority.browser_sessions import PROFILE_CLAIMS
 from runtime.services.authorization import requests
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.clients.jwt_replay import is_first_use
@@ -224,5 +226,6 @@ def _session(
         issuer=vouched.identity.issuer,
         subject=vouched.identity.subject,
         provider_subject=vouched.sub,
+        session_data=kept_claims(vouched.identity.claims, first=("iss", "sub", *PROFILE_CLAIMS)),
         metadata={"name": client.application.name},
     )

@@ -18,6 +18,7 @@ from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.domain.oauth.resources import RequestedResource, at_most_one
 from runtime.services.authority import consents
+from runtime.services.authority.browser_sessions import profile_claims
 from runtime.services.authority.connect_links import MissingAuthorization
 from runtime.services.authority.consents import authorization_required
 from runtime.services.client_types import Client
@@ -187,13 +188,13 @@ def _limits(
     )
 
 
-def person_claims(user: User, profile: Mapping[str, Any], scopes: frozenset[str]) -> dict[str, Any]:
+def person_claims(user: User, session_data: Mapping[str, Any], scopes: frozenset[str]) -> dict[str, Any]:
     """What the scopes let an application know about a user. Spec: OpenID Connect Core section 5.4."""
     claims: dict[str, Any] = {}
     if "email" in scopes:
         claims |= {"email": user.email, "email_verified": user.email_verified}
     if "profile" in scopes:
-        claims |= dict(profile)
+        claims |= profile_claims(session_data)
         if "email" in scopes:  # what the zone knows a user by is the address, which `profile` alone hides
             claims.setdefault("preferred_username", user.email)
     return claims
