@@ -7,8 +7,9 @@ import os
 import re
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -94,6 +95,27 @@ def published(server: Server) -> list[str]:
     """The kids in the zone's JWK set."""
     address = server.zone("keys")["protocols"]["oauth2"]["jwks_uri"]
     return [key["kid"] for key in httpx.get(address, trust_env=False).json()["keys"]]
+
+
+@contextmanager
+def busy_reading(address: str) -> Iterator[list[int]]:
+    """Somebody reads that document again and again meanwhile; the status of each answer."""
+    read: list[int] = []
+    done = threading.Event()
+
+    def work() -> None:
+        with httpx.Client(trust_env=False) as http:
+            while not done.is_set():
+                read.append(http.get(address).status_code)
+
+    reader = threading.Thread(target=work)
+    reader.start()
+    try:
+        wait_until(lambda: read)
+        yield read
+    finally:
+        done.set()
+        reader.join()
 
 
 def test_init_runs_once(server: Server):
@@ -324,6 +346,19 @@ def test_a_rotated_key_is_published_before_it_signs(server: Server):
     kid = change(server, "keys", "rotate", "--zone", "keys")
     assert kid in published(server)
     assert header(server)["kid"] == before
+
+
+def test_a_rotated_key_is_in_the_cached_key_set_within_a_second(server: Server):
+    """However often the JWK set was read just before: a server without Redis follows the database."""
+    zone = server.zone("keys")["protocols"]["oauth2"]
+    with busy_reading(zone["jwks_uri"]) as read:
+        kid = server.run("keys", "rotate", "--zone", "keys").strip()
+        before = len(read)
+        let_pass(1.0)
+
+    assert before, "the set was cached when the command ran"
+    kids = [key["kid"] for key in httpx.get(zone["jwks_uri"], trust_env=False).json()["keys"]]
+    assert kid in kids
 
 
 def test_a_key_that_is_known_to_others_is_replaced_at_once(server: Server):

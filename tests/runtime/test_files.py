@@ -30,8 +30,8 @@ EXEMPT = {
     "runtime/contract/write.py": "writes schemas/ of a checkout, for a developer",
     "runtime/quotas/__main__.py": "writes docs/limits.md of a checkout, for a developer",
 }
-# Libraries that open files by themselves -> the module that makes the file beforehand.
-_LIBRARIES = {"aiosqlite.connect": "runtime/storage/sql/sqlite.py", "sqlite3.connect": ""}
+# Libraries that open files by themselves -> the module that makes the file beforehand, or opens it read-only.
+_LIBRARIES = dict.fromkeys(("aiosqlite.connect", "sqlite3.connect"), "runtime/storage/sql/sqlite.py")
 
 
 def _name(node: ast.expr) -> str:

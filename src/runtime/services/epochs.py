@@ -6,7 +6,8 @@ new one to the short-lived state, which every request asks anyway: so the others
 That is for speed. What the state says may be old: it may have refused the write, or have been out of reach
 for the writer alone, or be another one by now, which lags behind. So every process that is at work reads the
 notes in the database twice a second, and what the state says counts only beside a reading that is no older
-than a second. Whoever cannot read them vouches for nothing.
+than a second. Whoever cannot read them vouches for nothing. On SQLite a process sees that another one has
+committed, a `zoned` command for example, and reads at once.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ JOB = "epochs"
 TTL_SECONDS = 60  # of what is published
 RECENT_SECONDS = 1.0  # a reading older than this vouches for nothing
 READ_EVERY_SECONDS = 0.4
+WATCH_EVERY_SECONDS = 0.1  # for commits of others, where the database tells of them
 LINGER_SECONDS = 10.0  # a process that nobody asks for so long stops reading
 READ_TIMEOUT_SECONDS = 2.0
 PUBLISH_TIMEOUT_SECONDS = 0.5
@@ -76,10 +78,16 @@ class Epochs:
         self._known: str | None = None  # the id of the newest change that this process has read or written
         self._seen_at = 0.0  # on the database's clock
         self._read_at = -inf
+        self._version: int | None = None  # of the database, before the latest reading
         self._asked_at = -inf
         self._reading: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self.generation = 0
+
+    @property
+    def read_at(self) -> float:
+        """When the latest reading began, on the monotonic clock: all that was noted before is known."""
+        return self._read_at
 
     async def begin(self) -> None:
         """Start reading epoch changes; must run before anything is cached that they could invalidate."""
@@ -172,9 +180,20 @@ class Epochs:
     async def _follow(self) -> None:
         """Read epoch changes periodically, until there was no request for a while."""
         while monotonic() - self._asked_at < LINGER_SECONDS:
-            await asyncio.sleep(READ_EVERY_SECONDS)
+            await self._wait()
             with suppress(Unavailable):  # the next request gets the error
                 await self._read()
+
+    async def _wait(self) -> None:
+        """Wait until it is time to read again: sooner where the database tells of a commit since."""
+        if self._version is None:
+            await asyncio.sleep(READ_EVERY_SECONDS)
+            return
+        due = monotonic() + READ_EVERY_SECONDS
+        while True:
+            await asyncio.sleep(WATCH_EVERY_SECONDS)
+            if self._database.version() != self._version or monotonic() >= due:
+                return
 
     async def _read(self) -> None:
         """Read epoch changes; concurrent callers share one query. Raises Unavailable."""
@@ -184,6 +203,7 @@ class Epochs:
 
     async def _read_once(self) -> None:
         began_at, known = monotonic(), self._known
+        self._version = self._database.version()
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS), self._database.watching() as conn:
                 asked_at = self._clock.system()

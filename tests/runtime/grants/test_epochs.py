@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, select, update
 from tests.support.factories import App, Person
 from tests.support.scene import Scene
 from tests.support.state_doubles import Counting, with_state
-from tests.support.waiting import let_elapse
+from tests.support.waiting import let_elapse, until
 
 from runtime.domain.errors import InvalidGrant, Unavailable
 from runtime.domain.kinds.resource import Resource
@@ -51,6 +51,32 @@ async def test_what_others_end_counts_within_a_second(
     assert await process.state.fetch(names) == before
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", services=process)
+
+
+async def test_commits_of_others_are_read_at_once_where_the_database_tells_of_them(
+    scene: Scene, agent: App, api: Resource, bob: Person, process: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite nobody waits for the next reading: the file says that there is something to read."""
+    if process.database.version() is None:
+        pytest.skip("PostgreSQL does not tell: its notes are read at intervals, whoever writes them")
+    monkeypatch.setattr(epochs, "READ_EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(epochs, "RECENT_SECONDS", 3600.0)
+    subject = await scene.company.token(scene.zone, agent, bob)
+    assert await scene.exchange(agent, subject, api, "read", services=process)
+    read_at = process.epochs.read_at
+
+    async with scene.services.epochs.transaction() as (conn, bumped):  # as a command does, elsewhere
+        bumped.update(await epochs.bump_user(conn, scene.zone.id, bob.user.id))
+
+    async def is_read() -> bool:
+        return process.epochs.read_at > read_at
+
+    await until(is_read)
+
+    (epoch,) = bumped.values()
+    names = [epochs.user_key(bob.user.id)]
+    await process.state.raise_all({names[0]: 1}, ttl_seconds=60)
+    assert await process.epochs.latest(names) == ([epoch], None)
 
 
 async def test_after_a_silence(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sqlite3
 import threading
 
 import pytest
@@ -17,6 +18,7 @@ from runtime.domain.errors import Unavailable
 from runtime.domain.kinds import APPLICATION, ORGANIZATION, USER
 from runtime.storage.sql import entities
 from runtime.storage.sql.database import Database
+from runtime.storage.sql.sqlite import CommitWatch
 from runtime.storage.sql.tables import organization_heads
 
 database = conftest.database  # each test's own: more than its rows is changed here
@@ -350,3 +352,43 @@ async def test_a_file_that_cannot_be_opened_leaves_no_thread(tmp_path):
         assert "unable to open" in away.value.internal
         left = set(threading.enumerate()) - of_others
         assert not [each.name for each in left if "_connection_worker" in each.name]
+
+
+async def test_sqlite_tells_of_commits_of_other_processes(sqlite_database):
+    """The version differs after a commit, whoever made it, and not after what is rolled back."""
+    other = Database.open(str(sqlite_database.engine.url))
+    try:
+        before = sqlite_database.version()
+        with contextlib.suppress(ZeroDivisionError):
+            async with other.transaction() as conn:
+                await make.add_zone(conn)
+                raise ZeroDivisionError
+        assert before is not None
+        assert sqlite_database.version() == before
+
+        async with other.transaction() as conn:
+            await make.add_zone(conn)
+            assert sqlite_database.version() == before
+
+        assert sqlite_database.version() not in (None, before)
+    finally:
+        await other.close()
+
+
+async def test_a_file_that_is_not_there_tells_of_nothing(tmp_path):
+    """Once it is there, it does."""
+    path = tmp_path / "later.db"
+    watch = CommitWatch(path)
+    assert watch.version() is None
+    assert not path.exists(), "asking makes no file"
+
+    with contextlib.closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE rows (id)")
+        made.commit()
+    assert watch.version() is not None
+    watch.close()
+
+
+async def test_postgresql_tells_of_no_commits(emptied_database):
+    """There is nothing to ask that would cost nothing: its notes are read at intervals."""
+    assert emptied_database.version() is None

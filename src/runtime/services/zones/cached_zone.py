@@ -48,7 +48,7 @@ class CachedZone:
         denials: the number of tokens ever revoked by id in the zone, an epoch of its own.
         denied: the ids of those that may not have expired yet.
         sealer: seals under the zone's data key.
-        checked_at: seconds on the monotonic clock, when it was last revalidated.
+        checked_at: seconds on the monotonic clock: it has all that was committed before.
         is_uncached: read for one request from one database snapshot, and not revalidated.
     """
 

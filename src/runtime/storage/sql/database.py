@@ -18,7 +18,7 @@ from runtime.domain.errors import Unavailable
 from runtime.storage.sql import availability, hang_detection
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
-from runtime.storage.sql.sqlite import Driver
+from runtime.storage.sql.sqlite import CommitWatch, Driver, files_of
 
 DIALECTS = ("sqlite", "postgresql")
 BUSY_SECONDS = 15
@@ -53,6 +53,8 @@ class Database:
     ) -> None:
         self.engine = engine
         self._watching = watching
+        files = files_of(engine.url)
+        self._commits = CommitWatch(files[0]) if files else None
         self._watch = None if watching is None else hang_detection.HangDetector(self._ask)
         self._dry_runs = DryRuns(for_dry_runs, self._connected)
         self.dialect = engine.dialect.name
@@ -251,6 +253,10 @@ class Database:
                 _raise_if_away(error, told)
                 raise
 
+    def version(self) -> int | None:
+        """A number that differs after a commit of anybody; None where the database does not tell of them."""
+        return self._commits.version() if self._commits is not None else None
+
     async def ping(self) -> None:
         """Return when the database answers, and does again what it has refused. Raises `Unavailable`."""
         async with self.querying() as connection:
@@ -283,6 +289,8 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._commits is not None:
+            self._commits.close()
         await self._dry_runs.close()
         await self.engine.dispose()
         if self._watching is not None:
