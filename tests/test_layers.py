@@ -199,7 +199,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "connect": _GROUND | {"authority", "authorization", "clients", "decision_log", "vault"},
     "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing", "vault"},
     "tokens": _GROUND | {"authority", "clients", "decision_log", "grants", "issuing"},
-    "account": _GROUND | {"authority", "authorization", "outbox", "vault"},
+    "account": _GROUND | {"authority", "authorization", "clients", "outbox", "vault"},
     "management.token_revocation": frozenset({"management.unit_of_work", "zone_keys", "vault"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})

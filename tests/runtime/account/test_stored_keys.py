@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.oauth_site import Answer, Browser, Client, Page, Site, assert_page
+from tests.support.oauth_site import PASSWORD, Answer, Browser, Client, Page, Site, assert_page
 from tests.support.oauth_site import claims as claims_of
 
 from runtime.domain.kinds import PROVIDER, RESOURCE
@@ -210,3 +210,39 @@ def _grant_ids(page: Page) -> list[str]:
     """The grants that the page has a button for, and that are of a stored key."""
     buttons = page.response.text.split('name="grant" value="')[1:]
     return [each.partition('"')[0] for each in buttons if "with the key that you have stored" in each]
+
+
+FORM_REFUSED = "This form was not accepted"
+
+
+@pytest.mark.parametrize(
+    ("credential", "status"), [("clé", 400), ("x" * 2_000_000, 413)], ids=["characters", "size"]
+)
+def test_a_form_that_is_refused_is_no_broken_link(desk: Desk, credential: str, status: int) -> None:
+    """The heading is about the form that was sent; that of a link is about the link."""
+    desk.sign_in(desk.tickets)
+
+    refused = desk.browser.send(desk.page(), store=desk.tickets.id, credential=credential)
+
+    assert isinstance(refused, Page)
+    assert_page(refused.response, status)
+    assert FORM_REFUSED in refused.text
+    link = desk.browser.open(f"{desk.agent.issuer}/oauth/connect?link=none")
+    assert isinstance(link, Page)
+    assert "This link does not work" in link.text
+
+
+def test_a_consent_form_that_is_refused_is_no_broken_link(desk: Desk) -> None:
+    """A page of another flow, with the same heading."""
+    question = desk.browser.send(
+        desk.browser.open(desk.agent.url(resources=[desk.tickets.identifier])),
+        email="ada@acme.example",
+        password=PASSWORD,
+    )
+    assert isinstance(question, Page)
+
+    refused = desk.browser.send(question, decision="perhaps")
+
+    assert isinstance(refused, Page)
+    assert_page(refused.response, 400)
+    assert FORM_REFUSED in refused.text

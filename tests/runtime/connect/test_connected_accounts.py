@@ -9,9 +9,10 @@ from sqlalchemy import update
 from tests.runtime.connect.conftest import REQUIRED, Account
 from tests.support.oauth_site import Page, assert_page
 
-from runtime.storage.sql.tables import delegated_grants
+from runtime.storage.sql.tables import delegated_grants, vault_tokens
 
 REFRESHED = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
+FAR = datetime(2100, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def page_of(account: Account) -> Page:
@@ -69,6 +70,72 @@ def test_the_page_says_when_the_tokens_were_last_refreshed(account: Account) -> 
     account.desk.site.run(refresh())
 
     assert "last refreshed 4 March, 05:06 UTC" in page_of(account).text
+
+
+def tokens_are(account: Account, **values: object) -> None:
+    """Let the account's row of the vault say that."""
+
+    async def write() -> None:
+        async with account.desk.site.services.database.transaction() as conn:
+            mine = vault_tokens.c.zone_id == account.desk.zone.id
+            await conn.execute(update(vault_tokens).where(mine).values(**values))
+
+    account.desk.site.run(write())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"state": "dead"}, {"refresh_token": None, "refresh_at": None, "expires_at": REFRESHED}],
+    ids=["dead", "expired"],
+)
+def test_an_account_without_valid_tokens_is_connected_again_on_the_page(
+    account: Account, values: dict[str, object]
+) -> None:
+    """The page says that no application can use it, and leads to the connect page of one that may."""
+    token = account.desk.sign_in(account.agent)
+    account.connect(token, scope="read")
+    page = page_of(account)
+    assert "Connect this account again" not in page.text
+    assert "reconnect" not in page.response.text
+    tokens_are(account, **values)
+
+    page = page_of(account)
+    assert "Connect this account again. Its tokens are no longer valid" in page.text
+    assert "not refreshed yet" not in page.text
+    question = account.desk.browser.send(page, reconnect=grant_of(account)["id"])
+    assert isinstance(question, Page)
+    assert "Allow Tracker Agent to act for you?" in question.text
+    assert "may now use" in _text(account.desk.allow(question))
+
+    assert "Connect this account again" not in page_of(account).text
+    assert grant_of(account)["scopes"] == ["read"]
+    assert account.exchange(token)["access_token"] == account.tracker.issued[-1]
+
+
+def test_an_account_that_no_application_may_use_is_not_offered_again(account: Account) -> None:
+    """Which application it would be for is not known; the one that needs it asks."""
+    account.connect(account.desk.sign_in(account.agent))
+    account.desk.browser.send(page_of(account), application=account.agent.app.id)
+    tokens_are(account, state="dead")
+
+    page = page_of(account)
+
+    assert "The application that needs it asks you when you use it next." in page.text
+    assert "Connect again" not in page.text
+    same = account.desk.browser.send(page, reconnect=grant_of(account)["id"])
+    assert isinstance(same, Page)
+    assert "Connected accounts" in same.text
+
+
+def test_tokens_that_nothing_refreshes_have_their_end_on_the_page(account: Account) -> None:
+    """Neither do they need a refresh, nor is one to come."""
+    account.connect(account.desk.sign_in(account.agent))
+    tokens_are(account, refresh_token=None, refresh_at=None, expires_at=FAR)
+    assert "until 3 February, 04:05 UTC" in page_of(account).text
+
+    tokens_are(account, expires_at=None)
+
+    assert "refreshed" not in page_of(account).text
 
 
 def test_disconnecting_ends_it_for_every_application(account: Account) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.runtime.connect.conftest import Account, account_on, desk_on, returning
+from tests.runtime.connect.test_connected_accounts import tokens_are
 from tests.support import chromium
 from tests.support.account_provider import AccountProvider, account_provider
 from tests.support.chromium import Window
@@ -62,6 +63,26 @@ def test_from_the_link_to_the_account_page(
         window.keep(f"{kind}-account-connected")
         window.button("Disconnect Tracker").click()
         expect(window.page.get_by_role("status")).to_contain_text("The account is disconnected.")
+
+
+def test_an_account_is_connected_again_from_the_account_page(account: Account, phone: Window) -> None:
+    """The page says which one, and leads to its provider; afterwards there is nothing to mend."""
+    account.connect(account.desk.sign_in(account.agent))
+    tokens_are(account, state="dead")
+    phone.open(f"{account.desk.issuer}/account")
+    sign_in(phone)
+    phone.shows("Your account")
+    assert phone.page.get_by_text("Connect this account again.").is_visible()
+    phone.keep("phone-dark-account-to-reconnect")
+
+    phone.button("Connect again Tracker for https://issues.example").click()
+    phone.shows("Allow Tracker Agent to act for you?")
+    phone.button("Continue to Tracker").click()
+    phone.shows("Done")
+
+    phone.open(f"{account.desk.issuer}/account")
+    phone.shows("Your account")
+    assert phone.page.get_by_text("Connect this account again.").count() == 0
 
 
 def test_a_key_is_pasted_with_the_keyboard_alone(account: Account, window: Window) -> None:

@@ -13,7 +13,7 @@ from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.pages import Mistake
 from runtime.domain.errors import ValidationFailed
-from runtime.services.account import withdrawal
+from runtime.services.account import reconnection, withdrawal
 from runtime.services.account.overview import overview
 from runtime.services.authority import browser_sessions
 from runtime.services.authority.browser_sessions import Browser, SignedInUser
@@ -82,6 +82,9 @@ async def change_account(request: Request, services: Services, zone: CachedZone)
             services, zone, signed_in.user.id, resource_id, credential, shown=shown
         )
         return follow(NextStep(f"{_PAGE.address(zone.issuer)}?done=store"), services, zone)
+    if (grant_id := form.get("reconnect")) is not None:
+        connect_page = await reconnection.address(services, zone, signed_in, grant_id)
+        return follow(NextStep(connect_page or _PAGE.address(zone.issuer)), services, zone)
     if "change" in form:
         return await _change_password(services, zone, signed_in, form, browser)
     for name, (end, _) in _ENDING.items():

@@ -17,6 +17,7 @@ from runtime.api.oauth.zone_routes import ZoneHandler
 from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import (
     ForgedForm,
+    InvalidRequest,
     NotFound,
     OAuthError,
     PageError,
@@ -60,6 +61,8 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
                 return await _recorded(handler, request, services, zone, decision)
         except TooManyTries as refusal:
             return pages.error(zone, refusal, headers={"Retry-After": str(refusal.retry_after_seconds)})
+        except InvalidRequest as refusal:
+            return pages.error(zone, refusal, is_of_form=getattr(request.ctx, "has_own_form", False))
         except (PageError, OAuthError) as refusal:
             return pages.error(zone, refusal)
         except Unavailable as failure:
@@ -133,6 +136,7 @@ def read_own_form(request: Request, zone: CachedZone) -> Form:
     foreign = origin not in ("null", f"{parts.scheme}://{parts.netloc}")
     if foreign or request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         raise ForgedForm("this form was sent from another site; go back to the application and try again")
+    request.ctx.has_own_form = True
     return read_form(request.body, request.headers.get("content-type"))
 
 

@@ -54,6 +54,7 @@ _TITLES = {
     502: "The account was not connected",
     503: "Please try again shortly",
 }
+_FORM_TITLE = "This form was not accepted"
 _AWAY = "A service that this page depends on is not available. Reload the page in a moment."
 _WHEN = {503: {"Retry-After": "2"}}
 
@@ -101,15 +102,19 @@ def error(
     *,
     headers: dict[str, str] | None = None,
     onward: ContinueLink | None = None,
+    is_of_form: bool = False,
 ) -> HTTPResponse:
     """The page that tells a person what is wrong, because no application can be told, or none is trusted.
 
     Its status is the refusal's, if that is one that means something to a browser.
+
+    Args:
+        is_of_form: what is wrong is a form of one of the zone's pages, and no link.
     """
     status = refusal.status if refusal.status in _TITLES else 400
     detail = re.sub("`([^`]*)`", "\u201c\\1\u201d", refusal.detail)
     message = f"{detail[:1].upper()}{detail[1:]}."
-    values = {"title": _TITLES[status], "message": message, "onward": onward}
+    values = {"title": _FORM_TITLE if is_of_form else _TITLES[status], "message": message, "onward": onward}
     headers = {**_WHEN.get(status, {}), **(headers or {})}
     if onward is not None and onward.form is not None:
         headers |= _posting_to(onward.address)

@@ -1,9 +1,10 @@
 """The account page: connected applications, grants, stored credentials and browser sessions of a user."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from runtime.services.account import reconnection
 from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.authorization.consent_prompt import in_words
 from runtime.services.container import Services
@@ -59,12 +60,15 @@ class Overview:
     """Everything on the page.
 
     Attributes:
+        reconnecting: for each account to be connected again, the application that it can be connected for,
+            grant id -> name.
         vault: the resources that take a credential of the user's own.
         has_password: the user signs in with one, and may change it.
     """
 
     applications: tuple[ConnectedApplication, ...]
     grants: tuple[GivenGrant, ...]
+    reconnecting: Mapping[str, str]
     vault: tuple[VaultResource, ...]
     sessions: tuple[OpenSession, ...]
     has_password: bool
@@ -79,9 +83,14 @@ async def overview(services: Services, zone: CachedZone, signed_in: SignedInUser
         standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
         vault = await vault_resources.reachable(conn, zone_id=zone.id, user_id=user_id, now=now)
         known = await users.with_password(conn, user_id, zone_id=zone.id)
+    reconnecting: dict[str, str] = {}
+    for grant in (each for each in grants if each.needs_connecting):
+        client = await reconnection.find_client(services, zone, signed_in, grant)
+        reconnecting |= {grant.id: client.name} if client is not None else {}
     return Overview(
         applications=tuple(_applications(given, standing)),
         grants=tuple(grants),
+        reconnecting=reconnecting,
         vault=tuple(vault),
         sessions=tuple(_open_sessions(standing, signed_in.session.id)),
         has_password=known is not None and zone.entity.user_identity_provider_id is None,

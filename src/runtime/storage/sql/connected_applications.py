@@ -4,12 +4,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import and_, case, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.kinds.values import ProviderType
+from runtime.domain.kinds.values import CredentialType, ProviderType
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import METADATA, TABLES
+from runtime.storage.sql.vault_tokens import VaultState
+
+MOST_CLIENTS = 20  # looked through for one that a resource can be authorized for again
 
 _applications = TABLES["Application"]
 _user_agents = TABLES["UserAgent"]
@@ -17,6 +20,9 @@ _resources = TABLES["Resource"]
 _providers = TABLES["Provider"]
 _consents = METADATA.tables["consents"]
 _grants = METADATA.tables["delegated_grants"]
+_tokens = METADATA.tables["vault_tokens"]
+_credentials = TABLES["ApplicationCredential"]
+_sessions = METADATA.tables["sessions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,13 @@ class GivenGrant:
 
     Attributes:
         refreshed_at: when the provider's tokens were last refreshed; None before the first time.
+        is_refreshed: whether they are refreshed at all.
+        tokens_end_at: when they expire that nothing refreshes; None for those that do not expire.
+        has_ended: whether they are worth nothing any more, until the user connects the account again.
     """
 
     id: str
+    resource_id: str
     resource_name: str
     resource_identifier: str
     provider_name: str
@@ -54,11 +64,19 @@ class GivenGrant:
     scopes: frozenset[str]
     since: datetime
     refreshed_at: datetime | None
+    is_refreshed: bool
+    tokens_end_at: datetime | None
+    has_ended: bool
 
     @property
     def is_connected(self) -> bool:
         """Tell whether it is for an account at an outside provider."""
         return not self.is_own and not self.is_stored
+
+    @property
+    def needs_connecting(self) -> bool:
+        """Tell whether it is for an account that the user has to connect again."""
+        return self.is_connected and self.has_ended
 
 
 async def consents(conn: AsyncConnection, *, zone_id: str, user_id: str) -> list[GivenConsent]:
@@ -118,12 +136,19 @@ async def grants(conn: AsyncConnection, *, zone_id: str, user_id: str, now: date
         _providers,
         and_(_providers.c.zone_id == _grants.c.zone_id, _providers.c.id == _grants.c.provider_id),
     )
+    joined = joined.outerjoin(
+        _tokens, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id)
+    )
     found = await conn.execute(
         select(
             _grants.c.id,
             _grants.c.scopes,
             _grants.c.created_at,
             _grants.c.refreshed_at,
+            _grants.c.resource_id,
+            _tokens.c.state.label("tokens_state"),
+            _tokens.c.expires_at.label("tokens_expire_at"),
+            _tokens.c.refresh_token.is_not(None).label("has_refresh_token"),
             _resources.c.name.label("resource_name"),
             _resources.c.identifier.label("resource_identifier"),
             _providers.c.name.label("provider_name"),
@@ -141,6 +166,7 @@ async def grants(conn: AsyncConnection, *, zone_id: str, user_id: str, now: date
     return [
         GivenGrant(
             id=row.id,
+            resource_id=row.resource_id,
             resource_name=row.resource_name,
             resource_identifier=row.resource_identifier,
             provider_name=row.provider_name,
@@ -149,9 +175,70 @@ async def grants(conn: AsyncConnection, *, zone_id: str, user_id: str, now: date
             scopes=frozenset(row.scopes or ()),
             since=row.created_at,
             refreshed_at=row.refreshed_at,
+            is_refreshed=bool(row.has_refresh_token) and row.tokens_expire_at is not None,
+            tokens_end_at=None if row.has_refresh_token else row.tokens_expire_at,
+            has_ended=row.tokens_state != VaultState.LIVE.value
+            or (
+                not row.has_refresh_token and row.tokens_expire_at is not None and row.tokens_expire_at <= now
+            ),
         )
         for row in found
     ]
+
+
+async def client_ids(
+    conn: AsyncConnection, *, zone_id: str, user_id: str, resource_id: str, now: datetime
+) -> list[str]:
+    """The client ids of those that may use a resource for a user: consented to, or signed in to; some twice.
+
+    `MOST_CLIENTS` of each. Whether one may request the resource, and whether consent is needed, is not asked.
+    """
+    # A workload goes by its credential's id.
+    is_workload = _credentials.c.type == CredentialType.TOKEN.value
+    agreed = (
+        _consents.c.zone_id == zone_id,
+        _consents.c.user_id == user_id,
+        _consents.c.resource_id == resource_id,
+    )
+    of_applications = (
+        select(case((is_workload, _credentials.c.id), else_=_credentials.c.identifier))
+        .join(
+            _consents,
+            and_(
+                _consents.c.zone_id == _credentials.c.zone_id,
+                _consents.c.application_id == _credentials.c.application_id,
+            ),
+        )
+        .where(*agreed)
+        .order_by(_consents.c.updated_at.desc(), _credentials.c.id)
+    )
+    of_user_agents = (
+        select(_user_agents.c.identifier)
+        .join(
+            _consents,
+            and_(
+                _consents.c.zone_id == _user_agents.c.zone_id,
+                _consents.c.user_agent_id == _user_agents.c.id,
+            ),
+        )
+        .where(*agreed)
+        .order_by(_consents.c.updated_at.desc(), _user_agents.c.id)
+    )
+    of_sessions = (
+        select(_sessions.c.client_id)
+        .where(
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.user_id == user_id,
+            _sessions.c.client_id.is_not(None),
+            _sessions.c.status == "active",
+            _sessions.c.expires_at > now,
+        )
+        .order_by(_sessions.c.created_at.desc(), _sessions.c.id)
+    )
+    found: list[str] = []
+    for query in (of_applications, of_user_agents, of_sessions):
+        found += await conn.scalars(query.limit(MOST_CLIENTS))
+    return found
 
 
 async def take_back(conn: AsyncConnection, *, zone_id: str, user_id: str, client_ref: ClientRef) -> None:
