@@ -211,6 +211,16 @@ MEMORY: tuple[BoundedMemory, ...] = (
     _of_zone("authority.consents.ConsentCache.agreed", "scopes that users consented to", sizes.CONSENTS),
     _of_zone("authority.browser_sessions.BrowserSessionCache.sessions", "browsers' sessions", sizes.SESSIONS),
     _of_zone(
+        "zones.application_sessions.ApplicationSessionCache._by_id",
+        "applications' sessions",
+        sizes.SESSIONS,
+    ),
+    _of_zone(
+        "authority.application_sessions.CurrentApplicationSessions.sessions",
+        "applications' current sessions",
+        sizes.CLIENTS,
+    ),
+    _of_zone(
         "grants.authorized_exchanges.AuthorizedExchangeCache._entries",
         "allowed exchanges",
         sizes.AUTHORIZED_EXCHANGES,

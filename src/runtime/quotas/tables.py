@@ -67,8 +67,8 @@ RECORDS: tuple[GrowingTable, ...] = (
     GrowingTable(
         "sessions",
         "sessions",
-        USERS,
-        ("passwords", "authorize", "codes"),
+        "users; applications that act on their own behalf",
+        ("passwords", "authorize", "codes", "one at a time for a client id of an application"),
         f"{_days('ended_sessions_days')} after its time; job `retention`",
     ),
     GrowingTable(

@@ -4,8 +4,8 @@ Both have the same properties, so that signing users in makes no difference betw
 may never do takes an `ApplicationClient`, and `require_application` is the only way to one.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from runtime.domain.errors import UnauthorizedClient
@@ -27,11 +27,13 @@ class ApplicationClient:
 
     Attributes:
         other_secret: the same client with its other password credential, where two share the client id.
+        workload_claims: of the token that a workload has just authenticated with.
     """
 
     credential: Credential
     application: Application
     other_secret: "ApplicationClient | None" = None
+    workload_claims: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def client_id(self) -> str:

@@ -11,7 +11,7 @@ from tests.support.scene import Scene, claims_of
 from tests.support.waiting import let_elapse
 
 from runtime.domain.errors import InvalidGrant
-from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
+from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER, SESSION, Verb
 from runtime.domain.kinds.provider import Provider
 from runtime.services.zone_settings import set_zone_setting
 
@@ -92,6 +92,39 @@ async def test_a_workload_is_found_by_the_issuer_and_subject_of_its_token(
     assert found is not None
     assert found.application.identifier == "deployer"
     await refused(scene, [*FORM, ("client_id", made.id)])
+
+
+async def test_the_session_of_a_workload_has_the_claims_of_its_token(
+    scene: Scene, signer: Signer, publisher: Publisher
+) -> None:
+    """Who vouched for it, and for whom; where any subject may come, none of them is the session's."""
+    issuer = f"{publisher.url}/sessions"
+    provider: Provider = await scene.company.create(
+        PROVIDER,
+        scene.zone.id,
+        name="Sessions",
+        identifier=issuer,
+        protocols={"oauth2": {"jwks_uri": f"{publisher.url}/keys"}},
+    )
+    one = await workload(scene, provider, "session-of-one", subject="repo:acme/app:session")
+    anyone = await workload(scene, provider, "session-of-any", any_subject=True)
+
+    async def session_for(sub: str) -> Any:
+        token = signer.sign(RSA, iss=issuer, sub=sub, jti=None, ref="refs/heads/main", nonce="n")
+        answer = await scene.post(form(token))
+        return await scene.company.run(
+            SESSION, Verb.RETRIEVE, {"zone_id": scene.zone.id}, claims_of(answer["access_token"])["sid"]
+        )
+
+    named, unnamed = await session_for("repo:acme/app:session"), await session_for("repo:acme/app:any")
+
+    assert (named.issuer, named.subject) == (issuer, "repo:acme/app:session")
+    assert named.provider_id == unnamed.provider_id == provider.id
+    told = {"iss": issuer, "sub": named.subject, "client_id": one.id, "sub_profile": "service"}
+    assert named.session_data.items() >= {**told, "ref": "refs/heads/main"}.items()
+    assert "nonce" not in named.session_data
+    told = {"iss": issuer, "sub": unnamed.subject, "client_id": anyone.id, "sub_profile": "service"}
+    assert unnamed.session_data == told
 
 
 async def test_refused_clients_are_in_the_log_with_the_reason(

@@ -382,7 +382,7 @@ async def test_resource_of_another_issuer_needs_a_connected_account(scene: Scene
 
 
 async def test_chain_without_user(scene: Scene, tools: Resource, api: Resource, tool_server: App) -> None:
-    """An application's own token starts a chain too: its subject is that application, without a session."""
+    """An application's own token starts a chain too: subject and session are that application's."""
     robot = await scene.company.app(scene.zone, "robot", dependencies=[tools])
     own = await scene.post(
         [("grant_type", "client_credentials"), ("resource", tools.identifier), *robot.form.items()]
@@ -392,7 +392,7 @@ async def test_chain_without_user(scene: Scene, tools: Resource, api: Resource, 
 
     claims = claims_of(answer["access_token"])
     assert claims["sub"] == "robot"
-    assert "sid" not in claims
+    assert claims["sid"] == claims_of(own["access_token"])["sid"]
     assert acting(claims) == ("tool-server", "robot")
     assert claims["exp"] <= claims_of(own["access_token"])["exp"]
 

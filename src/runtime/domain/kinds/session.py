@@ -27,9 +27,10 @@ class SessionMetadata(Part):
 
 
 class Session(ZoneEntity):
-    """A user's session in a browser, or the session of one application or user agent below it.
+    """A user's session in a browser, that of one application or user agent below it, or an application's own.
 
-    `session_data` has the claims of the ID token that the user signed in with.
+    `session_data` has the claims of the ID token that the user signed in with; of an application without a
+    user, claims about that: of a workload those of its token.
     """
 
     session_type: Annotated[SessionType, Mark.SERVER]
@@ -64,7 +65,9 @@ class Session(ZoneEntity):
     @field_validator("session_type", mode="before")
     @classmethod
     def _whose(cls, stored: Any) -> Any:
-        """Sign-in keeps how a session came to be; whatever that was, it is a user's."""
+        """What is stored is how a session came to be: by a user's sign-in, or by an application alone."""
+        if stored == "client_credentials":
+            return SessionType.APPLICATION
         return SessionType.USER if stored in ("browser", "application", "offline") else stored
 
     @field_validator("metadata", mode="before")

@@ -39,12 +39,18 @@ def require_active(
     """
     if session is None or user is None or session.user_id != user.id:
         raise NotActive("the session does not exist, or is another user's")
-    for each in (session, within):
-        if each is not None and not is_active(each, now):
-            raise NotActive("the session has been ended, or has expired")
+    require_session_active(session, now)
+    if within is not None:
+        require_session_active(within, now)
     require_user_active(user)
     if member is not None:
         require_member_active(member)
+
+
+def require_session_active(session: SessionRecord | None, now: datetime) -> None:
+    """Check a session by itself: of an application without a user there is nothing else. Raises NotActive."""
+    if session is None or not is_active(session, now):
+        raise NotActive("the session has been ended, or has expired")
 
 
 def require_user_active(user: User) -> None:

@@ -17,6 +17,7 @@ from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import is_held_with
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, ChainActor, actors_of
+from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services import cache_sizes
@@ -30,6 +31,7 @@ from runtime.services.zones.clients import SUSPENDED
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
+_APPLICATION_PROFILES = (EntityProfile.SERVICE, EntityProfile.AI_AGENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class SubjectToken:
 
     Attributes:
         session_id: the root session; None when an application acts on its own behalf.
+        application_session_id: the session of that application then; None in tokens of earlier releases.
         actors: everyone who acted so far, the latest first; without an exchange nobody.
         expires_at, issued_at: seconds since 1970; the former is checked again at each use.
         jkt: thumbprint of the key that it is bound to; None for who bears it.
@@ -55,6 +58,7 @@ class SubjectToken:
     expires_at: int
     issued_at: int
     jkt: str | None = None
+    application_session_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ def subject_of(digest: str, claims: Mapping[str, Any]) -> SubjectToken:
     session_id = claims.get("sid")
     if not isinstance(session_id, str | None):
         raise refused("`sid` is not a string")
+    is_own = claims.get("sub_profile") in _APPLICATION_PROFILES
     try:
         return SubjectToken(
             digest=digest,
@@ -124,7 +129,8 @@ def subject_of(digest: str, claims: Mapping[str, Any]) -> SubjectToken:
             audience=claims["aud"],
             client_id=claims["client_id"],
             scopes=scope_strings.parse(claims.get("scope", "")),
-            session_id=session_id,
+            session_id=None if is_own else session_id,
+            application_session_id=session_id if is_own else None,
             actors=actors_of(claims),
             may_act=claims.get("may_act"),
             expires_at=int(claims["exp"]),
@@ -163,14 +169,30 @@ def require_root(root: SessionRoot | None, subject: SubjectToken, now: datetime)
     return root
 
 
-async def require_own_application(zone: CachedZone, subject: SubjectToken) -> Application:
-    """The application whose own token starts the chain. Raises InvalidGrant when it is gone, or another."""
+async def require_own_application(zone: CachedZone, subject: SubjectToken, now: datetime) -> Application:
+    """The application whose own token starts the chain, while its session stands.
+
+    Raises: InvalidGrant when either is gone, or another.
+    """
     found = await zone.applications.by_identifier(subject.sub)
     if found is None or not await zone.applications.is_principal(found):
         raise refused("its application was deleted, is suspended, or has the identifier of a user")
     if await _has_gone(zone, subject, "actor", subject.sub):
         raise refused("the identifier was another application's when the token was issued")
+    await _require_application_session(zone, subject, now)
     return found
+
+
+async def _require_application_session(zone: CachedZone, subject: SubjectToken, now: datetime) -> None:
+    """Check the session of an application's own token. Raises InvalidGrant when it has ended."""
+    if subject.application_session_id is None:
+        return
+    try:
+        active.require_session_active(
+            await zone.application_sessions.get(subject.application_session_id), now
+        )
+    except NotActive as failure:
+        raise refused(str(failure)) from None
 
 
 async def check_provenance(
@@ -341,6 +363,7 @@ async def check_actor(
     if not is_held_with(actor.jkt, jkt):
         raise refused("the actor token is bound to a key, and sent without a DPoP proof of it")
     require_not_denied(zone, actor.token_id)
+    await _require_application_session(zone, actor, now)
     await check_chain(zone, actor)
 
 

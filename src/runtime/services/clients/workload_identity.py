@@ -6,6 +6,7 @@ a file or comes from a metadata service, and is shown again and again until it e
 also when it is meant for this server: it says what its holder may do, and travels with every call.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
@@ -54,7 +55,7 @@ async def workload_of(
         raise InvalidClient(internal=str(failure)) from None
     except (InvalidJwt, rules.InvalidAssertion, ProviderRefused, OutboundRefused) as failure:
         raise InvalidClient(internal=str(failure)) from None
-    return client
+    return replace(client, workload_claims=jws.unverified_claims)  # verified by now
 
 
 def _shown(claim: str) -> str:

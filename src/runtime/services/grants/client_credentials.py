@@ -10,6 +10,7 @@ from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.entity_profiles import profile_of
 from runtime.domain.oauth.resources import at_most_one
+from runtime.services.authority import application_sessions
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
@@ -69,7 +70,7 @@ async def client_credentials(
                 "a token for the zone itself has no scopes: send `resource`, or leave out `scope`"
             )
         own = attenuation.Target(zone.issuer, frozenset(), services.settings.token_lifetime_seconds)
-        return _issue(zone, client, attenuation.originate(own, None, jkt=jkt, now=now), now)
+        return await _issue(services, zone, client, attenuation.originate(own, None, jkt=jkt, now=now), now)
     resource = await target_checks.require_resource(
         zone, named, await zone.resources.resolve(named), audiences
     )
@@ -93,10 +94,13 @@ async def client_credentials(
     if verdict.scopes is None:
         raise policy_decision.denied()
     decision.step = 13
-    return _issue(zone, client, plan.restricted_to(verdict.scopes), now)
+    return await _issue(services, zone, client, plan.restricted_to(verdict.scopes), now)
 
 
-def _issue(zone: CachedZone, client: ApplicationClient, plan: Delegation, now: datetime) -> dict[str, Any]:
+async def _issue(
+    services: Services, zone: CachedZone, client: ApplicationClient, plan: Delegation, now: datetime
+) -> dict[str, Any]:
+    session = await application_sessions.current(services, zone, client, until=plan.expires_at, now=now)
     facts = AccessTokenFacts(
         issuer=zone.issuer,
         subject=client.application.identifier,
@@ -107,7 +111,7 @@ def _issue(zone: CachedZone, client: ApplicationClient, plan: Delegation, now: d
         issued_at=now,
         expires_at=plan.expires_at,
         token_id=new_token_id(),
-        session_id=None,
+        session_id=session.id,
         authenticated_at=None,
         acr=None,
         actors=plan.actors,

@@ -349,7 +349,7 @@ async def authority_of(
 ) -> tuple[SessionRoot | None, policy_decision.PolicyPrincipal]:
     """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
     if subject.session_id is None:
-        own = await require_own_application(zone, subject)
+        own = await require_own_application(zone, subject, now)
         return None, policy_decision.PolicyPrincipal(
             await zone.applications.policy_facts(own), f"application:{own.id}"
         )
@@ -427,7 +427,7 @@ def _mint(
         issued_at=now,
         expires_at=plan.expires_at,
         token_id=new_token_id(),
-        session_id=root.session.id if root else None,
+        session_id=root.session.id if root else chain.subject.application_session_id,
         authenticated_at=root.session.authenticated_at if root else None,
         acr=root.session.acr if root else None,
         actors=plan.actors,

@@ -145,7 +145,7 @@ async def _access_token(
         raise refused("the caller is not an audience of the token")
     issued_to = await check_chain(zone, subject)
     if subject.session_id is None:
-        await require_own_application(zone, subject)
+        await require_own_application(zone, subject, now)
         return _told(known.claims)
     standing = require_root(root, subject, now)
     await require_chain_consents(services, zone, subject, standing, now)

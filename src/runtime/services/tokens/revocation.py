@@ -80,7 +80,7 @@ async def _access_token(
     if found.session_id is not None and not found.is_exchanged:
         async with services.database.querying() as conn:
             session = await sessions.find(conn, found.session_id, zone_id=zone.id)
-        if session is not None and session.session_type != "browser":
+        if session is not None and session.session_type in ("application", "offline"):
             decision.user_id = session.user_id
             await session_revocation.end(services, zone.id, session_id=session.id)
             return True

@@ -13,6 +13,7 @@ from runtime.domain.oauth import zone_settings
 from runtime.services import zone_keys
 from runtime.services.epochs import Epochs, RevalidationWindow, denials_key, zone_key
 from runtime.services.zones.accountability import AccountabilityRule
+from runtime.services.zones.application_sessions import ApplicationSessionCache
 from runtime.services.zones.applications import ApplicationCache
 from runtime.services.zones.clients import ClientCache
 from runtime.services.zones.policies import Policies, PolicyCache
@@ -89,6 +90,7 @@ class CachedZone:
         self.resources = ResourceCache(database, zone.id)
         self.providers = ProviderCache(database, zone.id)
         self.withdrawals = WithdrawalCache(database, zone.id)
+        self.application_sessions = ApplicationSessionCache(database, zone.id)
         self.session_roots = SessionRootCache(database, epochs, zone.id, self._read)
         self._caches: dict[type[ZoneCache], ZoneCache] = {}
         self._policies: Policies | None = None

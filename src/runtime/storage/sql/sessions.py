@@ -25,12 +25,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.storage.sql import revocations
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.revocations import Revocation
-from runtime.storage.sql.tables import METADATA
+from runtime.storage.sql.tables import METADATA, TABLES
 
-SessionType = Literal["browser", "application", "offline"]
+SessionType = Literal["browser", "application", "offline", "client_credentials"]
+CLIENT_CREDENTIALS: SessionType = "client_credentials"
 
 _sessions = METADATA.tables["sessions"]
 _families = METADATA.tables["refresh_families"]
+_applications = TABLES["Application"]
 
 # Statements of every sign-in are made once: making one costs more than running it.
 _OF_ZONE = select(_sessions).where(_sessions.c.zone_id == bindparam("zone"))
@@ -41,6 +43,23 @@ _PLACE_LOCKED = (
     .with_for_update()
 )
 _OF_COOKIE = _OF_ZONE.where(_sessions.c.cookie_hash == bindparam("cookie"))
+_OF_CLIENT = (
+    _OF_ZONE.where(
+        _sessions.c.user_id.is_(None),
+        _sessions.c.session_type == CLIENT_CREDENTIALS,
+        _sessions.c.application_id == bindparam("application"),
+        _sessions.c.client_id == bindparam("client"),
+        _sessions.c.status == "active",
+        _sessions.c.expires_at >= bindparam("until", type_=_sessions.c.expires_at.type),
+    )
+    .order_by(_sessions.c.expires_at.desc(), _sessions.c.id)
+    .limit(1)
+)
+_APPLICATION_LOCKED = (
+    select(_applications.c.id)
+    .where(_applications.c.zone_id == bindparam("zone"), _applications.c.id == bindparam("application"))
+    .with_for_update(key_share=True)
+)
 _ADD = insert(_sessions)
 
 
@@ -50,7 +69,8 @@ class SessionRecord:
 
     Attributes:
         session_type: `browser` for single sign-on; `application` for what one code was redeemed for, below
-            a browser session; `offline` for the same when it outlives the browser session.
+            a browser session; `offline` for the same when it outlives the browser session;
+            `client_credentials` for what an application does on its own behalf, without a user.
         parent_id: the browser session of an `application` session; of a browser session, the later one of
             the same user in the same browser that has taken its place.
         browser_session_id: of an `offline` session, the browser session in which it was begun, or the one
@@ -61,7 +81,7 @@ class SessionRecord:
         provider_id_token: that ID token, sealed, for leaving the provider too; kept while the session stands.
         authenticated_at: when the user proved who they are; None when the provider does not say.
         cookie_hash: what recognises the browser; None for sessions without one.
-        session_data: claims about the user that the provider gave.
+        session_data: claims of the ID token that the user signed in with; of an application, about itself.
         metadata: `name` of the application or user agent that started it.
     """
 
@@ -140,6 +160,20 @@ async def find(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Sessi
 async def find_by_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> SessionRecord | None:
     """The browser session that a cookie of that zone stands for, whatever its status."""
     return _one(await conn.execute(_OF_COOKIE, {"zone": zone_id, "cookie": cookie_hash}))
+
+
+async def of_client(
+    conn: AsyncConnection, application_id: str, client_id: str, *, zone_id: str, until: datetime
+) -> SessionRecord | None:
+    """An active session of an application without a user that lasts until then, at least."""
+    asked = {"zone": zone_id, "application": application_id, "client": client_id, "until": until}
+    return _one(await conn.execute(_OF_CLIENT, asked))
+
+
+async def lock_application(conn: AsyncConnection, application_id: str, *, zone_id: str) -> bool:
+    """Let nobody else begin a session of an application before the transaction ends; False without one."""
+    asked = {"zone": zone_id, "application": application_id}
+    return await conn.scalar(_APPLICATION_LOCKED, asked) is not None
 
 
 async def detach_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> None:

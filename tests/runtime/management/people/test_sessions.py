@@ -171,6 +171,27 @@ class TestSessions:
         assert found["parent_id"] is None
         assert found["user_id"] == place.ann.user.id
 
+    def test_an_application_without_a_user_has_one(self, place: Place) -> None:
+        """Listed beside those of users, with whoever vouches for the application; nobody else's is named."""
+        granted = place.oauth(grant_type="client_credentials")
+        assert granted.status_code == 200, granted.text
+
+        listed = place.api.ok("GET", place.path("/sessions"))["items"]
+        (found,) = [each for each in listed if each["id"] != place.ann.session_id]
+        assert place.ids("/sessions?session_type=application") == {found["id"]}
+        assert place.ids("/sessions?session_type=user") == {place.ann.session_id}
+        assert {"user_id", "user", "user_agent_id", "user_agent"}.isdisjoint(found)
+        assert found["parent_id"] is None
+        assert (found["session_type"], found["status"], found["active"]) == ("application", "active", True)
+        assert (found["application_id"], found["subject"]) == (place.agent.id, "agent")
+        assert found["issuer"] == found["session_data"]["iss"] == str(place.entity.protocols.oauth2.issuer)
+        assert place.api.ok("GET", place.path(f"/providers/{found['provider_id']}"))["type"] == "service-sts"
+
+        revoked = place.api.ok("PATCH", place.path(f"/sessions/{found['id']}"), {"status": "revoked"})
+        assert (revoked["status"], revoked["active"]) == ("revoked", False)
+        place.api.ok("DELETE", place.path(f"/sessions/{found['id']}"), status=204)
+        assert place.ids("/sessions?session_type=application") == set()
+
     def test_names_the_application_that_began_it(self, place: Place) -> None:
         """`metadata` is there once it has something to say, and a child says whose it is."""
         named = place.session(metadata={"name": "Agent"})
