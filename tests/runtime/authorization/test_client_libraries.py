@@ -1,0 +1,191 @@
+"""Libraries of other makes sign users in with the settings that docs/clients.md gives for them."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from tests.support.client_table import Library, libraries
+from tests.support.oauth_site import Browser, Site, claims
+
+from runtime.domain.kinds import ZONE, Verb
+from runtime.domain.kinds.resource import Resource
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "clients"
+LIBRARIES = {each.name: each for each in libraries()}
+TRIED = [name for name, each in LIBRARIES.items() if each.tried == "yes"]
+NAMING = [name for name in TRIED if LIBRARIES[name].resource]
+# What programs end with: an error of their HTTP library, or a page of the framework.
+REFUSED_BY_USERINFO = "401 Client Error: Unauthorized for url|Third-Party Login Failure"
+API = "https://api.acme.example"
+
+
+def program(name: str) -> tuple[str, ...]:
+    """The program of a library, with what runs it."""
+    file = f"with_{name.lower().replace('-', '_').replace('.', '_')}"
+    in_python = PROGRAMS / f"{file}.py"
+    if in_python.exists():
+        return sys.executable, str(in_python)
+    return "node", str(PROGRAMS / "node" / f"{file}.mjs")
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs for Node.js beside the packages that their lock names."""
+    for each in ("node", "npm"):
+        if shutil.which(each) is None:
+            pytest.skip(f"there is no `{each}` here: libraries for Node.js are not tried")
+    folder = tmp_path_factory.mktemp("node")
+    shutil.copytree(PROGRAMS / "node", folder, dirs_exist_ok=True)
+    command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        pytest.skip(f"npm cannot install here: libraries for Node.js are not tried: {done.stderr[-500:]}")
+    return folder
+
+
+@contextmanager
+def started(name: str, settings: dict[str, Any], request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The library's program; `ask(line)` is its next answer to a line."""
+    runner, file = program(name)
+    if runner == "node":
+        folder: Path = request.getfixturevalue("packages")
+        file = str(folder / Path(file).name)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([runner, file, json.dumps(settings)], text=True, **pipes) as process:
+        assert process.stdout is not None
+
+        def ask(line: str = "") -> dict[str, Any]:
+            if line:
+                print(line, file=process.stdin, flush=True)
+            said = process.stdout.readline()
+            if not said:
+                raise AssertionError(process.stderr.read())
+            told: dict[str, Any] = json.loads(said)
+            return told
+
+        try:
+            yield ask
+        finally:
+            process.kill()
+
+
+def prepared(site: Site, library: Library, *, default: bool = False) -> tuple[dict[str, str], Resource]:
+    """A zone with a user and the application of the library: what its settings are filled with."""
+    zone = site.zone()
+    site.user(zone)
+    resource = site.run(site.company.resource(zone, API, scopes=["read"]))
+    if default:
+        patch = {"default_resource_id": resource.id}
+        site.run(site.company.run(ZONE, Verb.UPDATE, {}, zone.id, patch))
+    redirect_uri = f"https://app.example{library.path}"
+    is_public = not any("{client_secret}" in each for each in library.settings.values())
+    client = site.app(
+        zone,
+        public=is_public,
+        dependencies=[resource],
+        protocols={"oauth2": {"redirect_uris": [redirect_uri]}},
+    )
+    places = {
+        "issuer": client.issuer,
+        "client_id": client.app.client_id,
+        "client_secret": client.app.secret or "",
+        "redirect_uri": redirect_uri,
+        "resource": API,
+    }
+    return places, resource
+
+
+def sign_in(
+    name: str, settings: dict[str, Any], browser: Browser, request: pytest.FixtureRequest
+) -> tuple[dict[str, list[str]], dict[str, Any]]:
+    """The parameters of the authorization request, and what the library says of the user and the token."""
+    with started(name, settings, request) as ask:
+        url = ask()["url"]
+        answer = browser.sign_in(browser.open(url))
+        return parse_qs(urlsplit(url).query), ask(answer.location)
+
+
+def is_ada(told: dict[str, Any]) -> bool:
+    """Whether the library knows who has signed in."""
+    return bool(told.get("email") == "ada@acme.example")
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_signs_a_user_in_with_the_settings_of_the_table(
+    site: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    """With PKCE, at a zone on plain http."""
+    library = LIBRARIES[name]
+    places, _ = prepared(site, library)
+    settings = library.filled({**library.settings, **library.http}, places)
+
+    asked, told = sign_in(name, settings, browser, request)
+
+    assert asked["code_challenge_method"] == ["S256"]
+    assert "resource" not in asked
+    assert is_ada(told)
+    assert claims(told["access_token"])["aud"] == places["issuer"]
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_names_a_resource_with_the_setting_of_the_table(
+    site: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    """The access token is for that API, and the library still knows who has signed in."""
+    library = LIBRARIES[name]
+    places, resource = prepared(site, library)
+    settings = library.filled({**library.settings, **library.http, **library.resource}, places)
+
+    asked, told = sign_in(name, settings, browser, request)
+
+    assert asked["resource"] == [API]
+    assert claims(told["access_token"])["aud"] == resource.identifier
+    if name != "requests-oauthlib":  # which knows of no users: it is the program that asks userinfo
+        assert is_ada(told)
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_default_resource_does_what_the_table_says(
+    site: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    """The access token is for the default resource: who asks userinfo with it is refused there."""
+    library = LIBRARIES[name]
+    places, resource = prepared(site, library, default=True)
+    settings = library.filled({**library.settings, **library.http}, places)
+
+    if library.default_resource == "fails":
+        with pytest.raises(AssertionError, match=REFUSED_BY_USERINFO):
+            sign_in(name, settings, browser, request)
+        return
+    assert library.default_resource == "works"
+    _, told = sign_in(name, settings, browser, request)
+    assert claims(told["access_token"])["aud"] == resource.identifier
+
+
+def test_every_library_is_tried_or_the_table_says_why_not() -> None:
+    """A program for each row that is tried, a reason in every other, and none without a row."""
+    assert len(LIBRARIES) == 12
+    programs = {Path(program(name)[1]) for name in TRIED}
+    assert {each for each in programs if not each.exists()} == set()
+    assert programs == {*PROGRAMS.glob("with_*.py"), *(PROGRAMS / "node").glob("with_*.mjs")}
+    assert {each.name for each in LIBRARIES.values() if each.name not in TRIED} == {
+        each.name for each in LIBRARIES.values() if each.tried.startswith("no: ")
+    }
+    for each in LIBRARIES.values():
+        assert {"setting", "by itself"} & {each.pkce} or each.name not in TRIED
+
+
+def test_the_lock_of_the_libraries_names_no_index() -> None:
+    """Packages are pinned by digest, and come from the index that npm is set to."""
+    lock = json.loads((PROGRAMS / "node" / "package-lock.json").read_text("utf-8"))
+    found = {name: each for name, each in lock["packages"].items() if name}
+
+    assert {name for name, each in found.items() if "integrity" not in each} == set()
+    assert {name for name, each in found.items() if "resolved" in each} == set()
