@@ -207,7 +207,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.decisions": _ANY_KIND | {"management.audit", "management.policies"},
     "explain": _ANY_KIND
     | _GROUND
-    | {"authority", "clients", "grants", "issuing", "decision_log"}
+    | {"authority", "clients", "grants", "issuing", "vault", "decision_log"}
     | {"management.changesets", "management.policies"},
     "management.audit": _ANY_KIND | {"management.audit_chain"},
     "management.authentication": _GROUND

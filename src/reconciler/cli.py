@@ -275,7 +275,12 @@ def decisions(**options: "Unpack[DecisionOptions]") -> int:
 @click.option("--zone", help="Id or slug of the zone; default: the only one that the credential can read.")
 @click.option("--application", metavar="APP", required=True, help="Id or identifier of who asks.")
 @click.option("--resource", metavar="RESOURCE", required=True, help="Id, identifier or URL that it asks for.")
-@click.option("--user", metavar="USER", required=True, help="Id, identifier or e-mail address of the user.")
+@click.option(
+    "--user",
+    metavar="USER",
+    help="Id, identifier or e-mail address of the user; without it a token of the application's own is"
+    " explained (client credentials).",
+)
 @click.option("--scope", multiple=True, help="A scope that it asks for; default: all; repeatable.")
 @click.option(
     "--via",
@@ -292,9 +297,9 @@ def decisions(**options: "Unpack[DecisionOptions]") -> int:
 @_output
 @_connection(owner=False)
 def explain(**options: "Unpack[ExplainOptions]") -> int:
-    """Explain whether APP would get a token for RESOURCE in the name of USER now; changes nothing.
+    """Explain whether APP would get a token for RESOURCE now, for USER or for itself; changes nothing.
 
-    Shows each step of the token exchange, the policies that decide, and what would mend a refusal.
+    Shows each step of the token request, the policies that decide, and what would mend a refusal.
     """
     from reconciler.commands.explain import explain_command
 

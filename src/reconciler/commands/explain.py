@@ -1,9 +1,9 @@
-"""`zonectl explain`: whether an application would get a token for a user now, and why not."""
+"""`zonectl explain`: whether an application would get a token now, for a user or for itself, and why not."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from reconciler.exit_codes import REFUSED
+from reconciler.exit_codes import REFUSED, USAGE, CommandFailed
 from reconciler.kinds import Origin
 from reconciler.output_documents import EXPLANATION
 from reconciler.report.explanations import explanation_lines
@@ -18,16 +18,25 @@ def explain_command(options: ExplainOptions) -> int:
     asked: dict[str, object] = {
         "application": options["application"],
         "resource": options["resource"],
-        "user": options["user"],
         "via": list(options.get("via", ())),
     }
+    if (user := options.get("user")) is not None:
+        asked["user"] = user
+    elif asked["via"]:
+        raise CommandFailed(
+            USAGE,
+            "`--via` needs `--user`: without one it is a token of the application's own (client credentials),"
+            " which comes through no other application",
+        )
     if scopes := options.get("scope"):
         asked["scopes"] = list(scopes)
     places = _policy_places(options.get("config"))
     with open_zones(options) as api:
         zone = api.zone(options.get("zone"))
         answer = api.explain(str(zone["id"]), asked)
-    for policy in (each for hop in answer["hops"] for each in hop["policies"]):
+    for policy in (
+        each for hop in answer["hops"] for each in (*hop["policies"], *hop.get("left_out_by", ()))
+    ):
         source = policy.get("source")
         if source and not source.get("file") and (place := places.get((source["owner"], source["name"]))):
             source["file"], source["line"] = place.path, place.line

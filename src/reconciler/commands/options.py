@@ -72,6 +72,7 @@ class ExplainOptions(ConnectionOptions, total=False):
     Attributes:
         zone: id or slug; None for the only one.
         scope: none for all that can be had.
+        user: None for a token of the application's own.
         via: applications that the token comes through, the first one first.
         config: manifests in which the deciding policies are looked up.
     """

@@ -36,9 +36,13 @@ def _sentence(hop: Mapping[str, Any], explanation: Mapping[str, Any]) -> str:
     """What is said first: about the exchange that the chain ends with."""
     if explanation["allowed"]:
         scopes = f" with `{' '.join(hop['scopes'])}`" if hop["scopes"] else ", without scopes"
-        return f"`{hop['application']}` gets `{hop['resource']}` for `{explanation['user']}`{scopes}"
+        return f"`{hop['application']}` gets `{hop['resource']}` for {_whom(explanation)}{scopes}"
     target = f" `{hop['resource']}`" if hop["resource"] else " a token"
-    return f"`{hop['application']}` does not get{target} for `{explanation['user']}`: {hop['error']}"
+    return f"`{hop['application']}` does not get{target} for {_whom(explanation)}: {hop['error']}"
+
+
+def _whom(explanation: Mapping[str, Any]) -> str:
+    return f"`{explanation['user']}`" if explanation["user"] else "itself"
 
 
 def _hop_lines(hop: Mapping[str, Any]) -> Iterator[Line]:
@@ -47,5 +51,8 @@ def _hop_lines(hop: Mapping[str, Any]) -> Iterator[Line]:
         yield f"  {step['step']:>2}  {step['name']:<{_NAME_WIDTH}}", _MARKS[step["outcome"]], detail
     for policy in hop["policies"]:
         yield f"  {'permitted' if hop['allowed'] else 'forbidden'} by: {policy_text(policy)}"
+    if left_out := hop.get("left_out"):
+        why = [f"forbidden by {policy_text(each)}" for each in hop["left_out_by"]]
+        yield f"  left out: `{' '.join(left_out)}`, {'; '.join(why) or 'which no policy permits'}"
     for remedy in hop["remedies"]:
         yield Styled("  to fix", "yellow"), f": {remedy}"

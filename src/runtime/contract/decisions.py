@@ -76,10 +76,11 @@ Names = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 
 
 class ExplainBody(Part):
-    """The exchange to explain. `application`, `user` and `resource` are ids or identifiers.
+    """The token request to explain. `application`, `user` and `resource` are ids or identifiers.
 
-    `user` may be an e-mail address, `resource` any URL that the resource covers. `scopes` is null for all
-    that can be had. `via` names the applications that the user's token comes through, the first one first.
+    `user` may be an e-mail address; null for a token of the application's own (client credentials).
+    `resource` may be any URL that the resource covers. `scopes` is null for all that can be had. `via` names
+    the applications that the user's token comes through, the first one first.
     """
 
     example: ClassVar[Mapping[str, Any]] = {
@@ -91,7 +92,7 @@ class ExplainBody(Part):
 
     application: Names
     resource: Names
-    user: Names
+    user: Names | None = None
     scopes: Annotated[list[Names], Field(max_length=100)] | None = None
     via: Annotated[list[Names], Field(max_length=10)] = Field(default_factory=list)
 
@@ -115,7 +116,8 @@ class ExplainedHop(Part):
     """One exchange of the chain: what an application gets for the token that it has.
 
     `error` is the code that the application would get, `reason` what it would not get to know. `remedies`
-    says what would mend the refusal. `scopes` are those that the token would have.
+    says what would mend the refusal. `scopes` are those that the token would have, `left_out` those that only
+    policies leave out, and `left_out_by` the rules that forbid them: none where no rule permits them.
     """
 
     application: Annotated[str, Example("calendar-agent")]
@@ -127,6 +129,8 @@ class ExplainedHop(Part):
     scopes: Annotated[list[str], Example([])]
     actors: Annotated[list[str], Example(["calendar-agent"])]
     policies: list[DecidingPolicy]
+    left_out: Annotated[list[str], Example([])]
+    left_out_by: list[DecidingPolicy]
     remedies: Annotated[
         list[str], Example(["add `https://calendar.acme.example` to the dependencies of `calendar-agent`"])
     ]
@@ -137,10 +141,11 @@ class Explanation(Part):
 
     `hops` has one exchange for each of `via`, as far as they are allowed, and the application's own last.
     `session` is the sign-in that was gone by; null where none is active: then one that begins now is assumed.
+    `user` is null for a token of the application's own.
     """
 
     at: Timestamp
     allowed: Annotated[bool, Example(False)]
-    user: Annotated[str, Example("ada@acme.example")]
+    user: Annotated[str | None, Example("ada@acme.example")]
     session: str | None
     hops: list[ExplainedHop]

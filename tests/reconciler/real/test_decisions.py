@@ -267,3 +267,32 @@ def test_a_chain_is_told_hop_by_hop(staffed: Company) -> None:
 
     assert [hop["application"] for hop in told["hops"]] == ["agent"]
     assert told["hops"][0]["remedies"] == ["set `application` of a resource to `agent`"]
+
+
+def test_without_a_user_a_token_of_its_own_is_explained(staffed: Company) -> None:
+    """What client credentials would be answered; a chain of applications needs a user (exit code 64)."""
+    who = ("--zone", staffed.zone, "--application", "agent", "--resource", "https://payroll.example")
+
+    done = staffed.zonectl("explain", *who)
+
+    assert done.exit_code == 0, done
+    assert done.out.splitlines()[0] == (
+        "allowed: `agent` gets `https://payroll.example` for itself with `read write`"
+    )
+    assert "session" not in done.out
+    chained = staffed.zonectl("explain", *who, "--via", "agent")
+    assert chained.exit_code == 64
+    assert "`--via` needs `--user`" in chained.err
+
+
+def test_scopes_that_a_policy_leaves_out_are_shown_with_its_place(staffed: Company) -> None:
+    """The exchange is allowed with the rest; what is missing is said, and by which rule."""
+    staffed.send("PATCH", staffed.path("applications", identifier="agent"), consent="implicit")
+    forbids = 'forbid(principal, action, resource) when { context.scopes.contains("write") };'
+    staffed.write("policies.yaml", POLICIES.replace("cedar: '", f"cedar: '{forbids} "))
+    staffed.apply()
+
+    said = explain(staffed, "https://payroll.example", expect=0).out
+
+    assert "with `read`" in said.splitlines()[0]
+    assert "  left out: `write`, forbidden by policy `reading`, rule 1 (policies.yaml:1)" in said

@@ -12,9 +12,10 @@ from runtime.services.client_types import ApplicationClient
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.explain.parties import UnknownParty
-from runtime.services.grants import token_exchange
+from runtime.services.grants import client_credentials, token_exchange
 from runtime.services.grants.authorized_exchanges import AuthorizedExchange
 from runtime.services.grants.token_exchange import VerifiedChain
+from runtime.services.issuing import target_checks
 from runtime.services.issuing.access_tokens import new_token_id
 from runtime.services.zones import CachedZone, SessionRoot
 
@@ -26,6 +27,10 @@ class Hop:
     Attributes:
         name: what the question calls the application.
         resource: None while it is not known, or there is none.
+        scopes: those that are asked for; None for all.
+        has_user: False for a token of the application's own.
+        root: the sign-in, once it is known.
+        next_name: of a refused hop, what the question calls the application that the token was to go to.
         decision: is filled in as that of a real exchange; its step is the one that refused.
     """
 
@@ -36,6 +41,10 @@ class Hop:
     authorized: AuthorizedExchange | None = None
     refusal: "OAuthError | UnknownParty | None" = None
     is_session_assumed: bool = False
+    scopes: frozenset[str] | None = None
+    has_user: bool = True
+    root: SessionRoot | None = None
+    next_name: str | None = None
 
     @property
     def resource_name(self) -> str | None:
@@ -69,16 +78,26 @@ async def try_exchange(
     zone: CachedZone,
     hop: Hop,
     chain: VerifiedChain,
-    scopes: frozenset[str] | None,
     now: datetime,
 ) -> AuthorizedExchange:
     """What the application would get. Raises OAuthError as an exchange does."""
     assert hop.client is not None  # noqa: S101 - it is found before
     named = hop.resource_name or ""
-    request = ExchangeRequest(subject_token="", resource=named, audiences=(), scopes=scopes, actor_token=None)
+    request = ExchangeRequest(
+        subject_token="", resource=named, audiences=(), scopes=hop.scopes, actor_token=None
+    )
     target = hop.resource if isinstance(hop.resource, Resource) else None
     return await token_exchange.authorize(
         services, zone, hop.client, request, chain, target, now=now, decision=hop.decision
+    )
+
+
+async def try_own_token(services: Services, zone: CachedZone, hop: Hop, now: datetime) -> AuthorizedExchange:
+    """What the application would get for itself. Raises OAuthError as a client credentials request does."""
+    assert hop.client is not None  # noqa: S101 - it is found before
+    await target_checks.require_principal(zone, hop.client)
+    return await client_credentials.authorize(
+        services, zone, hop.client, hop.resource_name or "", scopes=hop.scopes, now=now, decision=hop.decision
     )
 
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 
 from runtime.contract.decisions import DecidingPolicy, ExplainBody, ExplainedHop, ExplainedStep, Explanation
-from runtime.domain.errors import OAuthError, TooLarge
+from runtime.domain.errors import OAuthError, TooLarge, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import Verb
 from runtime.domain.kinds.zone import Zone
@@ -18,7 +18,7 @@ from runtime.domain.oauth.exchange_steps import STEP_NAMES
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.explain import parties, remedies
-from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, with_token
+from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, try_own_token, with_token
 from runtime.services.explain.parties import UnknownParty
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
@@ -30,6 +30,7 @@ from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.zones import CachedZone
 
 SUBJECT = "explanations"
+_OF_USERS = (steps.SESSION, steps.PROVENANCE)  # not of a token of the application's own
 _SHOWN = tuple(range(steps.CLIENT, steps.POLICY + 1))
 
 
@@ -41,10 +42,15 @@ async def zone_of(unit: UnitOfWork, parents: Parents) -> Zone:
 
 
 async def explain(services: Services, caller: Caller, zone: Zone, asked: ExplainBody) -> Explanation:
-    """Whether the application would get a token for the user now, hop by hop.
+    """Whether the application would get a token for the user, or for itself, now; hop by hop.
 
-    Raises: RateLimited; TooLarge for a question that takes too long.
+    Raises: ValidationFailed; RateLimited; TooLarge for a question that takes too long.
     """
+    if asked.user is None and asked.via:
+        raise ValidationFailed.of(
+            "via",
+            "needs `user`: without one it is a token of the application's own, which comes through no other",
+        )
     seconds = concurrency_limits.EXPLANATION_SECONDS
     with explanation_slot(services, caller):
         try:
@@ -81,37 +87,46 @@ async def _hops(services: Services, zone: CachedZone, asked: ExplainBody) -> tup
     clients = parties.Clients(services, zone, now)
     for place, name in enumerate(names):
         decision = Decision(zone.organization_id, zone.id, now, new_id(), step=steps.CLIENT)
-        hop = Hop(name, None, decision)
+        hop = Hop(name, None, decision, has_user=asked.user is not None, root=chain.root if chain else None)
         hops.append(hop)
+        is_last = place == len(names) - 1
+        if is_last and asked.scopes is not None:
+            hop.scopes = frozenset(asked.scopes)
         try:
             hop.client = await clients.find(name)
+            if asked.user is None:
+                hop.resource = await parties.resource(zone, asked.resource)
+                hop.authorized = await try_own_token(services, zone, hop, now)
+                break
             if chain is None:
                 decision.step = steps.SESSION
                 root, session_id = await parties.session_root(services, zone, hop.client, asked.user, now)
                 hop.is_session_assumed = session_id is None
+                hop.root = root
                 chain = await chain_of(zone, hop.client, root, now)
-            is_last = place == len(names) - 1
             decision.step = steps.RESOURCE
             hop.resource = (
                 await parties.resource(zone, asked.resource)
                 if is_last
                 else await parties.resource_between(services, zone, hop.client, names[place + 1])
             )
-            scopes = frozenset(asked.scopes) if is_last and asked.scopes is not None else None
-            hop.authorized = await try_exchange(services, zone, hop, chain, scopes, now)
+            hop.authorized = await try_exchange(services, zone, hop, chain, now)
             if not is_last:
                 next_client = await clients.find(names[place + 1])
                 chain = await with_token(zone, hop, next_client, chain, now)
         except (OAuthError, UnknownParty) as refusal:
             hop.refusal = refusal
+            hop.next_name = None if is_last else names[place + 1]
             break
     return session_id, hops
 
 
 async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
+    forbidding = hop.authorized.forbidding if hop.authorized is not None else ()
+    left_out = hop.authorized.left_out if hop.authorized is not None else frozenset()
     async with services.database.querying() as conn:
         described = await deciding_policies.describe(
-            conn, zone.organization_id, zone.id, hop.decision.determining
+            conn, zone.organization_id, zone.id, {*hop.decision.determining, *forbidding}
         )
     policies = [described[name] for name in hop.decision.determining]
     refusal = hop.refusal
@@ -131,6 +146,8 @@ async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
         scopes=sorted(hop.authorized.plan.scopes) if hop.authorized is not None else [],
         actors=list(hop.decision.actors),
         policies=policies,
+        left_out=sorted(left_out),
+        left_out_by=[described[name] for name in forbidding],
         remedies=await remedies.of(services, zone, hop, policies) if refusal is not None else [],
     )
 
@@ -140,7 +157,7 @@ def _steps(hop: Hop, reason: str | None, policies: Iterable[DecidingPolicy]) -> 
     refused_at = hop.decision.step if hop.refusal is not None else None
     told = []
     for number in _SHOWN:
-        if number == steps.SUBJECT_TOKEN:
+        if number == steps.SUBJECT_TOKEN or (not hop.has_user and number in _OF_USERS):
             continue
         step = ExplainedStep(step=number, name=STEP_NAMES[number], outcome="passed")
         if number == refused_at:
@@ -148,7 +165,10 @@ def _steps(hop: Hop, reason: str | None, policies: Iterable[DecidingPolicy]) -> 
         elif refused_at is not None and number > refused_at:
             step = step.model_copy(update={"outcome": "not_reached"})
         elif number == steps.SESSION and hop.is_session_assumed:
-            detail = "the user has no active session at this application; one that begins now is assumed"
+            detail = (
+                "the user has no active session at this application: one that begins now is assumed, and the"
+                " user has to sign in there"
+            )
             step = step.model_copy(update={"outcome": "assumed", "detail": detail})
         elif number == steps.SCOPES and hop.authorized is not None:
             step = step.model_copy(update={"detail": " ".join(sorted(hop.authorized.plan.scopes)) or None})

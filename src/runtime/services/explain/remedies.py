@@ -1,19 +1,26 @@
 """Remedies of a refusal in plain words: one text for each step, with what is known of the case."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from runtime.contract.decisions import DecidingPolicy, ManifestSource
 from runtime.domain.errors import OAuthError
 from runtime.domain.kinds import APPLICATION, RESOURCE, Entity, Kind
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.kinds.values import ProviderType
+from runtime.domain.kinds.values import ProviderType, UserStatus
+from runtime.domain.lifetimes import is_active
 from runtime.domain.oauth import exchange_steps as steps
+from runtime.domain.oauth.scopes import to_text
+from runtime.services.authority.consents import find_allowance, grants_of
 from runtime.services.container import Services
 from runtime.services.explain.exchanges import Hop
 from runtime.services.explain.parties import UnknownParty
 from runtime.services.management.policies.deciding_policies import source_of
-from runtime.services.zones import CachedZone
+from runtime.services.vault import credentials
+from runtime.services.vault.credentials import KeptCredential
+from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import ownership
 
 _LINK = "they open the link in `error_uri` of the refused exchange"
@@ -22,15 +29,17 @@ _LINK = "they open the link in `error_uri` of the refused exchange"
 async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[DecidingPolicy]) -> list[str]:
     """What would fix the refusal of a hop; the places are those of the ownership records."""
     refusal = hop.refusal
-    if isinstance(refusal, UnknownParty):
-        return [f"{refusal.remedy}{await _place(services, zone, refusal.application, APPLICATION)}"]
     application = hop.client.identifier if hop.client else hop.name
     named = hop.resource_name or ""
+    if (order := await _wrong_order(zone, hop, application)) is not None:
+        return [order]
+    if isinstance(refusal, UnknownParty):
+        return [f"{refusal.remedy}{await _place(services, zone, refusal.application, APPLICATION)}"]
     match hop.decision.step:
         case steps.CLIENT:
             told = f"give `{application}` a credential (ApplicationCredential) that is not public"
         case steps.SESSION:
-            told = "the user has to be enabled, and to sign in again"
+            told = _session(hop)
         case steps.PROVENANCE:
             told = (
                 "if consent was withdrawn earlier in the chain, the user has to consent again there;"
@@ -42,7 +51,7 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
             place = await _place(services, zone, hop.client.application if hop.client else None, APPLICATION)
             told = f"add `{named}` to the dependencies of `{application}`{place}"
         case steps.ALLOWANCE:
-            told = await _authorization(zone, hop, application, named)
+            return await _authorization(services, zone, hop, application, named)
         case steps.SCOPES:
             told = await _scopes(services, zone, hop, application, named)
         case steps.POLICY:
@@ -52,19 +61,105 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
     return [told]
 
 
-async def _authorization(zone: CachedZone, hop: Hop, application: str, named: str) -> str:
-    resource, provider = hop.resource, None
-    if isinstance(resource, Resource) and resource.credential_provider_id is not None:
+async def _wrong_order(zone: CachedZone, hop: Hop, application: str) -> str | None:
+    """What is told where the token was to go from one application to another that calls it instead."""
+    if hop.next_name is None or hop.client is None:
+        return None
+    later = await zone.applications.by_identifier(hop.next_name) or await zone.applications.get(hop.next_name)
+    if later is None:
+        return None
+    provided = await zone.resources.provided_by(hop.client.application.id)
+    if not {each.id for each in provided} & set(await zone.applications.dependencies(later.id)):
+        return None
+    return (
+        f"`{later.identifier}` depends on a resource of `{application}`, and not the other way round: name"
+        f" `{later.identifier}` before `{application}` (`via`, and `application` last)"
+    )
+
+
+def _session(hop: Hop) -> str:
+    user = hop.root.principal.user if hop.root is not None else None
+    if user is not None and user.status is UserStatus.DISABLED:
+        return f"enable user `{user.email or user.identifier}`, who has to sign in again afterwards"
+    return "the user has to sign in again"
+
+
+async def _authorization(
+    services: Services, zone: CachedZone, hop: Hop, application: str, named: str
+) -> list[str]:
+    """What the user has not given: consent, a key, an account; only what is missing."""
+    resource, client, root = hop.resource, hop.client, hop.root
+    if not isinstance(resource, Resource) or client is None:
+        return []
+    provider = None
+    if resource.credential_provider_id is not None:
         provider = await zone.providers.get(resource.credential_provider_id)
-    consents = f"the user has to consent to `{application}` for `{named}`"
-    if provider is not None and provider.type is ProviderType.SERVICE_VAULT:
+    if root is None:
+        exchanged = "exchange a token of a user for it, and ask with `user`"
+        return [f"`{named}` takes a stored key or a connected account: {exchanged}"]
+    now = hop.decision.at
+    allowance = await find_allowance(services, zone, client, root, resource, wanted=hop.scopes, now=now)
+    told = [await _consent(zone, root, resource, application, now)] if allowance is None else []
+    if provider is None or provider.type is ProviderType.SERVICE_STS:
+        return told
+    credential = await credentials.find(services, zone, root.principal.user.id, resource, provider, now)
+    if credential is None and provider.type is ProviderType.SERVICE_VAULT:
+        credential = await credentials.find_shared(services, zone, resource)
+    if lacking := _lacking(zone, provider, resource, credential, hop.scopes, now):
+        return [*told, lacking]
+    if credential is not None and allowance is not None and not allowance.covers(credential.scopes):
+        given, worth = to_text(allowance.scopes or ()), to_text(credential.scopes)
+        whole = f"the credential of `{named}` is worth `{worth}` and is not handed out in part"
+        return [f"the user has consented to `{given}`, and {whole}: they have to consent to all: {_LINK}"]
+    return told
+
+
+async def _consent(
+    zone: CachedZone, root: SessionRoot, resource: Resource, application: str, now: datetime
+) -> str:
+    grants = await grants_of(zone, resource, root.delegated)
+    if not all(is_active(each, now) for each in grants):
         return (
-            f"{consents}, and to store a credential for it at {zone.issuer}/account; or an administrator"
-            " stores a secret of type `token` for the resource"
+            f"the user's grant for `{resource.identifier}` was revoked or has expired: they have to authorize"
+            f" `{application}` again: {_LINK}"
         )
-    if provider is not None and provider.type is not ProviderType.SERVICE_STS:
-        return f"{consents}, and to connect an account at `{provider.identifier}`: {_LINK}"
-    return f"{consents}: {_LINK}"
+    return f"the user has to consent to `{application}` for `{resource.identifier}`: {_LINK}"
+
+
+def _lacking(
+    zone: CachedZone,
+    provider: Provider,
+    resource: Resource,
+    credential: KeptCredential | None,
+    wanted: frozenset[str] | None,
+    now: datetime,
+) -> str | None:
+    """What is missing of the credential itself, whatever the user has consented to; None for nothing."""
+    named, account = resource.identifier, f"{zone.issuer}/account"
+    if provider.type is ProviderType.SERVICE_VAULT and credential is None:
+        return (
+            f"the user has to store a key for `{named}` at {account}; or an administrator stores a secret of"
+            " type `token` for the resource"
+        )
+    if credential is None:
+        return f"the user has to connect an account at `{provider.identifier}`: {_LINK}"
+    if not credential.is_usable(now):
+        return (
+            f"the account at `{provider.identifier}` has no valid tokens any more: the user has to connect it"
+            f" again, at {account} or where {_LINK}"
+        )
+    offered = frozenset(resource.scopes or ())
+    if lost := credential.scopes - offered:
+        return (
+            f"the user's credential is worth `{to_text(lost)}`, which `{named}` has lost: add that to the"
+            " resource again, or the user has to give another credential"
+        )
+    if provider.type is ProviderType.EXTERNAL and (beyond := (wanted or frozenset()) - credential.scopes):
+        return (
+            f"the account at `{provider.identifier}` is connected for `{to_text(credential.scopes)}`: the"
+            f" user has to connect it again for `{to_text(beyond)}`: {_LINK}; or request no more than it has"
+        )
+    return None
 
 
 async def _scopes(services: Services, zone: CachedZone, hop: Hop, application: str, named: str) -> str:
@@ -72,8 +167,13 @@ async def _scopes(services: Services, zone: CachedZone, hop: Hop, application: s
         return f"the user has to consent to `{application}` for all requested scopes of `{named}`: {_LINK}"
     entity = hop.resource if isinstance(hop.resource, Resource) else None
     offered = " ".join(sorted(entity.scopes or ())) if entity else ""
+    is_known = entity is not None and (hop.scopes or frozenset()) <= frozenset(entity.scopes or ())
+    if is_known and entity is not None and entity.credential_provider_id is not None:
+        return f"request all scopes that the credential of `{named}` has, or omit `scope`: it is not narrowed"
     place = await _place(services, zone, entity, RESOURCE)
     has = f"(`{offered}`){place}" if offered else f"(none){place}"
+    if not hop.has_user:
+        return f"request only scopes that `{named}` has {has}, or omit `scope`; add others to the resource"
     return (
         f"request only scopes that `{named}` has {has}, and that the user has consented to, or omit `scope`;"
         " for others, add them to the resource, and the user has to consent again"

@@ -30,6 +30,8 @@ class AuthorizedExchange(NamedTuple):
         plan: what the token would say.
         credential: from the vault, in place of a token of the zone.
         determining: names of the policy rules that decided.
+        left_out: scopes that policies leave out, of those that were left to them.
+        forbidding: names of the policy rules that forbid these; empty where none permits them.
     """
 
     resource: Resource
@@ -37,6 +39,8 @@ class AuthorizedExchange(NamedTuple):
     plan: Delegation
     credential: KeptCredential | None
     determining: tuple[str, ...]
+    left_out: frozenset[str] = frozenset()
+    forbidding: tuple[str, ...] = ()
 
 
 class _Entry(NamedTuple):

@@ -14,6 +14,7 @@ from runtime.services.authority import application_sessions
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
+from runtime.services.grants.authorized_exchanges import AuthorizedExchange
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy_decision, target_checks
 from runtime.services.issuing.access_tokens import (
@@ -71,6 +72,33 @@ async def client_credentials(
             )
         own = attenuation.Target(zone.issuer, frozenset(), services.settings.token_lifetime_seconds)
         return await _issue(services, zone, client, attenuation.originate(own, None, jkt=jkt, now=now), now)
+    authorized = await authorize(
+        services, zone, client, named, audiences=audiences, scopes=scopes, now=now, decision=decision, jkt=jkt
+    )
+    decision.step = 13
+    return await _issue(services, zone, client, authorized.plan, now)
+
+
+async def authorize(
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    named: str,
+    *,
+    audiences: tuple[str, ...] = (),
+    scopes: frozenset[str] | None,
+    now: datetime,
+    decision: Decision,
+    jkt: str | None = None,
+) -> AuthorizedExchange:
+    """Steps 7 to 11: what the application may have of a resource for itself; nothing is issued.
+
+    Args:
+        named: what the request calls the resource.
+        decision: is filled in on the way; its step is the one that refused.
+    Raises: OAuthError.
+    """
+    decision.step = 7
     resource = await target_checks.require_resource(
         zone, named, await zone.resources.resolve(named), audiences
     )
@@ -93,8 +121,8 @@ async def client_credentials(
     decision.determining = verdict.determining
     if verdict.scopes is None:
         raise policy_decision.denied()
-    decision.step = 13
-    return await _issue(services, zone, client, plan.restricted_to(verdict.scopes), now)
+    left_out, plan = plan.scopes - verdict.scopes, plan.restricted_to(verdict.scopes)
+    return AuthorizedExchange(resource, target, plan, None, verdict.determining, left_out, verdict.forbidding)
 
 
 async def _issue(

@@ -282,11 +282,16 @@ async def authorize(
         now=now,
     )
     decision.determining = verdict.determining
-    if verdict.scopes is None or (credential is not None and credential.scopes - verdict.scopes):
+    if verdict.scopes is None:
+        raise policy_decision.denied()
+    if credential is not None and credential.scopes - verdict.scopes:
+        decision.determining = verdict.forbidding  # a credential is handed out whole or not at all
         raise policy_decision.denied()
 
-    plan = plan.restricted_to(verdict.scopes)
-    return AuthorizedExchange(resource, limits, plan, credential, verdict.determining)
+    left_out, plan = plan.scopes - verdict.scopes, plan.restricted_to(verdict.scopes)
+    return AuthorizedExchange(
+        resource, limits, plan, credential, verdict.determining, left_out, verdict.forbidding
+    )
 
 
 def _renewed(

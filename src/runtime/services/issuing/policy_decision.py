@@ -55,10 +55,12 @@ class PolicyVerdict(NamedTuple):
     Attributes:
         scopes: of those asked for, the ones that may be issued; None when nothing may be.
         determining: names of the rules that decided.
+        forbidding: names of the rules that forbid the scopes which are left out; empty where none permits.
     """
 
     scopes: frozenset[str] | None
     determining: tuple[str, ...]
+    forbidding: tuple[str, ...] = ()
 
 
 async def decide_exchange(
@@ -171,7 +173,7 @@ async def _decide(
             await time_slice.yield_if_due()
             allowed |= {scope} if ask(frozenset({scope})).allowed else frozenset()
         if allowed and (rest := ask(allowed)).allowed:
-            return PolicyVerdict(allowed, rest.determining)
+            return PolicyVerdict(allowed, rest.determining, whole.determining)
     return PolicyVerdict(None, whole.determining)
 
 
