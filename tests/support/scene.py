@@ -71,6 +71,7 @@ class Scene:
         *,
         services: Services | None = None,
         proof: str | None = None,
+        address: str = "192.0.2.1",
         **more: str,
     ) -> dict[str, Any]:
         """The answer to an exchange."""
@@ -84,4 +85,4 @@ class Scene:
             **({"scope": scope} if scope is not None else {}),
             **more,
         }
-        return await self.post(list(form.items()), services=services, proof=proof)
+        return await self.post(list(form.items()), services=services, proof=proof, address=address)

@@ -8,21 +8,28 @@ from typing import Any
 
 import pytest
 from tests.support import attenuated_zone as machine
+from tests.support.attenuation import SCOPES
 
 from runtime.domain.oauth import attenuation
-from runtime.services.authority import subject_tokens
+from runtime.services.authority import active, subject_tokens
+from runtime.services.connect import requests
 from runtime.services.grants import token_exchange
+from runtime.services.management.people import users
+from runtime.services.zones.accountability import AccountabilityRule
+from runtime.storage.sql import vault_tokens
 
-STEPS = 3_000
+STEPS = 1_000
 
 
 @pytest.mark.threat("16f", "18f")
 def test_a_zone_never_issues_more_than_there_is_to_give() -> None:
-    """Thousands of sign-ins, exchanges, refreshes, consents, revocations and changes of configuration."""
+    """Thousands of sign-ins, exchanges, refreshes, connections, consents, revocations and changes."""
     tally = machine.run(STEPS)
 
     assert tally.steps >= STEPS
     assert tally.seen["issued"] > STEPS / 10
+    for what in ("connected", "handed out", "refreshed elsewhere"):
+        assert tally.seen[what], tally
 
 
 async def _of_anybody(zone: Any, client: Any, subject: Any, *, jkt: str | None) -> Any:
@@ -37,23 +44,56 @@ def _wider(parent: Any, target: Any, requested: Any, **more: Any) -> Any:
     return _ATTENUATE(replace(parent, audience="https://elsewhere.test"), target, requested, **more)
 
 
+async def _always(*_: Any) -> bool:
+    return True
+
+
+async def _unchecked(*_: Any) -> None:
+    """Whatever has ended, or has to end."""
+
+
+def _no_matter(user: Any) -> None:
+    """Whether a user is active."""
+
+
+async def _all_of_it(*args: Any, scopes: Any, **more: Any) -> Any:
+    return await _REPLACE(*args, scopes=frozenset(SCOPES), **more)
+
+
 _ATTENUATE = attenuation.attenuate
+_REPLACE = vault_tokens.replace
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "mutant"),
+    "changes",
     [
-        (token_exchange, "check_provenance", _of_anybody),
-        (token_exchange, "require_not_denied", _not_revoked),
-        (attenuation, "attenuate", _wider),
+        [(token_exchange, "check_provenance", _of_anybody)],
+        [(token_exchange, "require_not_denied", _not_revoked)],
+        [(attenuation, "attenuate", _wider)],
+        [(AccountabilityRule, "is_active", _always)],
+        [
+            (users, "_end_sessions", _unchecked),
+            (active, "require_user_active", _no_matter),
+        ],
+        [(requests, "check_again", _unchecked)],
+        [(vault_tokens, "replace", _all_of_it)],
     ],
-    ids=["no provenance", "no revocation", "no scopes of the parent"],
+    ids=[
+        "no provenance",
+        "no revocation",
+        "no scopes of the parent",
+        "nobody accountable",
+        "disabled users",
+        "no check after the provider has answered",
+        "whatever a refresh brings",
+    ],
 )
 def test_the_machine_finds_a_rule_that_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, place: Any, name: str, mutant: Any
+    monkeypatch: pytest.MonkeyPatch, changes: list[tuple[Any, str, Any]]
 ) -> None:
     """The walk is no proof unless it fails for a service that has lost one of its checks."""
-    monkeypatch.setattr(place, name, mutant)
+    for place, name, mutant in changes:
+        monkeypatch.setattr(place, name, mutant)
 
     with pytest.raises(AssertionError):
-        machine.run(20 * STEPS)
+        machine.run(60 * STEPS)
