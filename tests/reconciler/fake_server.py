@@ -589,6 +589,18 @@ class _Run:
         if self.world.bound_owner is not None and owner not in (None, self.world.bound_owner):
             raise Refused(403, "forbidden", f"`{entity_id}` belongs to the configuration `{owner}`", where)
 
+    def refuse_lent(self, entity: dict[str, Any]) -> None:
+        """What an object of nobody has from other configurations, a bound credential does not get with it."""
+        spec, entities = entity["spec"], self.world.entities
+        if self.world.bound_owner is None or entity["ownership"] is not None:
+            return
+        if entity["kind"] == "Resource" and (provider_id := spec.get("credential_provider_id")) is not None:
+            self.refuse_others_of(provider_id)
+        for resource_id in spec.get("dependencies", ()) if entity["kind"] == "Application" else ():
+            provider_id = entities[resource_id]["spec"].get("credential_provider_id")
+            if provider_id is not None and entities[provider_id]["spec"].get("type") != "service-sts":
+                self.refuse_others_of(resource_id)
+
     def require_base(self) -> None:
         """Refuse what was planned before something that it makes, or its own configuration, was written."""
         base, owner, newest = self.body["base_revision"], self.body["owner"], self.world.revision - 1
@@ -653,6 +665,8 @@ class _Run:
         if owner is None and op != "adopt":
             message = f"{entity['kind']} `{entity['id']}` has no owner; adopt it before the operation `{op}`"
             raise Refused(409, "conflict", message)
+        if op == "adopt":
+            self.refuse_lent(entity)
         if op == "delete":
             self.require_unprotected(entity)
             self.delete(entity)

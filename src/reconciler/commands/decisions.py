@@ -1,6 +1,7 @@
 """`zonectl decisions`: the decision records of sign-ins and token requests."""
 
-from reconciler.client import Api
+from reconciler.client import Api, Rejected
+from reconciler.exit_codes import USAGE, CommandFailed
 from reconciler.output_documents import DECISIONS
 from reconciler.report.decisions import decision_lines
 from reconciler.terminal import print_json, print_lines
@@ -21,15 +22,28 @@ def decisions_command(options: DecisionOptions) -> int:
     with open_zones(options) as api:
         zone = api.zone(options.get("zone"))
         asked = _asked(api, str(zone["id"]), options)
-        found = [
-            {**each, "zone": zone["slug"]}
-            for each in api.decisions(str(zone["id"]), asked, limit=options["limit"])
-        ]
+        try:
+            records = list(api.decisions(str(zone["id"]), asked, limit=options["limit"]))
+        except Rejected as refusal:
+            raise _misused(refusal) or refusal from None
+        found = [{**each, "zone": zone["slug"]} for each in records]
     if options["output"] == "json":
         print_json({"format": DECISIONS, "decisions": found})
     else:
         print_lines(*decision_lines(found, limit=options["limit"]))
     return 0
+
+
+def _misused(refusal: Rejected) -> CommandFailed | None:
+    """The usage error for an event or an outcome that the server does not know; None for another refusal.
+
+    Which there are, the server says: a newer one has more.
+    """
+    for detail in refusal.details:
+        for option in ("event", "outcome"):
+            if detail.get("field") == f"filter[{option}]":
+                return CommandFailed(USAGE, f"`--{option}` {detail.get('message')}")
+    return None
 
 
 def _asked(api: Api, zone_id: str, options: DecisionOptions) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from runtime.domain.kinds.base import Kind, PageShape
 from runtime.domain.kinds.marks import Member
 from runtime.domain.kinds.queries import Query, values_of
 from runtime.domain.kinds.values import OwnerType, SecretType, ZoneRole
+from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 
 AFTER = Query("after", about="the cursor that the page starts after")
 BEFORE = Query("before", about="the cursor that the page ends before; not together with `after`")
@@ -32,8 +33,8 @@ DECIDED = (
     Query("filter[user_id]", many=True, limit=100, about="ids of users"),
     Query("filter[application_id]", many=True, limit=100, about="ids of applications"),
     Query("filter[resource_id]", many=True, limit=100, about="ids of resources"),
-    Query("filter[event]", many=True, limit=100, about="endpoints and grant types, such as `token_exchange`"),
-    Query("filter[outcome]", many=True, limit=100, about="outcomes, such as `refused`"),
+    Query("filter[event]", many=True, values=values_of(DecisionEvent), about="endpoints and grant types"),
+    Query("filter[outcome]", many=True, values=values_of(DecisionOutcome), about="outcomes"),
 )
 OF_SECRETS = (
     Query("entity_id", about="id of the entity that owns them"),

@@ -26,6 +26,7 @@ from prometheus_client import Counter
 from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import InvalidClient, OAuthError, ServiceError, TemporarilyUnavailable, Unavailable
+from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.logs import log
 from runtime.metrics import TOKENS
 from runtime.services.client_types import ApplicationClient, Client, is_known
@@ -44,11 +45,11 @@ _TALLY_SECONDS = 60
 MOST_SEEN = 10_000
 _SEEN_EVERY = timedelta(days=1)
 LAST_SECONDS = 5.0  # for a database that is away when the process ends
-PENDING, REFUSED = "pending", "refused"
+REFUSED = DecisionOutcome.REFUSED
 _MAX_DETAIL = 500  # characters of what the sender of a refused request was told: it may have sent them
-INACTIVE = "inactive"  # the outcome of an introspection
-IGNORED = "ignored"  # the outcome of a revocation that ended nothing
-REGISTERED = "registered"  # the outcome of the registration of a client
+INACTIVE = DecisionOutcome.INACTIVE
+IGNORED = DecisionOutcome.IGNORED
+REGISTERED = DecisionOutcome.REGISTERED
 _COUNTED_OUTCOMES = (INACTIVE, IGNORED, REGISTERED)  # besides refusals, which are counted by their code
 _FAILURES = (DBAPIError, OSError, Unavailable)
 
@@ -59,8 +60,7 @@ class Decision:
 
     Attributes:
         event: the endpoint, or the grant type in short.
-        outcome: such as `issued`, `signed_in` or `refused`; `PENDING` for what comes to nothing yet, such as
-            a page that is shown.
+        outcome: None for what comes to nothing yet, such as a page that is shown.
         reason: the error code of a refusal, with what the log may know besides.
         step: the numbered step of an exchange that refused.
         determining: names of the policy rules that decided.
@@ -73,8 +73,8 @@ class Decision:
     zone_id: str
     at: datetime
     request_id: str
-    event: str = "token"
-    outcome: str = REFUSED
+    event: DecisionEvent = DecisionEvent.TOKEN
+    outcome: DecisionOutcome | None = REFUSED
     reason: str | None = None
     step: int | None = None
     user_id: str | None = None
@@ -95,7 +95,7 @@ class Decision:
     @property
     def is_made(self) -> bool:
         """Tell whether there is anything to record."""
-        return self.outcome != PENDING
+        return self.outcome is not None
 
     def name_client(self, client: Client) -> None:
         """The request is about that client; nobody has proved to be it."""
@@ -113,9 +113,9 @@ class Decision:
 
     def issue(self) -> None:
         """The request got what it asked for."""
-        self.succeed("issued")
+        self.succeed(DecisionOutcome.ISSUED)
 
-    def succeed(self, outcome: str) -> None:
+    def succeed(self, outcome: DecisionOutcome) -> None:
         """The request came to that, and to no refusal."""
         self.outcome, self.reason, self.step = outcome, None, None
 
@@ -175,7 +175,7 @@ class DecisionLog:
         self._max_queued = max_queued
         self._queued: list[TokenEvent] = []
         # (organization, zone, event, code): all of them from short lists.
-        self._tallies: dict[tuple[str, str, str, str], _Tally] = {}
+        self._tallies: dict[tuple[str, str, DecisionEvent, str], _Tally] = {}
         # Credentials whose use this process has recorded within a day.
         self._seen: TTLCache[str, bool] = TTLCache(
             MOST_SEEN, _SEEN_EVERY.total_seconds(), timer=lambda: clock().timestamp()
@@ -277,7 +277,7 @@ class DecisionLog:
     def _record_refusal(self, decision: Decision, address: str) -> bool:
         """Queue the row of a refusal, or count it; whether it has a row."""
         if not decision.is_known and self._is_beyond_limits(decision.zone_id, place_of(address)):
-            self._tally(decision, (decision.reason or decision.outcome).partition(":")[0])
+            self._tally(decision, (decision.reason or decision.outcome or REFUSED).partition(":")[0])
             return False
         self.record(decision)
         return True
@@ -299,7 +299,7 @@ class DecisionLog:
         """Have a row written for each sort of refusals that were only counted."""
         tallies, self._tallies = self._tallies, {}
         for (organization_id, zone_id, event, code), tally in tallies.items():
-            outcome = code if code in _COUNTED_OUTCOMES else REFUSED
+            outcome = DecisionOutcome(code) if code in _COUNTED_OUTCOMES else REFUSED
             summed = Decision(organization_id, zone_id, tally.at, "", event, outcome, code)
             self._queued.append(self._row(summed, requests=tally.requests))
 
@@ -378,7 +378,7 @@ class DecisionLog:
             decision.zone_id,
             decision.at,
             decision.event,
-            decision.outcome,
+            decision.outcome or REFUSED,
             decision.reason,
             decision.step,
             decision.user_id,
@@ -410,6 +410,6 @@ class _EventIds:
 
 
 @lru_cache(maxsize=256)
-def _counter(event: str, outcome: str) -> Counter:
+def _counter(event: DecisionEvent, outcome: DecisionOutcome | None) -> Counter:
     """The counter of what requests of that sort come to; both are from short lists."""
-    return TOKENS.labels(event, outcome)
+    return TOKENS.labels(event, outcome or REFUSED)

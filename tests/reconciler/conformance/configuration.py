@@ -31,6 +31,9 @@ class Hand(Protocol):
     def delete(self, kind: str, zone_id: str, entity_id: str) -> None:
         """Delete an object."""
 
+    def bound(self, client: httpx.Client, owner: str) -> httpx.Client:
+        """Who sends with a credential that is bound to that owner, from now on."""
+
 
 @dataclass(frozen=True)
 class FakeHand:
@@ -49,6 +52,10 @@ class FakeHand:
 
     def delete(self, kind: str, zone_id: str, entity_id: str) -> None:
         self.world.delete_by_hand(entity_id)
+
+    def bound(self, client: httpx.Client, owner: str) -> httpx.Client:
+        self.world.bound(owner)  # it knows one credential
+        return client
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,13 @@ class HttpHand:
 
     def delete(self, kind: str, zone_id: str, entity_id: str) -> None:
         self.client.delete(f"{self._path(kind, zone_id)}/{entity_id}").raise_for_status()
+
+    def bound(self, client: httpx.Client, owner: str) -> httpx.Client:
+        path = f"/organizations/{self.server.organization_id}/api-keys"
+        made = client.post(path, json={"name": "team", "role": "org_member", "owner": owner})
+        key = made.raise_for_status().json()["api_key"]
+        client.headers["Authorization"] = f"Bearer {key}"
+        return client
 
     @staticmethod
     def _path(kind: str, zone_id: str) -> str:
@@ -100,6 +114,10 @@ class Configuration:
     def as_owner(self, owner: str) -> "Configuration":
         """Another owner's, about the same zone."""
         return replace(self, owner=owner)
+
+    def bound(self) -> "Configuration":
+        """The same owner's, sent with a credential that is bound to that owner."""
+        return replace(self, client=self.hand.bound(self.client, self.owner))
 
     # --- snapshots
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.reconciler.conformance.configuration import Configuration, Refused
-from tests.support.applying import adopt, app, create, local, on, ref, update
+from tests.support.applying import adopt, api, app, create, local, on, ref, update
 
 NOBODY = "a" * 26
 FIRST = "operations[0]"
@@ -58,6 +58,42 @@ class TestOwnership:
         )
 
         assert refused(git, _operation(op, "Role", role, zone_id)) == expected
+
+    def test_what_lends_nothing_is_adopted_by_a_bound_credential(
+        self, git: Configuration, zone_id: str
+    ) -> None:
+        """An application of nobody's without dependencies is there for the taking."""
+        git.apply(_on_agent(git, zone_id, "release"))
+        agent = git.id("Application", "agent")
+
+        taken = git.as_owner("acme/team").bound().send(adopt("Application", agent, "agent", zone_id))
+
+        assert taken.status_code == 200, taken.text
+
+    @pytest.mark.parametrize("kind", ["Application", "Resource"])
+    def test_what_another_configuration_lends_is_not_adopted(
+        self, git: Configuration, zone_id: str, kind: str
+    ) -> None:
+        """403: neither an application that depends on stored credentials, nor a resource of their provider.
+
+        A credential that is bound to no owner adopts both.
+        """
+        provider = {"identifier": "https://outside.test", "name": "Outside"}
+        lending = {"credential_provider_id": ref("Provider", "outside")}
+        git.apply(
+            create("Provider", "outside", zone_id, **provider),
+            api("vault", zone_id, **lending),
+            api("drifting", zone_id, **lending),
+            app("drifter", zone_id, dependencies=[ref("Resource", "vault")]),
+        )
+        name = {"Application": "drifter", "Resource": "drifting"}[kind]
+        entity_id = git.id(kind, name)
+        git.apply(on("release", kind, entity_id, zone={"id": zone_id}))
+        team = git.as_owner("acme/team")
+        taken = adopt(kind, entity_id, name, zone_id)
+        assert team.send(taken, dry_run=True).status_code == 200
+
+        assert refused(team.bound(), taken) == Refused(403, "forbidden", FIRST)
 
     def test_what_is_protected_is_not_deleted(self, git: Configuration, zone_id: str) -> None:
         """409, until `protect: false` is applied."""

@@ -128,6 +128,18 @@ def test_what_cannot_be_asked_is_said(asked: Asked, options: tuple[str, ...], sa
     assert said in asked.show(*options, expect=1).err
 
 
+@pytest.mark.parametrize("option", ["event", "outcome"])
+def test_an_unknown_event_or_outcome_is_a_usage_error_with_the_known_ones(asked: Asked, option: str) -> None:
+    """Exit code 64: nothing is found by a misspelt word, and that would look like good news."""
+    known = {"event": "`client_credentials`", "outcome": "`refused`"}[option]
+    assert asked.json(f"--{option}", known.strip("`"))
+
+    said = asked.show(f"--{option}", "refuzed", expect=64).err
+
+    assert f"`--{option}` must be one of" in said
+    assert known in said
+
+
 def test_an_unknown_zone_is_answered_with_those_that_are(
     asked: Asked, zonectl: Callable[..., Result]
 ) -> None:

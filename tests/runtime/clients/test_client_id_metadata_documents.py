@@ -23,6 +23,7 @@ from runtime.adapters.outbound import OutboundFailed
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.services import rate_limits
 from runtime.services.management.access.caller import Caller
 from runtime.storage.sql.tables import TABLES
@@ -135,6 +136,39 @@ def test_a_client_nobody_here_knows_gets_tokens_by_its_document(
     assert claims(tokens["access_token"])["client_id"] == client.app.client_id
     assert claims(tokens["access_token"])["aud"] == "https://tools.example/mcp"
     assert client.refresh(tokens["refresh_token"]).status_code == 200
+
+
+@pytest.mark.threat("15c")
+def test_a_document_does_not_say_what_its_client_is(site: Site, zone: Zone, documents: Documents) -> None:
+    """It stands in the chain, whatever its document claims, as one that nobody here knows: no `sub_profile`.
+
+    An application of the zone, further on in the same chain, has its own.
+    """
+    tag = secrets.token_hex(3)
+    deep = site.run(site.company.resource(zone, f"https://deep-{tag}.example", scopes=["read"]))
+    agent = site.app(zone, f"server-{tag}", dependencies=[deep], traits=["ai-agent"])
+    tools = site.run(
+        site.company.resource(
+            zone, f"https://tools-{tag}.example", scopes=["call"], application_id=agent.app.id
+        )
+    )
+    document = documents.client(f"/profile-{tag}.json", sub_profile="service", traits=["ai-agent"])
+    client = site.stranger(zone, document, LOCAL)
+    token = client.sign_in(resources=[tools.identifier], scope="call")["access_token"]
+    assert claims(token)["sub_profile"] == "user"
+
+    exchanged = agent.token(
+        grant_type=GRANT_TYPE,
+        subject_token=token,
+        subject_token_type=ACCESS_TOKEN,
+        resource=deep.identifier,
+    )
+
+    assert exchanged.status_code == 200, exchanged.text
+    act = claims(exchanged.json()["access_token"])["act"]
+    assert (act["sub"], act["sub_profile"]) == (f"server-{tag}", "ai_agent")
+    assert act["act"]["sub"] == act["act"]["client_id"] == document
+    assert "sub_profile" not in act["act"]
 
 
 @pytest.mark.standard("Client ID Metadata Document")

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from tests.runtime.management.conftest import Api, Zone, query
 from tests.support.factories import operator
 
+from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.services.container import Services
 from runtime.services.management.changesets.concurrency_limits import (
     EXPLANATIONS_OF_ORGANIZATION,
@@ -131,7 +133,23 @@ def test_a_filter_leaves_the_records_with_its_value(decided: Decided, name: str,
     found = decided.list(**{f"filter[{name}]": values[name]})
 
     assert [each[name] for each in found] == [values[name]] * count
-    assert decided.list(**{f"filter[{name}]": "nothing"}) == []
+    others = {"event": "token_exchange", "outcome": "ended"}
+    assert decided.list(**{f"filter[{name}]": others.get(name, "nothing")}) == []
+
+
+@pytest.mark.parametrize(("name", "known"), [("event", DecisionEvent), ("outcome", DecisionOutcome)])
+def test_an_unknown_event_or_outcome_is_refused_with_the_known_ones(
+    decided: Decided, name: str, known: type[StrEnum]
+) -> None:
+    """A misspelt one selected nothing, as if nothing had happened; each known one is taken."""
+    path = decided.zone.path("/decisions?")
+    for each in known:
+        assert decided.zone.api.ok("GET", path + query(**{f"filter[{name}]": each.value}))
+
+    refused = decided.zone.api.refused(400, "GET", path + query(**{f"filter[{name}]": "refuzed"}))
+
+    assert f"`filter[{name}]`: must be one of " in refused["message"]
+    assert all(f"`{each.value}`" in refused["message"] for each in known)
 
 
 def test_a_span_has_its_first_moment_and_not_its_last(decided: Decided) -> None:

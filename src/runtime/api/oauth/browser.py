@@ -24,12 +24,13 @@ from runtime.domain.errors import (
     TooManyTries,
     Unavailable,
 )
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.forms import Form, read_form
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.interactions import INTERACTION_SECONDS
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
-from runtime.services.decision_log import PENDING, REFUSED, Decision, recorded_request
+from runtime.services.decision_log import REFUSED, Decision, recorded_request
 from runtime.services.zones import CachedZone
 
 _FRAMES = ("iframe", "frame", "fencedframe", "embed", "object")  # Spec: Fetch Metadata, section 2.1
@@ -53,8 +54,8 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
             zone.id,
             services.clock(),
             request_id_of(request),
-            event=request.path.rpartition("/")[2].replace("-", "_"),
-            outcome=PENDING,
+            event=DecisionEvent(request.path.rpartition("/")[2].replace("-", "_")),
+            outcome=None,
         )
         try:
             with recorded_request(decision):

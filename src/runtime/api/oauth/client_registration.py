@@ -14,6 +14,7 @@ from runtime.api.shared.json_bodies import read_json
 from runtime.domain.errors import BadRequest, InvalidClientMetadata, MetadataTooLarge, OAuthError, TooLarge
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth.claims import seconds
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.services.clients import dynamic_registration
 from runtime.services.container import Services
 from runtime.services.decision_log import REGISTERED, Decision
@@ -32,7 +33,9 @@ async def register(request: Request, zone_id: str) -> HTTPResponse:
     services: Services = request.app.ctx.services
     zone = await services.zones.get(zone_id)
     address, request_id = address_of(request), request_id_of(request)
-    decision = Decision(zone.organization_id, zone.id, services.clock(), request_id, event="registration")
+    decision = Decision(
+        zone.organization_id, zone.id, services.clock(), request_id, event=DecisionEvent.REGISTRATION
+    )
     try:
         await dynamic_registration.check_registration_allowed(services, zone, address)
         user_agent = await dynamic_registration.register(services, zone, _document(request))

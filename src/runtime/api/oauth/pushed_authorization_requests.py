@@ -13,6 +13,7 @@ from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import InvalidDpopProof, OAuthError
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.forms import Form, read_form
 from runtime.services.authorization import pushed_authorization_requests as pushed
 from runtime.services.authorization import throttling
@@ -36,7 +37,13 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     services: Services = request.app.ctx.services
     zone = await services.zones.get(zone_id)
     form = read_form(request.body, request.headers.get("content-type"))
-    decision = Decision(zone.organization_id, zone.id, services.clock(), request_id_of(request), event="par")
+    decision = Decision(
+        zone.organization_id,
+        zone.id,
+        services.clock(),
+        request_id_of(request),
+        event=DecisionEvent.PUSHED_AUTHORIZATION_REQUEST,
+    )
     try:
         return await _pushed(request, services, zone, form, decision)
     except OAuthError as refusal:

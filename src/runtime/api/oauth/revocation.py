@@ -12,6 +12,7 @@ from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services
 from runtime.services.decision_log import IGNORED, Decision
@@ -40,7 +41,11 @@ async def revocation(request: Request, zone_id: str) -> HTTPResponse:
     services: Services = request.app.ctx.services
     zone = await services.zones.get(zone_id)
     decision = Decision(
-        zone.organization_id, zone.id, services.clock(), request_id_of(request), event="revocation"
+        zone.organization_id,
+        zone.id,
+        services.clock(),
+        request_id_of(request),
+        event=DecisionEvent.REVOCATION,
     )
     try:
         client = await require_client(services, zone, request, form)

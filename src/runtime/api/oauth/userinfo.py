@@ -13,6 +13,7 @@ from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import OAuthError
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision, recorded_request
 from runtime.services.issuing.token_responses import person_claims
@@ -40,7 +41,9 @@ async def _require_bearer(services: Services, zone: CachedZone, request: Request
     """The user of the access token; a refusal is recorded. Raises OAuthError."""
     address = str(zone.entity.protocols.openid.userinfo_endpoint)
     request_id = request_id_of(request)
-    decision = Decision(zone.organization_id, zone.id, services.clock(), request_id, event="userinfo")
+    decision = Decision(
+        zone.organization_id, zone.id, services.clock(), request_id, event=DecisionEvent.USERINFO
+    )
     try:
         with recorded_request(decision):
             return await require_bearer(

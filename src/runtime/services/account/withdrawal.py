@@ -1,5 +1,6 @@
 """Withdrawing consents and grants, and ending sessions, by the user on the account page."""
 
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.services import epochs
 from runtime.services.authority import session_end_events, session_revocation
 from runtime.services.authority.browser_sessions import SignedInUser
@@ -33,7 +34,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedInU
         parties = {each.client_ref for each in given}
         parties |= {each.client_ref for each in standing if each.session_type != "browser"}
         lost = [
-            SessionEndEvent("withdrawal", zone.organization_id, zone.id, user_id, **each.columns)
+            SessionEndEvent(DecisionEvent.WITHDRAWAL, zone.organization_id, zone.id, user_id, **each.columns)
             for each in parties
             if each.id == party_id
         ]
@@ -56,7 +57,11 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedInUser, g
         await upstream_revocations.enqueue(conn, services.outbox, zone.sealer, ended)
         await consents.revoke(conn, grant_id, zone_id=zone.id, now=services.clock())
         lost = SessionEndEvent(
-            "withdrawal", zone.organization_id, zone.id, signed_in.user.id, resource_id=resource_id
+            DecisionEvent.WITHDRAWAL,
+            zone.organization_id,
+            zone.id,
+            signed_in.user.id,
+            resource_id=resource_id,
         )
         await session_end_events.record(conn, [lost], now=services.clock())
     services.outbox.notify()
@@ -70,6 +75,8 @@ async def session(services: Services, zone: CachedZone, signed_in: SignedInUser,
         if session_id not in {each.id for each in standing}:
             return
         bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
-        ending = SessionEndEvent("session-end", zone.organization_id, zone.id, signed_in.user.id, session_id)
+        ending = SessionEndEvent(
+            DecisionEvent.SESSION_END, zone.organization_id, zone.id, signed_in.user.id, session_id
+        )
         await session_end_events.record(conn, [ending], now=now)
     services.outbox.notify()

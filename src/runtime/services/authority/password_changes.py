@@ -2,6 +2,7 @@
 
 from runtime.domain.errors import SignInRefused
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.services import epochs
 from runtime.services.authority.admission.checks import hold_active, require_local
 from runtime.services.authority.credential_rules import checked_password
@@ -46,7 +47,7 @@ async def replace(
         bumped.update({epochs.session_key(each): epoch for each, epoch in ended.items()})
         await logout_notices.enqueue(conn, services.outbox, ended, zone_id=zone.id)
         endings = [
-            SessionEndEvent("password-change", zone.organization_id, zone.id, user.id, each)
+            SessionEndEvent(DecisionEvent.PASSWORD_CHANGE, zone.organization_id, zone.id, user.id, each)
             for each in sorted(ended)
         ]
         await record(conn, endings, now=now)

@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
+from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.services.decision_log import current_decision
 from runtime.storage.sql import token_events as storage
 from runtime.storage.sql.token_events import TokenEvent
@@ -17,13 +18,13 @@ class SessionEndEvent:
     """Something that has ended.
 
     Attributes:
-        event: `sign-out`, `provider-sign-out`, `withdrawal`, `session-end` or `client-forgotten`.
+        event: what has ended it.
         session_id: the session that ended, with those below it; the row of it stays.
         user_agent_id, application_id: the client that lost what it had.
         resource_id: what every client lost.
     """
 
-    event: str
+    event: DecisionEvent
     organization_id: str
     zone_id: str
     user_id: str | None = None
@@ -42,7 +43,7 @@ async def record(conn: AsyncConnection, endings: Iterable[SessionEndEvent], *, n
             zone_id=each.zone_id,
             at=now,
             event=each.event,
-            outcome="ended",
+            outcome=DecisionOutcome.ENDED,
             reason=f"session {each.session_id}" if each.session_id else None,
             user_id=each.user_id,
             application_id=each.application_id,

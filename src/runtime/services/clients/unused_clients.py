@@ -5,6 +5,7 @@ One that comes back registers again, or is read from its document again, and its
 
 from datetime import timedelta
 
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.services import epochs
 from runtime.services.authority import session_end_events
 from runtime.services.authority.session_end_events import SessionEndEvent
@@ -23,7 +24,9 @@ async def run(services: Services) -> int:
         async with services.epochs.transaction() as (conn, bumped):
             gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
             lost = [
-                SessionEndEvent("client-forgotten", organization_id, zone_id, user_agent_id=client_id)
+                SessionEndEvent(
+                    DecisionEvent.CLIENT_FORGOTTEN, organization_id, zone_id, user_agent_id=client_id
+                )
                 for organization_id, zone_id, client_id in gone
             ]
             await session_end_events.record(conn, lost, now=now)

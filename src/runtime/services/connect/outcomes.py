@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from runtime.domain.errors import OAuthError, PageError
+from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.services.authorization.next_step import NextStep, answering
 from runtime.services.connect.requests import CheckedLink
 from runtime.services.decision_log import Decision, current_decision
 from runtime.services.zones import CachedZone
 
-EVENT, CONNECTED = "connect", "connected"  # as decision records call them
+EVENT, CONNECTED = DecisionEvent.CONNECT, DecisionOutcome.CONNECTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.domain.errors import InvalidRequest, OAuthError, UnsupportedGrantType
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
 from runtime.domain.oauth.forms import Form
 from runtime.services.authority import revalidation
@@ -37,18 +38,17 @@ class GrantType:
         grant: makes the members of the answer.
     """
 
-    event: str
+    event: DecisionEvent
     grant: Callable[[TokenContext], Awaitable[dict[str, Any]]]
 
 
 GRANT_TYPES: Mapping[str, GrantType] = {
-    "authorization_code": GrantType("authorization_code", authorization_code.grant),
-    "refresh_token": GrantType("refresh_token", refresh_token_rotation.grant),
-    "client_credentials": GrantType("client_credentials", client_credentials.grant),
-    TOKEN_EXCHANGE: GrantType("token_exchange", token_exchange.grant),
-    "urn:ietf:params:oauth:grant-type:jwt-bearer": GrantType("jwt_bearer", jwt_bearer.grant),
+    "authorization_code": GrantType(DecisionEvent.AUTHORIZATION_CODE, authorization_code.grant),
+    "refresh_token": GrantType(DecisionEvent.REFRESH_TOKEN, refresh_token_rotation.grant),
+    "client_credentials": GrantType(DecisionEvent.CLIENT_CREDENTIALS, client_credentials.grant),
+    TOKEN_EXCHANGE: GrantType(DecisionEvent.TOKEN_EXCHANGE, token_exchange.grant),
+    "urn:ietf:params:oauth:grant-type:jwt-bearer": GrantType(DecisionEvent.JWT_BEARER, jwt_bearer.grant),
 }
-_UNKNOWN = "unknown_grant_type"
 
 
 async def respond(
@@ -103,7 +103,7 @@ async def _granted(
     if name is None:
         raise InvalidRequest("`grant_type` is required")
     grant_type = GRANT_TYPES.get(name)
-    decision.event = grant_type.event if grant_type else _UNKNOWN
+    decision.event = grant_type.event if grant_type else DecisionEvent.UNKNOWN_GRANT_TYPE
     decision.step = 3
     client = await authenticate_client(
         services,

@@ -14,6 +14,7 @@ from runtime.domain.errors import (
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OwnerType
+from runtime.domain.oauth.decision_events import DecisionOutcome
 from runtime.services.authority import admission, browser_sessions
 from runtime.services.authority.admission import PasswordSignIn, UpstreamSignIn
 from runtime.services.authority.browser_sessions import Authentication, Browser, SignedInUser
@@ -176,7 +177,7 @@ async def _after_sign_in(
     """
     decision = current_decision()
     decision.user_id = signed_in.user.id
-    decision.succeed("signed_in")
+    decision.succeed(DecisionOutcome.SIGNED_IN)
     if zone.entity.owner_type is OwnerType.PLATFORM:
         await acceptance.accept_by_address(services, zone, signed_in.user, new_id())
     await interactions.finish(services, zone.id, handle)

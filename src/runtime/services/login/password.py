@@ -5,6 +5,7 @@ from contextlib import suppress
 from runtime.adapters.passwords import PasswordsBusy
 from runtime.domain.errors import Conflict, ServiceError, SignInUnavailable, ValidationFailed
 from runtime.domain.kinds.role import User
+from runtime.domain.oauth.decision_events import DecisionOutcome
 from runtime.services.authority import admission, password_changes, users
 from runtime.services.authority.admission import RegisteredBy
 from runtime.services.authority.browser_sessions import SignedInUser
@@ -91,7 +92,7 @@ async def change(
         await password_changes.replace(services, zone.entity, found, new, keep=signed_in.session.id)
     except PasswordsBusy:
         raise SignInUnavailable(_BUSY) from None
-    current_decision().succeed("password_changed")
+    current_decision().succeed(DecisionOutcome.PASSWORD_CHANGED)
 
 
 async def _with_renewed_hash(services: Services, found: PasswordUser, password: str) -> PasswordUser:

@@ -13,6 +13,7 @@ from typing import Final
 from runtime.adapters.passwords import PasswordsBusy
 from runtime.domain.errors import NotFound, SignInUnavailable, TooManyTries
 from runtime.domain.kinds.values import UserStatus
+from runtime.domain.oauth.decision_events import DecisionOutcome
 from runtime.services import rate_limits
 from runtime.services.authority import admission, password_changes, password_reset_links
 from runtime.services.authority.credential_rules import checked_email
@@ -74,7 +75,7 @@ async def reset(services: Services, zone: CachedZone, text: str, password: str, 
         await password_changes.replace(services, zone.entity, found, password)
     except PasswordsBusy:
         raise SignInUnavailable(_BUSY) from None
-    decision.succeed("password_changed")
+    decision.succeed(DecisionOutcome.PASSWORD_CHANGED)
     return found.user.email
 
 

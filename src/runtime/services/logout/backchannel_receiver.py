@@ -6,6 +6,7 @@ from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import settings_of
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.logout import LogoutToken
 from runtime.services.authority import session_end_events, session_revocation
 from runtime.services.authority.session_end_events import SessionEndEvent
@@ -54,7 +55,7 @@ async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutTo
         for session_id in meant:
             bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
         said_so = [
-            SessionEndEvent("provider-sign-out", zone.organization_id, zone.id, session_id=each)
+            SessionEndEvent(DecisionEvent.PROVIDER_SIGN_OUT, zone.organization_id, zone.id, session_id=each)
             for each in meant
         ]
         await session_end_events.record(conn, said_so, now=services.clock())

@@ -8,6 +8,7 @@ from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import settings_of
 from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.logs import log
 from runtime.services.authority import browser_sessions, session_end_events, session_revocation
 from runtime.services.authority.browser_sessions import Browser, SignedInUser
@@ -50,7 +51,7 @@ async def end(services: Services, zone: CachedZone, request: LogoutRequest, brow
         return NextStep(destination(zone, request))
     onward = await _to_provider(services, zone, request, signed_in.session, browser)
     ending = SessionEndEvent(
-        "sign-out", zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id
+        DecisionEvent.SIGN_OUT, zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id
     )
     async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await session_revocation.revoke(conn, services, zone.id, signed_in.session.id))

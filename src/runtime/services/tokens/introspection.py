@@ -21,6 +21,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import seconds
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.forms import Form
 from runtime.services import decision_log
 from runtime.services.authority import revalidation
@@ -103,7 +104,9 @@ def _decision(
     services: Services, zone: CachedZone, client: Client | None, refusal: OAuthError, request_id: str
 ) -> Decision:
     """What is recorded of a token that is not active, or of a caller that may not ask."""
-    decision = Decision(zone.organization_id, zone.id, services.clock(), request_id, event="introspection")
+    decision = Decision(
+        zone.organization_id, zone.id, services.clock(), request_id, event=DecisionEvent.INTROSPECTION
+    )
     if client is not None:
         decision.identify(client)
     decision.refuse(refusal)

@@ -14,6 +14,7 @@ from runtime.adapters.keys.signing import verify
 from runtime.domain.errors import UnsupportedTokenType
 from runtime.domain.oauth.assertions import LEEWAY_SECONDS
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
+from runtime.domain.oauth.decision_events import DecisionOutcome
 from runtime.services import epochs
 from runtime.services.authority import session_revocation
 from runtime.services.client_types import Client
@@ -56,7 +57,7 @@ async def revoke(
         ended = await _access_token(services, zone, client, token, now, decision)
     else:
         ended = await _refresh_token(services, zone, client, token, decision)
-    decision.outcome, decision.step = "revoked" if ended else IGNORED, None
+    decision.outcome, decision.step = DecisionOutcome.REVOKED if ended else IGNORED, None
 
 
 async def _refresh_token(

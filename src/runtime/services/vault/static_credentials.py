@@ -9,6 +9,7 @@ from runtime.domain.errors import InvalidRequest
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
+from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.services.decision_log import current_decision
@@ -19,7 +20,7 @@ from runtime.storage.sql import token_events as token_events
 from runtime.storage.sql.token_events import TokenEvent
 
 MAX_CHARS = 8_192
-_EVENT, _OUTCOME = "credential", "stored"
+_EVENT, _OUTCOME = DecisionEvent.CREDENTIAL, DecisionOutcome.STORED
 
 
 def check(value: str) -> SecretStr:

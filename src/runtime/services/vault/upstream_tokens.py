@@ -17,6 +17,7 @@ from runtime.domain.errors import InvalidRequest
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.logs import log
 from runtime.services.container import Services
 from runtime.services.decision_log import current_decision
@@ -25,7 +26,7 @@ from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, token_events, vault_tokens, zone_data
 from runtime.storage.sql.token_events import TokenEvent
 
-_EVENT, _OUTCOME = "credential", "connected"
+_EVENT, _OUTCOME = DecisionEvent.CREDENTIAL, DecisionOutcome.CONNECTED
 
 
 async def store_connected(

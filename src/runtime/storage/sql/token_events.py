@@ -12,6 +12,7 @@ import orjson
 from sqlalchemy import Row, delete, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.storage.sql.organization_tables import token_events as _events
 from runtime.storage.sql.paging import KeyColumn, Keyset, Page, fetch
 
@@ -68,7 +69,7 @@ _NEWEST_FIRST = Keyset((KeyColumn(_events.c.at, descending=True), KeyColumn(_eve
 _COLUMNS = TokenEvent._fields
 _ORGANIZATION = _COLUMNS.index("organization_id")
 # A row that is no token request: an application has proved itself, once a day for each credential.
-USE, PROVED = "authentication", "proved"
+USE, PROVED = DecisionEvent.AUTHENTICATION, DecisionOutcome.PROVED
 _TYPES = {
     "at": "timestamptz",
     "step": "bigint",

@@ -28,6 +28,7 @@ from runtime.domain.kinds.organization import Organization, OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.services.authority import active, admission
 from runtime.services.authority.active import NotActive
 from runtime.services.authority.admission import ManagementToken
@@ -225,7 +226,7 @@ async def exchange_token(
         | ({"cnf": confirmation(sign_in.jkt)} if sign_in.jkt else {}),
         typ=TOKEN_TYPE,
     )
-    decision = Decision(found.id, zone.id, now, request_id, event="organization-token")
+    decision = Decision(found.id, zone.id, now, request_id, event=DecisionEvent.ORGANIZATION_TOKEN)
     decision.issue()
     services.decisions.record(decision)
     return TokenResponse(

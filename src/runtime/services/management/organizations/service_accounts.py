@@ -10,6 +10,7 @@ from runtime.domain.errors import InvalidClient
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entity, Kind, Verb
 from runtime.domain.kinds.organization import ServiceAccountCredential
+from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.services.clients import FailedAuthenticationThrottle
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
@@ -99,7 +100,7 @@ async def issue_token(
         },
         typ=TOKEN_TYPE,
     )
-    decision = Decision(organization.id, zone.id, now, request_id, event="service-account-token")
+    decision = Decision(organization.id, zone.id, now, request_id, event=DecisionEvent.SERVICE_ACCOUNT_TOKEN)
     decision.application_id = found.service_account_id
     decision.issue()
     services.decisions.record(decision)
