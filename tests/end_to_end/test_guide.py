@@ -134,3 +134,16 @@ def test_a_client_secret_is_rotated_and_a_leaked_one_is_replaced(tmp_path: Path)
     assert "note: ApplicationCredential workforce/worker-1 expires at" in said
     assert "note: ApplicationCredential workforce/worker-1 expired at" in said
     assert "this deletes objects used within the last thirty days" in said
+
+
+def test_the_token_endpoints_with_curl_alone(tmp_path: Path):
+    """A token of an application's own, one exchanged from it, what introspection says before and after."""
+    said = run("curl.md", tmp_path)
+
+    assert "/oauth/introspect\n" in said
+    assert "urn:ietf:params:oauth:token-type:access_token\n" in said
+    before, revoked, after = said.partition('{"active":false}')
+    assert '"active":true' in before
+    assert '"sub":"agent"' in before
+    assert revoked
+    assert '"error":"invalid_grant"' in after
