@@ -3,6 +3,13 @@
 The peer is a certified authorization server that has everything in memory. Its client-credentials grant signs
 a token each time. Node.js and npm have to be there; npm installs the packages that
 `benchmarks/peer/package-lock.json` names into a folder of the environment.
+
+Both answer the same load generator over as many kept connections, with a secret in the form and a JWT in the
+answer. The peer does less: it checks no subject token, session, consent or policy, and records nothing.
+
+It also signs in threads of its own, so that on two cores it may take what the generator leaves of the other
+one. Therefore all is measured twice: with one core for the server, threads included, and the rest for the
+generator; and as the system places them.
 """
 
 import contextlib
@@ -18,7 +25,8 @@ from urllib.parse import urlencode
 
 from acme import Server, free_port
 
-from benchmarks.exchange import SCOPES, TOOLS, exchange_form, prepare, put, row
+from benchmarks import cores
+from benchmarks.exchange import SCOPES, TOOLS, Stage, exchange_form, prepare, put, row
 from benchmarks.load import Load
 from benchmarks.servers import empty_sanic
 from benchmarks.table import Row
@@ -58,32 +66,48 @@ def measure(directory: Path) -> Iterator[Row]:
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(server.stop)
         stage = prepare(server, directory / "config-peers")
-        address, body = f"{stage.agent.issuer}/oauth/token", urlencode(exchange_form(stage))
-        empty_address = cleanup.enter_context(empty_sanic())
         for algorithm in ("ES256", "RS256"):
             server.run("keys", "use", "--zone", "acme-product", "--algorithm", algorithm)
-            server.stop()
+            for one_core in (True, False) if cores.can_be_shared_out() else (False,):
+                server.stop()
+                yield from _placed(server, stage, folder, algorithm, one_core=one_core)
+
+
+def _placed(server: Server, stage: Stage, folder: Path, algorithm: str, *, one_core: bool) -> Iterator[Row]:
+    """The rows of one algorithm, with one core for each server, or with any.
+
+    Args:
+        server: does not run yet.
+    """
+    address, body = f"{stage.agent.issuer}/oauth/token", urlencode(exchange_form(stage))
+    with contextlib.ExitStack() as cleanup:
+        with cores.started_on(cores.SERVER if one_core else None):
             server.start()
-            with _peer(folder, algorithm) as peer:
-                loads = {
-                    "empty": Load(f"{empty_address}/empty", body),
-                    "peer": peer,
-                    "warm": Load(address, body),
-                    "cold": Load(address, body, scopes=SCOPES),
-                }
-                yield from _compared(algorithm, loads)
+            empty_address = cleanup.enter_context(empty_sanic())
+            peer = cleanup.enter_context(_peer(folder, algorithm))
+        loads = {
+            "empty": Load(f"{empty_address}/empty", body),
+            "peer": peer,
+            "warm": Load(address, body),
+            "cold": Load(address, body, scopes=SCOPES),
+        }
+        with cores.started_on(cores.LOAD if one_core else None):
+            yield from _compared(algorithm, loads, "one core" if one_core else "any core")
 
 
-def _compared(algorithm: str, loads: dict[str, Load]) -> Iterator[Row]:
+def _compared(algorithm: str, loads: dict[str, Load], place: str) -> Iterator[Row]:
     """The rows of one algorithm. Each load has its turn in every round, so that all meet the same machine."""
     rounds = [{name: put(load) for name, load in loads.items()} for _ in range(_ROUNDS)]
     rates = {name: median(each[name].rate for each in rounds) for name in loads}
-    yield row(f"peer, client credentials, {algorithm}", rounds[-1]["peer"], rates["empty"])
+    yield row(f"peer, client credentials, {algorithm}, {place}", rounds[-1]["peer"], rates["empty"])
     for name in ("warm", "cold"):
         if (goal := GOALS.get((name, algorithm))) is not None:
             ratio = median(each[name].rate / each["peer"].rate for each in rounds)
             yield Row(
-                f"exchange, {name}, {algorithm}, SQLite", rates[name], rates["empty"], compared(ratio, goal)
+                f"exchange, {name}, {algorithm}, SQLite, {place}",
+                rates[name],
+                rates["empty"],
+                compared(ratio, goal),
             )
 
 

@@ -1,6 +1,8 @@
 """The comparison with another server: its packages come from whatever index npm is set to, as they were."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-from benchmarks import peers  # noqa: E402
+from benchmarks import cores, peers  # noqa: E402
 
 
 def test_the_lock_pins_packages_by_digest_and_names_no_index() -> None:
@@ -28,3 +30,23 @@ def test_the_table_says_when_a_rate_is_below_its_floor(ratio: float, is_below: b
     told = peers.compared(ratio, peers.Goal(floor=1.6, aim=2.5))
 
     assert ("BELOW THE FLOOR" in told) is is_below
+
+
+@pytest.mark.skipif(not cores.can_be_shared_out(), reason="one core, or a system that does not let choose")
+def test_server_and_load_have_cores_of_their_own() -> None:
+    """What is started as the one shares no core with the other's; afterwards all are free."""
+    free = os.sched_getaffinity(0)
+    placed = {}
+    for part in (cores.SERVER, cores.LOAD, None):
+        with cores.started_on(part):
+            told = subprocess.run(
+                [sys.executable, "-c", "import os; print(*os.sched_getaffinity(0))"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        placed[part] = set(map(int, told.stdout.split()))
+
+    assert len(placed[cores.SERVER]) == 1
+    assert placed[cores.LOAD] == free - placed[cores.SERVER]
+    assert placed[None] == os.sched_getaffinity(0) == free

@@ -1,5 +1,7 @@
 """The entities that every new zone has. Spec: `conventions.zone_bootstrap` of the management API table."""
 
+from functools import lru_cache
+
 from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import POLICY, POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, PROVIDER, ROLE
@@ -13,6 +15,7 @@ from runtime.domain.policy.defaults import DEFAULT_SET, all_defaults
 from runtime.services import zone_keys
 from runtime.services.management.policies import attestations, policy_texts
 from runtime.services.management.policies.composition import manifest_of, manifest_sha
+from runtime.services.management.policies.policy_texts import CheckedPolicyText
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
@@ -71,11 +74,17 @@ async def _signing_keys(unit: UnitOfWork) -> dict[Algorithm, SigningKey]:
     return unit.new_zone_keys.pop() if unit.new_zone_keys else await zone_keys.make()
 
 
+@lru_cache(maxsize=16)
+def _checked(text: str, schema_version: str) -> CheckedPolicyText:
+    """A policy that zones begin with: they are the service's own, and checked once in a process."""
+    return policy_texts.read(cedar_raw=text, schema_version=schema_version)
+
+
 async def _policies(unit: UnitOfWork, zone: Zone, common: dict[str, object]) -> None:
     version = schema.CURRENT_VERSION
     policies, versions = [], []
     for default in all_defaults():
-        text = policy_texts.read(cedar_raw=default.text, schema_version=version)
+        text = _checked(default.text, version)
         policy_id, version_id = new_id(), new_id()
         policies.append(
             Policy.model_validate(
