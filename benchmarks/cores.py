@@ -1,8 +1,9 @@
-"""Which cores processes run on: a server has one to itself, and what asks it has the others."""
+"""Cores: a server has one to itself, its load the others; and how long a server has kept them busy."""
 
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 SERVER = "server"
 LOAD = "load"
@@ -30,3 +31,16 @@ def started_on(part: str | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def busy_seconds(pid: int) -> float | None:
+    """How long a process has kept cores busy, its threads and what the system did for it included.
+
+    None where the system does not say so. Another process that takes its turn on the core is not counted.
+    """
+    try:
+        told = Path(f"/proc/{pid}/stat").read_text("ascii")
+    except OSError:
+        return None
+    user, system = told.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

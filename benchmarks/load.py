@@ -47,9 +47,14 @@ class Load:
 
 @dataclass
 class Outcome:
-    """What came back: `refused` counts answers other than 200, and `sample` shows one of them."""
+    """What came back: `refused` counts answers other than 200, and `sample` shows one of them.
+
+    Attributes:
+        sent: requests that were sent, those included that were not counted.
+    """
 
     answered: int
+    sent: int
     seconds: float
     refused: int
     sample: str
@@ -79,6 +84,7 @@ class _Tally:
         self.random = random.Random(time.time_ns())
         self.counting = False
         self.stopped = False
+        self.sent = 0
         self.took: list[float] = []
         self.refused = 0
         self.sample = ""
@@ -120,6 +126,7 @@ class _Connection(asyncio.Protocol):
 
     def _send(self) -> None:
         self.sent_at = time.perf_counter()
+        self.tally.sent += 1
         self.transport.write(self.tally.request(self.cookie))  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
@@ -173,6 +180,7 @@ async def run(load: Load) -> Outcome:
     took = sorted(tally.took) or [0.0]
     return Outcome(
         answered=len(tally.took) - tally.refused,
+        sent=tally.sent,
         seconds=seconds,
         refused=tally.refused,
         sample=tally.sample,

@@ -9,7 +9,8 @@ answer. The peer does less: it checks no subject token, session, consent or poli
 
 It also signs in threads of its own, so that on two cores it may take what the generator leaves of the other
 one. Therefore all is measured twice: with one core for the server, threads included, and the rest for the
-generator; and as the system places them.
+generator; and as the system places them. What does not depend on who else uses the machine is how long a
+request keeps a core busy, all threads of the server counted.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from acme import Server, free_port
 
 from benchmarks import cores
 from benchmarks.exchange import SCOPES, TOOLS, Stage, exchange_form, prepare, put, row
-from benchmarks.load import Load
+from benchmarks.load import Load, Outcome
 from benchmarks.servers import empty_sanic
 from benchmarks.table import Row
 
@@ -55,6 +56,27 @@ GOALS = {
     ("cold", "ES256"): Goal(1.1, 1.5),
     ("cold", "RS256"): Goal(1.0, 1.3),
 }
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is sent to a server.
+
+    Attributes:
+        pid: of its process; None where it is not asked how busy that was.
+    """
+
+    load: Load
+    pid: int | None = None
+
+    def put(self) -> tuple[Outcome, float]:
+        """What came back, and for how many microseconds each request kept a core busy; 0 for not known."""
+        before = cores.busy_seconds(self.pid) if self.pid else None
+        outcome = put(self.load)
+        after = cores.busy_seconds(self.pid) if self.pid else None
+        if before is None or after is None:
+            return outcome, 0.0
+        return outcome, 1e6 * (after - before) / outcome.sent
 
 
 def measure(directory: Path) -> Iterator[Row]:
@@ -85,20 +107,23 @@ def _placed(server: Server, stage: Stage, folder: Path, algorithm: str, *, one_c
             server.start()
             empty_address = cleanup.enter_context(empty_sanic())
             peer = cleanup.enter_context(_peer(folder, algorithm))
+        own = server.process.pid if server.process else None
         loads = {
-            "empty": Load(f"{empty_address}/empty", body),
+            "empty": Asked(Load(f"{empty_address}/empty", body)),
             "peer": peer,
-            "warm": Load(address, body),
-            "cold": Load(address, body, scopes=SCOPES),
+            "warm": Asked(Load(address, body), own),
+            "cold": Asked(Load(address, body, scopes=SCOPES), own),
         }
         with cores.started_on(cores.LOAD if one_core else None):
             yield from _compared(algorithm, loads, "one core" if one_core else "any core")
 
 
-def _compared(algorithm: str, loads: dict[str, Load], place: str) -> Iterator[Row]:
+def _compared(algorithm: str, loads: dict[str, Asked], place: str) -> Iterator[Row]:
     """The rows of one algorithm. Each load has its turn in every round, so that all meet the same machine."""
-    rounds = [{name: put(load) for name, load in loads.items()} for _ in range(_ROUNDS)]
+    told = [{name: each.put() for name, each in loads.items()} for _ in range(_ROUNDS)]
+    rounds = [{name: outcome for name, (outcome, _) in each.items()} for each in told]
     rates = {name: median(each[name].rate for each in rounds) for name in loads}
+    busy = {name: median(each[name][1] for each in told) for name in loads}
     yield row(f"peer, client credentials, {algorithm}, {place}", rounds[-1]["peer"], rates["empty"])
     for name in ("warm", "cold"):
         if (goal := GOALS.get((name, algorithm))) is not None:
@@ -107,7 +132,7 @@ def _compared(algorithm: str, loads: dict[str, Load], place: str) -> Iterator[Ro
                 f"exchange, {name}, {algorithm}, SQLite, {place}",
                 rates[name],
                 rates["empty"],
-                compared(ratio, goal),
+                f"{compared(ratio, goal)}; {busy[name]:.0f} µs of a core, the peer {busy['peer']:.0f}",
             )
 
 
@@ -140,8 +165,8 @@ def install() -> Path:
 
 
 @contextlib.contextmanager
-def _peer(folder: Path, algorithm: str) -> Iterator[Load]:
-    """The peer as a process; gives a request for a token of it."""
+def _peer(folder: Path, algorithm: str) -> Iterator[Asked]:
+    """The peer as a process, and a request for a token of it."""
     port, client_id, secret = free_port(), "agent", secrets.token_urlsafe(32)
     process = subprocess.Popen(
         ["node", "server.mjs", str(port), algorithm, client_id, secret, TOOLS],
@@ -160,7 +185,8 @@ def _peer(folder: Path, algorithm: str) -> Iterator[Load]:
             "resource": TOOLS,
             "scope": "tool.use",
         }
-        yield Load(f"http://127.0.0.1:{port}/token", urlencode(form), warm_up=_WARM_UP_SECONDS)
+        load = Load(f"http://127.0.0.1:{port}/token", urlencode(form), warm_up=_WARM_UP_SECONDS)
+        yield Asked(load, process.pid)
     finally:
         process.terminate()
         process.wait(10)

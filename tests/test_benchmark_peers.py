@@ -50,3 +50,16 @@ def test_server_and_load_have_cores_of_their_own() -> None:
     assert len(placed[cores.SERVER]) == 1
     assert placed[cores.LOAD] == free - placed[cores.SERVER]
     assert placed[None] == os.sched_getaffinity(0) == free
+
+
+@pytest.mark.skipif(cores.busy_seconds(os.getpid()) is None, reason="the system does not say it")
+def test_a_process_is_busy_for_as_long_as_it_computes() -> None:
+    """What this process has used, by two ways to ask; of a process that is gone nothing is known."""
+    before = cores.busy_seconds(os.getpid())
+    used = sum(os.times()[:2])
+    after = cores.busy_seconds(os.getpid())
+
+    assert before is not None
+    assert after is not None
+    assert before - 0.02 <= used <= after + 0.02
+    assert cores.busy_seconds(2**22 + 1) is None
