@@ -104,10 +104,14 @@ def for_any_origin(handler: Handler) -> Handler:
 
 def _answering(handler: ZoneHandler, *, by_slug: bool, cors: bool) -> ZoneHandler:
     @wraps(handler)
-    async def answer(request: Request, name: str) -> HTTPResponse:
-        zone_id = await request.app.ctx.services.zones.locate(name) if by_slug else name
-        return await handler(request, zone_id)
+    async def located(request: Request, name: str) -> HTTPResponse:
+        return await handler(request, await request.app.ctx.services.zones.locate(name))
 
+    @wraps(handler)
+    def named(request: Request, name: str) -> Coroutine[Any, Any, HTTPResponse]:
+        return handler(request, name)
+
+    answer = located if by_slug else named
     return for_any_origin(answer) if cors else answer
 
 

@@ -8,12 +8,12 @@ import orjson
 from sanic.response import HTTPResponse
 
 _JSON = "application/json"
-# Headers that have one of a few values.
+# Headers that have one of a few values, as they are spelt here and by Sanic.
 _ALIKE = frozenset(
     {
-        "access-control-allow-origin",
-        "access-control-expose-headers",
-        "cache-control",
+        "Access-Control-Allow-Origin",
+        "Access-Control-Expose-Headers",
+        "Cache-Control",
         "connection",
         "content-type",
     }
@@ -33,17 +33,15 @@ class JsonAnswer(HTTPResponse):
     def processed_headers(self) -> Iterator[tuple[bytes, bytes]]:
         """The header lines, as Sanic asks for them when it sends the answer."""
         self.headers.setdefault("content-type", self.content_type)
-        return iter([_line(name, f"{value}") for name, value in self.headers.items()])
-
-
-def _line(name: str, value: str) -> tuple[bytes, bytes]:
-    """A header line, without what would begin another one."""
-    if name.lower() in _ALIKE:
-        return _settled(name, value)
-    return _settled(name, "")[0], _encoded(value)
+        lines = [
+            _settled(name, value) if name in _ALIKE else (_settled(name, "")[0], _encoded(f"{value}"))
+            for name, value in self.headers.items()
+        ]
+        return iter(lines)
 
 
 def _encoded(text: str) -> bytes:
+    """A name or a value on the wire, without what would begin another line."""
     return HTTPResponse._sanitize_header_value(text).encode(errors="surrogateescape")
 
 

@@ -10,7 +10,6 @@ from runtime.domain.errors import FormTooLarge, InvalidRequest
 MAX_BODY_BYTES = 64 * 1024
 MAX_PARAMETERS = 100
 CONTENT_TYPE = "application/x-www-form-urlencoded"
-_REPEATABLE = frozenset({"resource", "audience"})
 # Values of these come from a few, and hold no secret: they are decoded once.
 _FEW = frozenset({"grant_type", "subject_token_type", "actor_token_type", "requested_token_type", "resource"})
 _MAX_REMEMBERED_CHARS = 300
@@ -53,23 +52,24 @@ def parse_form(encoded: bytes) -> Form:
     if len(pieces) > MAX_PARAMETERS:
         raise InvalidRequest(f"the form has more than {MAX_PARAMETERS} parameters")
     values: dict[str, str] = {}
-    repeated: dict[str, list[str]] = {name: [] for name in _REPEATABLE}
+    resources: list[str] = []
+    audiences: list[str] = []
     for piece in pieces:
         name, _, value = piece.partition("=")
         name = _decoded(name)
         few = name in _FEW and len(value) <= _MAX_REMEMBERED_CHARS
         value = _remembered(value) if few else _decoded(value)
-        if name in _REPEATABLE:
-            repeated[name].append(value)
+        if name == "resource":
+            resources.append(value)
+        elif name == "audience":
+            audiences.append(value)
         elif name in values:
             raise InvalidRequest("a parameter was sent twice", internal=repr(name[:60]))
         else:
             values[name] = value
-    return Form(
-        {name: value for name, value in values.items() if value},
-        tuple(value for value in repeated["resource"] if value),
-        tuple(value for value in repeated["audience"] if value),
-    )
+    if "" in values.values():
+        values = {name: value for name, value in values.items() if value}
+    return Form(values, tuple(filter(None, resources)), tuple(filter(None, audiences)))
 
 
 def _decoded(encoded: str) -> str:
