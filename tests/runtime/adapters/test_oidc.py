@@ -416,10 +416,10 @@ async def test_nobody_waits_for_what_another_zone_fetches(providers, outbound, w
 
     outbound.get_json = get_json
     others, own = settings(partition="slow"), settings(partition="prompt")
-    work = identify(providers, outbound, id_token(), others)
     if what == "logout":
-        work = providers.logout_token(others, id_token(), now=NOW)
-    endless = asyncio.create_task(work)
+        endless = asyncio.create_task(providers.logout_token(others, id_token(), now=NOW))
+    else:
+        endless = asyncio.create_task(identify(providers, outbound, id_token(), others))
     await asyncio.wait_for(asked.wait(), 30)
 
     identity = await asyncio.wait_for(identify(providers, outbound, id_token(), own), 30)
