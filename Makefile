@@ -16,7 +16,7 @@ SHELL  := /bin/sh
 RUNTIME := $(VENV)/.runtime-installed
 DEV     := $(VENV)/.dev-installed
 
-.PHONY: help demo environment test fuzz soak lint serve bench schemas documents lock clean
+.PHONY: help demo environment test fuzz soak lint serve bench schemas documents pictures lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -55,6 +55,9 @@ schemas: $(RUNTIME) ## write schemas/ again from the kinds
 
 documents: $(DEV) ## write what of docs/ follows from the code and the tests
 	$(BIN)/python -m tests.support.proofs
+
+pictures: $(DEV) ## take the pictures of the README again, with the machine's Chromium
+	@PYTHONPATH=. $(BIN)/python -m tests.support.pictures
 
 lock: ## resolve the dependencies again and write requirements/*.txt
 	@PYTHON='$(PYTHON)' sh requirements/lock.sh
