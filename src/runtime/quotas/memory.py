@@ -225,6 +225,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "allowed exchanges",
         sizes.AUTHORIZED_EXCHANGES,
     ),
+    _of_zone(
+        "vault.credentials.SharedCredentialCache._sealed",
+        "credentials that all users of a resource share",
+        sizes.SHARED_CREDENTIALS,
+    ),
     _of_zone("issuing.token_cache.OpenedTokens._opened", "opened tokens", sizes.OPENED_TOKENS),
     _of_zone(
         "issuing.policy_decision.PolicyDecisionCache.decisions", "policy decisions", sizes.POLICY_DECISIONS

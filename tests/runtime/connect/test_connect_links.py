@@ -164,7 +164,7 @@ class TestReturning:
                 return found.one()
 
         record = desk.site.server.call(recorded)
-        assert (record.outcome, record.reason) == ("refused", "access_denied")
+        assert (record.outcome, record.reason) == ("refused", "access_denied: the user denied the request")
         assert (record.user_id, record.resource_id) == (desk.ada.id, desk.documents.id)
         assert record.application_id == desk.agent.app.id
 

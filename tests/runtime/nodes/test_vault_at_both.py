@@ -10,7 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 from tests.runtime.nodes.conftest import Nodes
-from tests.runtime.vault.conftest import TOKENS, account_at
+from tests.runtime.vault.conftest import TOKENS, account_at, desk_at
 from tests.support.factories import App, company_of
 from tests.support.rotating_provider import INVALID_GRANT, RotatingProvider, rotating_provider
 from tests.support.scene import Scene
@@ -18,7 +18,7 @@ from tests.support.scripted_provider import Scripted
 from tests.support.server import Server
 from tests.support.waiting import let_pass
 
-from runtime.domain.kinds import DELEGATED_GRANT, USER
+from runtime.domain.kinds import DELEGATED_GRANT, SECRET, USER
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.services.container import Services
 from runtime.services.vault import credential_cache
@@ -190,3 +190,47 @@ def test_more_scopes_that_arrive_at_the_other_node_during_a_refresh(
         answer = request.result()
 
     assert answer.json().get("access_token") == expected, answer.text
+
+
+@pytest.mark.parametrize("what", ["deleted", "replaced"])
+def test_a_shared_key_that_is_withdrawn_is_handed_out_by_neither(nodes: Nodes, what: str) -> None:
+    """Both have handed it out; a second after it was taken away at one of them the other has it no more."""
+    first, second = nodes.both
+    for node in nodes.both:
+        nodes.wait(node)
+    company = company_of(first)
+
+    async def begun(_: Services) -> tuple[Any, str, str]:
+        desk = await desk_at(Scene(company, await company.zone()))
+        data = {"type": "token", "token": "sk-old"}
+        made = await company.create(
+            SECRET, desk.scene.zone.id, name="key", entity_id=desk.resource.id, data=data
+        )
+        return desk, made.id, await company.token(desk.scene.zone, desk.agent, desk.ann)
+
+    desk, secret_id, subject = first.call(begun)
+
+    def exchange(node: Server) -> httpx.Response:
+        form = {
+            "grant_type": GRANT_TYPE,
+            "subject_token": subject,
+            "subject_token_type": ACCESS_TOKEN,
+            "resource": desk.resource.identifier,
+            **desk.agent.form,
+        }
+        issuer = desk.scene.zone.protocols.oauth2.issuer
+        return httpx.post(nodes.at(node, f"{issuer}/oauth/token"), data=form, trust_env=False)
+
+    for _ in range(2):
+        assert {exchange(node).json().get("access_token") for node in nodes.both} == {"sk-old"}
+    there, zone_id = replace(company, services=second.services), desk.scene.zone.id
+    if what == "deleted":
+        second.call(lambda _: there.delete(SECRET, zone_id, secret_id))
+    else:
+        data = {"type": "token", "token": "sk-new"}
+        second.call(lambda _: there.update(SECRET, zone_id, secret_id, data=data))
+    let_pass(BOUND_SECONDS)
+
+    told = [exchange(node).json() for node in nodes.both]
+
+    assert {each.get("access_token") for each in told} == {None if what == "deleted" else "sk-new"}, told

@@ -200,15 +200,20 @@ async def account(own_scene: Scene) -> Account:
     return await account_at(own_scene, "https://idp.test")
 
 
-@pytest.fixture
-async def desk(own_scene: Scene) -> Desk:
-    """A zone of this test alone."""
-    company, zone = own_scene.company, own_scene.zone
-    async with own_scene.services.database.reading() as conn:
+async def desk_at(scene: Scene) -> Desk:
+    """A resource of the zone's vault, its applications, and somebody who is signed in."""
+    company, zone = scene.company, scene.zone
+    async with scene.services.database.reading() as conn:
         vault = await entities.find_by(conn, PROVIDER, "type", "service-vault", within={"zone_id": zone.id})
     assert isinstance(vault, Provider)
     resource = await company.resource(
         zone, "https://tickets.test", scopes=list(SCOPES), credential_provider_id=vault.id
     )
-    apps = await three_apps(own_scene, resource)
-    return Desk(own_scene, vault, resource, *apps, await company.person(zone, "ann@acme.test"))
+    apps = await three_apps(scene, resource)
+    return Desk(scene, vault, resource, *apps, await company.person(zone, "ann@acme.test"))
+
+
+@pytest.fixture
+async def desk(own_scene: Scene) -> Desk:
+    """A zone of this test alone."""
+    return await desk_at(own_scene)

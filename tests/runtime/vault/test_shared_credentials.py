@@ -1,6 +1,9 @@
 """A key that an administrator has stored as a secret of a resource is handed out to all of its users."""
 
+from typing import Any
+
 import pytest
+from sqlalchemy import event
 from tests.runtime.vault.conftest import KEY, Desk
 
 from runtime.domain.errors import AccessDenied, InvalidTarget
@@ -129,3 +132,49 @@ async def test_an_application_without_a_user_gets_the_shared_key_by_exchange(des
     answer = await desk.scene.exchange(desk.agent, own["access_token"], desk.resource)
 
     assert answer["access_token"] == SHARED
+
+
+async def test_a_second_exchange_reads_nothing(desk: Desk) -> None:
+    """Neither for the shared key, nor whether the user has one of their own; not even for another user."""
+    await share(desk)
+    eve = await desk.scene.company.person(desk.scene.zone, "eve@acme.test")
+    tokens = [await desk.scene.company.token(desk.scene.zone, desk.agent, each) for each in (desk.ann, eve)]
+    for token in tokens:
+        await desk.scene.exchange(desk.agent, token, desk.resource)
+    await desk.scene.services.decisions.flush()
+    statements: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if "token_events" not in statement and "epoch_changes" not in statement:
+            statements.append(statement)
+
+    engine = desk.scene.services.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        answers = [await desk.scene.exchange(desk.agent, token, desk.resource) for token in tokens]
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+    assert [answer["access_token"] for answer in answers] == [SHARED, SHARED]
+    assert [each for each in statements if each.startswith(("SELECT", "UPDATE"))] == []
+
+
+async def test_a_key_of_ones_own_replaces_the_shared_one_at_once(desk: Desk) -> None:
+    """However often that was handed out before."""
+    await share(desk)
+    for _ in range(2):
+        assert (await desk.exchange())["access_token"] == SHARED
+
+    await desk.store()
+
+    assert (await desk.exchange())["access_token"] == KEY
+
+
+async def test_a_narrower_resource_does_not_hand_out_what_was_kept(desk: Desk) -> None:
+    """What the shared key is worth follows the resource, and so does what is asked for."""
+    await share(desk)
+    assert (await desk.exchange())["scope"] == "read write"
+
+    await desk.scene.company.update(RESOURCE, desk.scene.zone.id, desk.resource.id, scopes=["read"])
+
+    assert (await desk.exchange())["scope"] == "read"

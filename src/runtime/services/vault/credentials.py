@@ -18,13 +18,14 @@ from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
-from runtime.services import secret_values
+from runtime.services import cache_sizes, secret_values
 from runtime.services.authority.connect_links import MissingAuthorization
 from runtime.services.authority.consents import Allowance, authorization_required
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.vault.sealing import BEARER, open_access_token
-from runtime.services.zones import CachedZone, SessionRoot
+from runtime.services.zones import CachedZone, SessionRoot, ZoneCache
 from runtime.storage.sql import resource_secrets, vault_tokens
 from runtime.storage.sql.vault_tokens import VaultPlace, VaultRecord, VaultState
 
@@ -89,11 +90,7 @@ async def require(
     Raises: AccessDenied, which asks for the user.
     """
     missing = MissingAuthorization(root.session, wanted, now) if root else None
-    found = cached
-    if found is None and root is not None:
-        found = await find(services, zone, root.principal.user.id, resource, provider, now)
-    if found is None and provider.type is ProviderType.SERVICE_VAULT:
-        found = await find_shared(services, zone, resource)
+    found = cached or await _own_or_shared(services, zone, root, resource, provider, now)
     if found is None or not found.is_usable(now):
         internal = "no credential in the vault"
         raise authorization_required(zone, client, resource, internal=internal, missing=missing)
@@ -111,6 +108,34 @@ async def require(
         internal = "the consent covers less than the credential is worth"
         raise authorization_required(zone, client, resource, internal=internal, missing=missing)
     return found
+
+
+async def _own_or_shared(
+    services: Services,
+    zone: CachedZone,
+    root: SessionRoot | None,
+    resource: Resource,
+    provider: Provider,
+    now: datetime,
+) -> KeptCredential | None:
+    """The user's credential, else the shared one.
+
+    Under the user's present epoch it is known who has no grant, and so no credential of their own: for a
+    shared one nothing is read that the zone has cached. Before anything is refused, the database is asked.
+    """
+    is_shareable = provider.type is ProviderType.SERVICE_VAULT
+    shared = None
+    if is_shareable and (root is None or not _has_grant(root, resource, provider)):
+        shared = await zone.cache_of(SharedCredentialCache).find(services, zone, resource)
+    if shared is not None or root is None:
+        return shared
+    found = await find(services, zone, root.principal.user.id, resource, provider, now)
+    return await find_shared(services, zone, resource) if found is None and is_shareable else found
+
+
+def _has_grant(root: SessionRoot, resource: Resource, provider: Provider) -> bool:
+    of_these = (resource.id, provider.id)
+    return any((grant.resource_id, grant.provider_id) == of_these for grant in root.delegated)
 
 
 async def find(
@@ -147,11 +172,37 @@ async def find_shared(services: Services, zone: CachedZone, resource: Resource) 
 
     It is worth all of the resource's scopes, for every user whose application may request the resource.
     """
+    found = await _latest_secret(services, zone, resource)
+    return _shared(zone, resource, found) if found is not None else None
+
+
+class SharedCredentialCache(ZoneCache):
+    """The shared credentials of a zone at one epoch, as sealed as the database has them.
+
+    Every management write of a secret moves the zone's epoch. That a resource has none is not remembered.
+    """
+
+    def __init__(self) -> None:
+        self._sealed: BoundedCache[tuple[str, bytes]] = BoundedCache(cache_sizes.SHARED_CREDENTIALS)
+
+    async def find(self, services: Services, zone: CachedZone, resource: Resource) -> KeptCredential | None:
+        """What `find_shared` finds."""
+        found = self._sealed.get(resource.id) or await _latest_secret(services, zone, resource)
+        if found is None:
+            return None
+        self._sealed[resource.id] = found
+        return _shared(zone, resource, found)
+
+
+async def _latest_secret(
+    services: Services, zone: CachedZone, resource: Resource
+) -> tuple[str, bytes] | None:
     async with services.database.querying() as conn:
-        found = await resource_secrets.latest_token(conn, zone_id=zone.id, resource_id=resource.id)
-    if found is None:
-        return None
-    token = secret_values.unseal(zone.sealer, *found)["token"]
+        return await resource_secrets.latest_token(conn, zone_id=zone.id, resource_id=resource.id)
+
+
+def _shared(zone: CachedZone, resource: Resource, sealed: tuple[str, bytes]) -> KeptCredential:
+    token = secret_values.unseal(zone.sealer, *sealed)["token"]
     return KeptCredential(SecretStr(token), BEARER, frozenset(resource.scopes or ()), None)
 
 
