@@ -35,7 +35,7 @@ from runtime.services.rate_limits import RECORDED_REFUSALS, RECORDED_REFUSALS_OF
 from runtime.services.refused_requests import count_refusal
 from runtime.storage.sql import token_events as storage
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.token_events import TokenEvent
+from runtime.storage.sql.token_events import TokenEvent, UnstorableEvents
 
 MAX_QUEUED = 20_000
 _MAX_BATCH = 2_000
@@ -125,7 +125,7 @@ class Decision:
         told = (each for each in (named, refusal.internal) if each)
         known = ": ".join(told) or refusal.detail[:_MAX_DETAIL]
         code = refusal.recorded_as or refusal.code
-        self.outcome, self.reason = REFUSED, f"{code}: {known}" if known else code
+        self.outcome, self.reason = REFUSED, _storable(f"{code}: {known}" if known else code)
         if isinstance(refusal, OAuthError) and not self.is_of_a_client:
             self.application_id = refusal.application_id
 
@@ -326,9 +326,7 @@ class DecisionLog:
             events=len(lost),
         )
         for row in lost:
-            told = {name: value for name, value in row._asdict().items() if value}
-            told["at"] = told["at"].isoformat()
-            log.error("token event not recorded", token_event=told)
+            log.error("token event not recorded", token_event=_told(row))
 
     def _log_failure(self, failure: BaseException) -> None:
         reason = failure.internal or failure.detail if isinstance(failure, Unavailable) else repr(failure)
@@ -362,8 +360,17 @@ class DecisionLog:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _write(self, batch: list[TokenEvent]) -> None:
-        async with self._database.transaction() as conn:
-            await storage.add(conn, batch)
+        try:
+            async with self._database.transaction() as conn:
+                await storage.add(conn, batch)
+        except UnstorableEvents:
+            if len(batch) == 1:
+                log.error("token event not recorded: the database refuses it", token_event=_told(batch[0]))
+                return
+            # One that no database would ever take must not keep the others from being written.
+            middle = len(batch) // 2
+            await self._write(batch[:middle])
+            await self._write(batch[middle:])
 
     def _row(self, decision: Decision, *, requests: int | None = None) -> TokenEvent:
         """The row of a decision.
@@ -371,25 +378,24 @@ class DecisionLog:
         Args:
             requests: how many requests the row stands for, when it is not one.
         """
-        # By position: so many names cost more than all the rest.
         return TokenEvent(
-            self._ids.next(decision.at),
-            decision.organization_id,
-            decision.zone_id,
-            decision.at,
-            decision.event,
-            decision.outcome or REFUSED,
-            decision.reason,
-            decision.step,
-            decision.user_id,
-            decision.application_id,
-            decision.user_agent_id,
-            decision.resource_id,
-            decision.actors,
-            decision.determining,
-            decision.request_id or None,
-            requests,
-            decision.credential_id,
+            id=self._ids.next(decision.at),
+            organization_id=decision.organization_id,
+            zone_id=decision.zone_id,
+            at=decision.at,
+            event=decision.event,
+            outcome=decision.outcome or REFUSED,
+            reason=decision.reason,
+            step=decision.step,
+            user_id=decision.user_id,
+            application_id=decision.application_id,
+            user_agent_id=decision.user_agent_id,
+            resource_id=decision.resource_id,
+            actors=decision.actors,
+            determining=decision.determining,
+            request_id=decision.request_id or None,
+            requests=requests,
+            credential_id=decision.credential_id,
         )
 
 
@@ -407,6 +413,17 @@ class _EventIds:
         """An id for what happened then: milliseconds, a number of this process, and the process; in hex."""
         self._count = (self._count + 1) % 0x10000
         return f"{int(at.timestamp() * 1000):012x}{self._count:04x}{self._process}"
+
+
+def _told(row: TokenEvent) -> dict[str, object]:
+    """A row as the log has it."""
+    members = {name: value for name, value in row._asdict().items() if value}
+    return members | {"at": row.at.isoformat(), "event": str(row.event), "outcome": str(row.outcome)}
+
+
+def _storable(text: str) -> str:
+    """A text as every database takes it: what the sender of a request has a part in may be anything."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=256)

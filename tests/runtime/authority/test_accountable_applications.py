@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.runtime.authority.admitting import federated_zone, verified
 from tests.runtime.authority.session_scenes import let_a_second_pass
 from tests.runtime.clients import signing
 from tests.runtime.login.test_decision_records import last
@@ -145,13 +146,10 @@ def test_a_disabled_user_ends_no_application_of_a_zone_without_the_setting(site:
     assert names(listed(site, zone)) == set()
 
 
-def test_an_application_ends_until_its_accountable_user_has_signed_in(site: Site, zone: Zone) -> None:
-    """An address that no user of the zone has verified is nobody active."""
-    agent = site.app(zone, "agent")
-    assert authenticated(agent) == 200
+def name_address(site: Site, zone: Zone, agent: Client) -> None:
+    """Let an address be accountable for an application, as invitations are that nobody has accepted yet."""
 
-    async def name_address() -> None:
-        await site.company.update(APPLICATION, zone.id, agent.app.id, name="Agent")
+    async def write() -> None:
         applications = METADATA.tables["applications"]
         async with site.services.database.transaction() as conn:
             await conn.execute(
@@ -161,8 +159,31 @@ def test_an_application_ends_until_its_accountable_user_has_signed_in(site: Site
             )
         await site.company.update(APPLICATION, zone.id, agent.app.id, name="The agent")
 
-    site.run(name_address())
+    site.run(write())
+
+
+def test_an_application_ends_until_its_accountable_user_has_signed_in(site: Site, zone: Zone) -> None:
+    """An address that no user of the zone has verified is nobody active."""
+    agent = site.app(zone, "agent")
+    assert authenticated(agent) == 200
+
+    name_address(site, zone, agent)
     assert authenticated(agent) == 401
+
+
+def test_a_sign_in_that_makes_somebody_accountable_lets_the_application_in(site: Site) -> None:
+    """At once, also where it was asked about before: a sign-in is no management write."""
+    federated = site.run(federated_zone(site.company))
+    zone = federated.zone
+    require(site, zone, "on")
+    agent = site.app(zone, "agent")
+    assert authenticated(agent) == 200
+    name_address(site, zone, agent)
+    assert authenticated(agent) == 401
+
+    site.run(federated.sign_in("olga", verified("olga@acme.example")))
+
+    assert authenticated(agent) == 200
 
 
 def test_an_ended_application_works_again_with_its_user(site: Site, zone: Zone, olga: User) -> None:

@@ -127,6 +127,23 @@ def test_an_account_that_no_application_may_use_is_not_offered_again(account: Ac
     assert "Connected accounts" in same.text
 
 
+def test_an_account_is_not_connected_again_for_who_may_use_less_of_it(account: Account) -> None:
+    """Connecting would widen that application's consent to all that the account is connected for."""
+    desk = account.desk
+    token = desk.sign_in(account.agent)
+    account.connect(token, scope="read")
+    other = desk.site.app(desk.zone, "Other", consent="required", dependencies=[account.issues])
+    account.connect(desk.sign_in(other), other, scope="write")
+    tokens_are(account, state="dead")
+    question = desk.browser.send(page_of(account), reconnect=grant_of(account)["id"])
+    assert isinstance(question, Page)
+    assert "Allow Other to act for you?" in question.text
+
+    desk.browser.send(page_of(account), application=other.app.id)
+
+    assert "Connect again" not in page_of(account).text
+
+
 def test_tokens_that_nothing_refreshes_have_their_end_on_the_page(account: Account) -> None:
     """Neither do they need a refresh, nor is one to come."""
     account.connect(account.desk.sign_in(account.agent))

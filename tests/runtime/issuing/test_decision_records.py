@@ -22,6 +22,7 @@ from runtime.domain.errors import (
     TemporarilyUnavailable,
     TooManyRequests,
 )
+from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
@@ -239,6 +240,34 @@ async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
     assert any(line.get("events") == 2 for line in logged)
     await decisions.flush()
     assert await _count(scene) == before
+
+
+@pytest.mark.threat("31u")
+@pytest.mark.parametrize("odd", ["half of a character: \ud800", "NUL: \0"], ids=["surrogate", "nul"])
+async def test_a_record_that_no_database_takes_holds_up_no_other(scene: Scene, odd: str) -> None:
+    """Those before and behind it, of the same batch, are written."""
+    services, marks = _recording(scene.services), [new_id(), new_id()]
+
+    await _record(services, scene, marks[0], odd, marks[1])
+
+    assert {row.reason for row in await _rows(scene)} >= {*marks}
+
+
+async def test_a_record_that_no_database_takes_is_in_the_log(scene: Scene) -> None:
+    """In the words of the row that it would have been."""
+    with logged_lines() as logged:
+        await _record(_recording(scene.services), scene, "half of a character: \ud800")
+
+    (told,) = (line for line in logged if line["event"].startswith("token event not recorded"))
+    assert (told["token_event"]["event"], told["token_event"]["outcome"]) == ("token", "refused")
+
+
+async def _record(services: Services, scene: Scene, *reasons: str) -> None:
+    """Have refusals for these reasons written as one batch."""
+    zone, at = scene.zone, services.clock()
+    for reason in reasons:
+        services.decisions.record(Decision(zone.organization_id, zone.id, at, "", reason=reason))
+    await services.decisions.flush()
 
 
 async def test_large_batches_are_written(scene: Scene) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import httpx
 import pytest
 from sqlalchemy import select
 from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site, chained
@@ -189,3 +190,53 @@ def test_refusals_beyond_the_limit_of_an_address_are_counted(
     found = records(site, client.zone)
     assert len([each for each in found if each.requests is None]) <= 2 * 60
     assert sum(each.requests or 1 for each in found) == 100
+
+
+PAGES = (
+    "account",
+    "oauth/authorize",
+    "oauth/callback",
+    "oauth/connect",
+    "oauth/consent",
+    "oauth/forgot-password",
+    "oauth/reset-password",
+    "oauth/sign-in",
+    "oauth/sign-out",
+    "oauth/sign-up",
+    "oauth/signed-out",
+    "openid/logout",
+    "openid/logout/callback",
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_the_same_with_a_slash_at_the_end(client: Client, page: str) -> None:
+    """Clients and proxies append one; the record is of the same event."""
+    answers = [httpx.get(f"{client.issuer}/{page}{end}", timeout=30) for end in ("", "/")]
+
+    assert answers[0].status_code in (200, 303, 400)
+    assert answers[0].status_code == answers[1].status_code
+
+
+@pytest.mark.threat("31u")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "logout?a%00=1&a%00=2",
+        "logout?client_id=%00",
+        "logout/callback?state=%00",
+        "../oauth/authorize?client_id=a%00b",
+        "../oauth/callback?state=%00",
+        "../oauth/connect?link=%00",
+    ],
+)
+def test_what_databases_do_not_take_stops_no_record(site: Site, client: Client, query: str) -> None:
+    """The record of a request with a NUL is one that every database takes, and later ones are written."""
+    ordinary = httpx.get(f"{client.issuer}/openid/logout?a=1&a=2", timeout=30)
+    assert ordinary.status_code == 400
+    assert last(site, client.zone).request_id == ordinary.headers["X-Request-ID"]
+
+    attack = httpx.get(f"{client.issuer}/openid/{query}", timeout=30)
+
+    assert attack.status_code == 400
+    assert last(site, client.zone).request_id == attack.headers["X-Request-ID"]

@@ -54,7 +54,7 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
             zone.id,
             services.clock(),
             request_id_of(request),
-            event=DecisionEvent(request.path.rpartition("/")[2].replace("-", "_")),
+            event=_event_of(request),
             outcome=None,
         )
         try:
@@ -70,6 +70,12 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
             return _away(request, failure, zone)
 
     return answer
+
+
+def _event_of(request: Request) -> DecisionEvent:
+    """What the page is called in records: the last part of its route, which no sender writes."""
+    route = request.route
+    return DecisionEvent(route.path.rpartition("/")[2].replace("-", "_") if route is not None else "")
 
 
 async def _recorded(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_BYTES = 8 * 1024  # of all claims of a session together, as JSON
+_MAX_DEPTH = 20  # of objects and lists in one another: readers and databases take some hundreds
 # They tie a token to one response, and say nothing of whom it is about.
 _OF_THE_RESPONSE = frozenset({"nonce", "at_hash", "c_hash", "s_hash"})
 
@@ -29,19 +30,21 @@ def kept_claims(claims: Mapping[str, object], *, first: tuple[str, ...] = ()) ->
 
 def _stored_size(name: str, value: object) -> int | None:
     """Bytes of a claim as JSON; None for what a database does not take."""
+    if not _is_storable({name: value}, _MAX_DEPTH):
+        return None
     try:
-        written = json.dumps({name: value}, ensure_ascii=False, allow_nan=False).encode()
+        return len(json.dumps({name: value}, ensure_ascii=False, allow_nan=False).encode())
     except ValueError:  # half of a character, or no number
         return None
-    return len(written) if _is_storable({name: value}) else None
 
 
-def _is_storable(value: object) -> bool:
-    """Whether there is no NUL and no number of more than 64 bits in a value of JSON."""
+def _is_storable(value: object, depth: int) -> bool:
+    """Whether a value of JSON has no NUL, no number of more than 64 bits, and at most so many levels."""
     if isinstance(value, str):
         return "\0" not in value
     if isinstance(value, int):
         return -(2**63) <= value < 2**64
-    if isinstance(value, dict):
-        return all(map(_is_storable, (*value, *value.values())))
-    return not isinstance(value, list) or all(map(_is_storable, value))
+    if not isinstance(value, dict | list):
+        return True
+    inner = (*value, *value.values()) if isinstance(value, dict) else value
+    return depth > 0 and all(_is_storable(each, depth - 1) for each in inner)

@@ -17,9 +17,10 @@ from runtime.storage.sql.connected_applications import GivenGrant
 async def find_client(
     services: Services, zone: CachedZone, signed_in: SignedInUser, grant: GivenGrant
 ) -> Client | None:
-    """A client that the user lets use the resource of the grant already: the account is connected for it.
+    """A client that the user lets have all of the grant already: the account is connected for it.
 
-    None where there is none by now. One that asks for it makes its own link.
+    Connecting consents to the grant's scopes for that client, so it must have them. None where there is no
+    such client by now. One that asks for more makes its own link.
     """
     resource = await zone.resources.get(grant.resource_id)
     if resource is None:
@@ -37,7 +38,8 @@ async def find_client(
         if client is None or not await client_lookup.may_request(zone, client, resource):
             continue
         agreed = await consents.consents_of(services, zone, client, signed_in.user)
-        if client.consent is Consent.IMPLICIT or resource.id in agreed.given:
+        given = agreed.given.get(resource.id)
+        if client.consent is Consent.IMPLICIT or (given is not None and given.scopes >= grant.scopes):
             return client
     return None
 

@@ -61,7 +61,10 @@ class ClientCache:
             known = await user_agents.find(conn, client_id, zone_id=self._zone_id)
             return RegisteredClient(UserAgentClient(known), is_active=True) if known else None
 
-        return await self._by_id.read(client_id, query)
+        found = await self._by_id.read(client_id, query)
+        if found is not None and not found.is_active:
+            self._by_id.pop(client_id, None)  # a sign-in may end that, and leaves the zone's epoch as it is
+        return found
 
     async def current(self, client_id: str) -> Client | None:
         """The client as it is now: what a metadata document describes changes without a new epoch."""

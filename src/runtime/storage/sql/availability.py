@@ -15,6 +15,7 @@ from runtime.domain.errors import Unavailable
 # The beginnings of PostgreSQL's states: no connection; no resources (connections, memory, disk); shut down,
 # crashed, or not started yet; failing disks; nobody let in; a database that is being restored.
 _AWAY_STATES = ("08", "28", "53", "57P", "58", "3D000")
+_DATA_STATES = ("22",)  # a value that cannot be converted, is out of range, or has a NUL
 # A write on what is a standby by now; a transaction that was begun for reading has it, too.
 _READ_ONLY = ("25006", "attempt to write a readonly database")
 TAKES_NO_WRITES = "the database takes no writes"
@@ -53,6 +54,12 @@ def unavailable_using(failure: Exception, *, for_reading: bool = False) -> Unava
         if (told := _reason(cause, for_reading=for_reading)) is not None:
             return Unavailable(told, internal=str(cause))
     return None
+
+
+def is_about_data(failure: DBAPIError) -> bool:
+    """Whether a statement failed for a value in it: the same statement fails each time."""
+    states = (getattr(cause, "sqlstate", None) for cause in _causes(failure))
+    return any(str(state).startswith(_DATA_STATES) for state in states)
 
 
 def _reason(cause: BaseException, *, for_reading: bool) -> str | None:

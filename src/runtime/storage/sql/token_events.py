@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import Row, delete, select, text, tuple_
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
+from runtime.storage.sql.availability import is_about_data
 from runtime.storage.sql.organization_tables import token_events as _events
 from runtime.storage.sql.paging import KeyColumn, Keyset, Page, fetch
 
@@ -46,6 +48,10 @@ class TokenEvent(NamedTuple):
     request_id: str | None = None
     requests: int | None = None
     credential_id: str | None = None
+
+
+class UnstorableEvents(Exception):
+    """One of the events has a value that no database takes, however often it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +102,18 @@ _POSTGRESQL = text(
 
 
 async def add(conn: AsyncConnection, events: Sequence[TokenEvent]) -> None:
-    """Add events in one statement."""
+    """Add events in one statement. Raises UnstorableEvents."""
     rows = [tuple(event) for event in events]
-    packed = orjson.dumps(rows, default=_packed, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
     statement = _SQLITE if conn.dialect.name == "sqlite" else _POSTGRESQL
-    await conn.execute(statement, {"rows": packed})
+    try:
+        packed = orjson.dumps(rows, default=_packed, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+        await conn.execute(statement, {"rows": packed})
+    except TypeError as failure:  # half of a character
+        raise UnstorableEvents(str(failure)) from None
+    except DBAPIError as failure:
+        if is_about_data(failure):
+            raise UnstorableEvents(str(failure.orig)) from None
+        raise
 
 
 async def page(

@@ -18,6 +18,23 @@ def test_what_databases_do_not_store_is_left_out(value: object) -> None:
     assert kept_claims({"sub": "ada", "odd": value, "even": 2}) == {"sub": "ada", "even": 2}
 
 
+def nested(levels: int) -> object:
+    """Lists in lists."""
+    value: object = "inside"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [20, 255, 100_000])
+def test_what_is_nested_deeper_than_readers_take_is_left_out(levels: int) -> None:
+    """JSON of some hundreds of levels could be stored, and not be read again."""
+    about = {"sub": "ada", "deep": nested(19), "even": 2}
+    assert kept_claims(about) == about
+
+    assert kept_claims({**about, "deep": nested(levels)}) == {"sub": "ada", "even": 2}
+
+
 def test_what_comes_first_has_room_before_all_others() -> None:
     """Long claims of a provider leave no session without a subject, and the sum has a bound."""
     long = {f"claim-{number}": "x" * 1000 for number in range(20)}
