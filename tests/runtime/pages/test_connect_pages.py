@@ -85,6 +85,34 @@ def test_an_account_is_connected_again_from_the_account_page(account: Account, p
     assert phone.page.get_by_text("Connect this account again.").count() == 0
 
 
+def test_a_provider_that_is_misconfigured_is_named_with_the_request(account: Account, phone: Window) -> None:
+    """What the user tells an administrator is on the page, on a narrow screen too."""
+    token = account.desk.sign_in(account.agent)
+    account.tracker.token_answer = (401, {"error": "invalid_client"})
+    phone.open(account.link(token))
+    sign_in(phone)
+    phone.button("Continue to Tracker").click()
+
+    phone.shows("The account was not connected")
+    phone.complaints.clear()
+    expect(phone.page.get_by_role("alert")).to_contain_text("Tracker could not be connected.")
+    phone.keep("phone-dark-connect-misconfigured")
+
+
+def test_a_key_that_cannot_be_sent_is_a_refused_form(account: Account, phone: Window) -> None:
+    """The heading is about the form; the link would still work."""
+    desk = account.desk
+    phone.open(desk.link(desk.sign_in(), desk.tickets))
+    sign_in(phone)
+    phone.shows("Allow Research Agent to act for you?")
+    phone.page.get_by_label("Your key for https://tickets.example").fill("cl\u00e9")
+    phone.button("Store the key and allow").click()
+
+    phone.shows("This form was not accepted")
+    phone.complaints.clear()
+    phone.keep("phone-dark-form-refused")
+
+
 def test_a_key_is_pasted_with_the_keyboard_alone(account: Account, window: Window) -> None:
     """The field has its label and its hint, and the application hears from the user who returns."""
     desk = account.desk

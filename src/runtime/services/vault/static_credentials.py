@@ -27,11 +27,15 @@ def check(value: str) -> SecretStr:
     """The credential that a user has pasted, without the white space around it. Raises InvalidRequest."""
     stripped = value.strip()
     if not stripped:
-        raise InvalidRequest("the key is empty; paste it and try again")
+        raise InvalidRequest("the key is empty; go back, paste it and try again")
     if len(stripped) > MAX_CHARS:
-        raise InvalidRequest(f"the key has more than {MAX_CHARS:,} characters")
+        raise InvalidRequest(
+            f"the key has more than {MAX_CHARS:,} characters; go back and paste the key alone"
+        )
     if not (stripped.isascii() and stripped.isprintable()):
-        raise InvalidRequest("the key has characters that cannot be sent in an HTTP header")
+        raise InvalidRequest(
+            "the key has characters that cannot be sent in an HTTP header; go back and paste the key alone"
+        )
     return SecretStr(stripped)
 
 
