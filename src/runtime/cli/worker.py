@@ -21,9 +21,9 @@ from runtime.settings import Settings
 _GRACE_SECONDS = 20  # for the answers to requests that have arrived
 STOP_SECONDS = _GRACE_SECONDS + 10  # after that the process hangs
 _LOOK_SECONDS = 0.05
-# Requests leave hardly any garbage in circles, and caches keep much of what they make: looking through that
-# as often as Python does by itself takes a tenth of the time of a cold exchange.
-_LOOK_FOR_GARBAGE = (20_000, 20, 20)
+# Caches keep much of what requests make: looking through all of it as often as Python does by itself takes a
+# tenth of the time of a cold exchange. What is new is looked through soon: a refused request may hold a body.
+_LOOK_FOR_GARBAGE = (2_000, 20, 20)
 
 
 def work(settings: Settings, bound: socket.socket) -> None:

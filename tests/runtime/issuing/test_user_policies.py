@@ -74,7 +74,7 @@ async def test_what_a_user_forbids_is_refused_at_once(scene: Scene, agent: App, 
     assert refusal.value.members == {"reason": "policy_denied"}
     assert (await scene.exchange(agent, his, payroll))["scope"] == "read write"
     assert await scene.exchange(agent, agent_token := await own_token(scene, agent), payroll)
-    assert "sid" not in claims_of(agent_token)
+    assert claims_of(agent_token)["sub_profile"] == "service"
 
     await operations.reset(scene.services, await holder_of(scene, agent, ann), "test")
     assert (await scene.exchange(agent, hers, payroll))["scope"] == "read write"
