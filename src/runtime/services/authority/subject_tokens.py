@@ -277,7 +277,7 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
     """
     if subject.audience != zone.issuer and await _has_gone(zone, subject, "aud", subject.audience):
         raise refused("the identifier was another resource's when the token was issued")
-    found = await zone.clients.registered(subject.client_id)
+    found = await zone.clients.find(subject.client_id)
     if found is not None and not found.is_active:
         raise refused(f"it was issued to an application that may not act: {SUSPENDED}")
     if found is None or await _has_gone(zone, subject, "client_id", subject.client_id):

@@ -23,7 +23,7 @@ from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.services.zones.clients import SUSPENDED, RegisteredClient
+from runtime.services.zones.clients import SUSPENDED, FoundClient
 
 _TYPES = ("JWT", "client-authentication+jwt")  # one may be named; no other class of token will do
 
@@ -83,7 +83,7 @@ async def client_of(
             client_id=assertion.client_id,
             now=now,
         )
-    found = await zone.clients.registered(assertion.unverified_issuer)
+    found = await zone.clients.find(assertion.unverified_issuer)
     try:
         return await _with_own_key(services, zone, found, assertion, now, sender)
     except InvalidClient as refusal:
@@ -94,7 +94,7 @@ async def client_of(
 async def _with_own_key(
     services: Services,
     zone: CachedZone,
-    found: RegisteredClient | None,
+    found: FoundClient | None,
     assertion: ClientAssertion,
     now: datetime,
     sender: str,

@@ -66,9 +66,14 @@ async def client_with_secret(
 
     Raises: SecretRefused.
     """
-    found = await zone.clients.registered(client_id)
+    found = await zone.clients.find_cached(client_id)
     client = found.client if found is not None else None
     proved = _proved(services, client, secret)
+    if found is not None and proved is not None and not found.is_active:
+        # Not for who guesses: that would take longer than for other clients.
+        found = await zone.clients.find_now(client_id)
+        client = found.client if found is not None else None
+        proved = _proved(services, client, secret)
     useless = _useless(proved, found.is_active, services.clock()) if found and proved else ""
     if proved and not useless and (admitted := await revalidated_client(zone, proved)) is not None:
         return admitted

@@ -4,7 +4,7 @@ An ended application is to every endpoint what a deleted one is, for as long as 
 applications are read through, `ApplicationCache` and `ClientCache`, ask here and give out none. What ends an
 application is a management write in the zone (a user's status, a group's members, the application, the
 setting) and so bumps the zone's epoch, which every request revalidates. What ends that may be a sign-in, by
-which an invited user becomes a member: so neither cache keeps an ended application.
+which an invited user becomes a member: so an ended application that is asked for is read anew.
 """
 
 from dataclasses import dataclass

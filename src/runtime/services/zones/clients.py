@@ -18,7 +18,7 @@ SUSPENDED = "the application is suspended: nobody active is accountable for it"
 
 
 @dataclass(frozen=True, slots=True)
-class RegisteredClient:
+class FoundClient:
     """The client of a client id, which may be an application that is suspended.
 
     Attributes:
@@ -36,35 +36,47 @@ class ClientCache:
         self._database = database
         self._accountability = accountability
         self._zone_id = zone_id
-        self._by_id: ReadThroughCache[RegisteredClient] = ReadThroughCache(database, cache_sizes.CLIENTS)
+        self._by_id: ReadThroughCache[FoundClient] = ReadThroughCache(database, cache_sizes.CLIENTS)
         self._by_subject: ReadThroughCache[tuple[ApplicationClient, ...]] = ReadThroughCache(
             database, cache_sizes.WORKLOADS
         )
 
     async def get(self, client_id: str) -> Client | None:
         """The client of that id; None where there is none, or its application is suspended."""
-        found = await self.registered(client_id)
+        found = await self.find(client_id)
         return found.client if found is not None and found.is_active else None
 
-    async def registered(self, client_id: str) -> RegisteredClient | None:
-        """The client of that id: an application's credential goes before a user agent.
+    async def find(self, client_id: str) -> FoundClient | None:
+        """The client of that id, even while its application is suspended.
 
-        To tell why a request is refused. Who acts on what a client is takes `get`.
+        To tell why a request is refused; whoever lets the client act must look at `is_active`, or take `get`.
+        One that is suspended is read anew: a sign-in may have made somebody accountable, which leaves the
+        zone's epoch as it is.
+        """
+        found = await self.find_cached(client_id)
+        return found if found is None or found.is_active else await self.find_now(client_id)
+
+    async def find_now(self, client_id: str) -> FoundClient | None:
+        """The same, read anew."""
+        self._by_id.pop(client_id, None)
+        return await self.find_cached(client_id)
+
+    async def find_cached(self, client_id: str) -> FoundClient | None:
+        """The same, as it was read at the zone's present epoch: a suspended one takes no longer than others.
+
+        An application's credential goes before a user agent.
         """
 
-        async def query(conn: AsyncConnection) -> RegisteredClient | None:
+        async def query(conn: AsyncConnection) -> FoundClient | None:
             if found := await storage.client(conn, self._zone_id, client_id):
                 (credential, *others), application = found
                 other = ApplicationClient(others[0], application) if others else None
                 is_active = await self._accountability.is_active(conn, application)
-                return RegisteredClient(ApplicationClient(credential, application, other), is_active)
+                return FoundClient(ApplicationClient(credential, application, other), is_active)
             known = await user_agents.find(conn, client_id, zone_id=self._zone_id)
-            return RegisteredClient(UserAgentClient(known), is_active=True) if known else None
+            return FoundClient(UserAgentClient(known), is_active=True) if known else None
 
-        found = await self._by_id.read(client_id, query)
-        if found is not None and not found.is_active:
-            self._by_id.pop(client_id, None)  # a sign-in may end that, and leaves the zone's epoch as it is
-        return found
+        return await self._by_id.read(client_id, query)
 
     async def current(self, client_id: str) -> Client | None:
         """The client as it is now: what a metadata document describes changes without a new epoch."""
