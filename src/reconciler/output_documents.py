@@ -482,20 +482,23 @@ class ExplainedHopDocument(TypedDict):
     scopes: Sequence[str]
     actors: Sequence[str]
     policies: Sequence[DecidingPolicyDocument]
+    left_out: Sequence[str]
+    left_out_by: Sequence[DecidingPolicyDocument]
     remedies: Sequence[str]
 
 
 class ExplanationDocument(TypedDict):
-    """Whether an application would get a token for a user now, and why; one hop for each of `--via`.
+    """Whether an application would get a token now, and why; one hop for each of `--via`, and its own.
 
-    `session` is the sign-in that was gone by; null where none is active: then one that begins now is assumed.
+    `user` is null for a token of the application's own (client credentials). `session` is the sign-in that
+    the answer rests on: null for such a token, and where none is active: then one that begins now is assumed.
     """
 
     format: Literal["zonewright/explanation/v1"]
     zone: str
     at: str
     allowed: bool
-    user: str
+    user: str | None
     session: str | None
     hops: Sequence[ExplainedHopDocument]
 

@@ -140,8 +140,8 @@ class Explanation(Part):
     """Whether an application would get a token for a user now, and why.
 
     `hops` has one exchange for each of `via`, as far as they are allowed, and the application's own last.
-    `session` is the sign-in that was gone by; null where none is active: then one that begins now is assumed.
-    `user` is null for a token of the application's own.
+    `user` is null for a token of the application's own (client credentials). `session` is the sign-in that
+    the answer rests on: null for such a token, and where none is active: then one that begins now is assumed.
     """
 
     at: Timestamp

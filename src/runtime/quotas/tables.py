@@ -68,7 +68,7 @@ RECORDS: tuple[GrowingTable, ...] = (
         "sessions",
         "sessions",
         "users; applications that act on their own behalf",
-        ("passwords", "authorize", "codes", "one at a time for a client id of an application"),
+        ("passwords", "authorize", "codes", "a few at a time for a client id of an application"),
         f"{_days('ended_sessions_days')} after its time; job `retention`",
     ),
     GrowingTable(

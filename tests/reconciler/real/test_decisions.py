@@ -4,9 +4,11 @@ import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema_rs
 import pytest
 from tests.reconciler.conftest import Result
 from tests.reconciler.real.company import COMPANY, Company
@@ -157,6 +159,20 @@ def explain(company: Company, resource: str, *options: str, expect: int) -> Resu
     done = company.zonectl("explain", "--zone", company.zone, *who, *options)
     assert done.exit_code == expect, done
     return done
+
+
+PUBLISHED = Path(__file__).parents[3] / "schemas/output/explanation.json"
+
+
+@pytest.mark.parametrize("resource", ["https://payroll.example", "https://more.example"])
+@pytest.mark.parametrize("user", [("--user", "ann@acme.example"), ()], ids=["user", "own"])
+def test_an_explanation_is_as_its_schema_says(staffed: Company, resource: str, user: tuple[str, ...]) -> None:
+    """Allowed and refused, for a user's token and for one of the application's own."""
+    of = ("--zone", staffed.zone, "--application", "agent", "--resource", resource, *user)
+
+    told = json.loads(staffed.zonectl("explain", *of, "--output", "json").out)
+
+    jsonschema_rs.validator_for(json.loads(PUBLISHED.read_text())).validate(told)
 
 
 @pytest.fixture

@@ -80,6 +80,6 @@ def read_parameters(request: Request) -> Parameters:
         pairs = parse_qsl(encoded, keep_blank_values=True, errors="strict", max_num_fields=200)
     except ValueError:
         raise BadLink("the request cannot be read") from None
-    if any("\0" in name or "\0" in value for name, value in pairs):  # no text of PostgreSQL
-        raise BadLink("the request has a NUL character")
+    if any("\0" in name or "\0" in value for name, value in pairs):  # PostgreSQL stores none
+        raise BadLink("a parameter has a NUL character (`%00`); go back to the application and try again")
     return Parameters(pairs)

@@ -1,4 +1,4 @@
-"""Sessions of applications without a user: what tokens of their own rest on, one for each client id.
+"""Sessions of applications without a user: what tokens of their own rest on; those of a client id share them.
 
 A session begins with the first token that a client gets on its own behalf, and others rest on it until its
 end is too near for them: so there are a few for each client id, however many tokens it asks for. Ending one
