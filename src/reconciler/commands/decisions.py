@@ -37,7 +37,7 @@ def decisions_command(options: DecisionOptions) -> int:
 def _misused(refusal: Rejected) -> CommandFailed | None:
     """The usage error for an event or an outcome that the server does not know; None for another refusal.
 
-    Which there are, the server says: a newer one has more.
+    The server checks the values: a newer one knows more of them.
     """
     for detail in refusal.details:
         for option in ("event", "outcome"):

@@ -23,7 +23,7 @@ STOP_SECONDS = _GRACE_SECONDS + 10  # after that the process hangs
 _LOOK_SECONDS = 0.05
 # Caches keep much of what requests make: looking through all of it as often as Python does by itself takes a
 # tenth of the time of a cold exchange. What is new is looked through soon: a refused request may hold a body.
-_LOOK_FOR_GARBAGE = (2_000, 20, 20)
+_GC_THRESHOLDS = (2_000, 20, 20)  # as `gc.set_threshold` takes them
 
 
 def work(settings: Settings, bound: socket.socket) -> None:
@@ -88,7 +88,7 @@ def _keep_what_is_there() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_LOOK_FOR_GARBAGE)
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 async def _drain(app: Sanic[Any, Any], server: Any) -> None:

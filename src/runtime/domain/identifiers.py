@@ -20,9 +20,9 @@ def new_id() -> str:
 
 
 def new_ordered_id(at_ms: int) -> str:
-    """An id of the same length and alphabet that begins with an instant: later ones sort behind.
+    """An id of the same length and alphabet that begins with an instant: later ones sort after it.
 
-    What is kept in an index by it comes to the end of that; a random one would change a page of its own.
+    An index by such ids grows at its end; a random id would change a page anywhere in it.
 
     Args:
         at_ms: milliseconds since 1970.

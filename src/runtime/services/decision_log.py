@@ -300,7 +300,9 @@ class DecisionLog:
         tallies, self._tallies = self._tallies, {}
         for (organization_id, zone_id, event, code), tally in tallies.items():
             outcome = DecisionOutcome(code) if code in _COUNTED_OUTCOMES else REFUSED
-            summed = Decision(organization_id, zone_id, tally.at, "", event, outcome, code)
+            summed = Decision(
+                organization_id, zone_id, tally.at, request_id="", event=event, outcome=outcome, reason=code
+            )
             self._queued.append(self._row(summed, requests=tally.requests))
 
     async def flush(self) -> None:

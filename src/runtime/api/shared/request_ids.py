@@ -1,6 +1,6 @@
-"""Request ids: ours on every answer and log line, the caller's echoed.
+"""Request ids: every answer and log line has ours; the caller's own is echoed.
 
-They begin with the time, so that rows of the record that have one stand in its index as they came.
+Ours begin with the time, so that decision records are added at the end of their index.
 """
 
 import re

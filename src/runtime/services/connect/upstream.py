@@ -308,7 +308,7 @@ async def _pop(services: Services, zone: CachedZone, state: str | None) -> Pendi
 
 
 def _refused(zone: CachedZone, asked: CheckedLink, provider: Provider, refusal: OAuthError) -> NextStep:
-    """What the application is told, or the user: of a configuration that may be wrong an administrator is."""
+    """Tell the application, or the user, of a refusal, and administrators of a likely misconfiguration."""
     if not isinstance(refusal, ProviderFailed):
         return outcomes.refused(zone, asked, refusal)
     provider_requests.warn_of_configuration(provider)

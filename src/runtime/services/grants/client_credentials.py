@@ -122,7 +122,15 @@ async def authorize(
     if verdict.scopes is None:
         raise policy_decision.denied()
     left_out, plan = plan.scopes - verdict.scopes, plan.restricted_to(verdict.scopes)
-    return AuthorizedExchange(resource, target, plan, None, verdict.determining, left_out, verdict.forbidding)
+    return AuthorizedExchange(
+        resource=resource,
+        target=target,
+        plan=plan,
+        credential=None,
+        determining=verdict.determining,
+        left_out=left_out,
+        forbidding=verdict.forbidding,
+    )
 
 
 async def _issue(

@@ -290,7 +290,13 @@ async def authorize(
 
     left_out, plan = plan.scopes - verdict.scopes, plan.restricted_to(verdict.scopes)
     return AuthorizedExchange(
-        resource, limits, plan, credential, verdict.determining, left_out, verdict.forbidding
+        resource=resource,
+        target=limits,
+        plan=plan,
+        credential=credential,
+        determining=verdict.determining,
+        left_out=left_out,
+        forbidding=verdict.forbidding,
     )
 
 

@@ -287,7 +287,7 @@ async def _identify(
 
 
 def _unusable(provider: Provider, why: Exception | str) -> SignInUnavailable:
-    """What a user reads whose provider's answer is no use, with what an administrator finds the reason by."""
+    """What to raise for an answer that cannot be used: with the request id, by which the reason is found."""
     if not (isinstance(why, OutboundFailed) and why.temporary):
         provider_requests.warn_of_configuration(provider)
     return SignInUnavailable(

@@ -35,7 +35,7 @@ class KeptCredential:
     """A credential for a resource: a user's own, or one that all users share.
 
     Attributes:
-        scopes: what it is worth, whoever holds it: nobody can narrow it.
+        scopes: what it allows, whoever holds it: nobody can narrow it.
         expires_at: None for one that does not expire by itself.
         is_dead: whether its provider has refused to refresh it.
         place, record: of a user's own, what it is for and as the vault has it; None for a shared one, and for
