@@ -61,9 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three processes for two cores: tests wait for a third of their time, for servers and for clocks."""
-    cores = os.cpu_count() or 1
-    return cores + (cores + 1) // 2
+    """One process for each core: with more, servers that tests start answer too late on a busy machine."""
+    return os.cpu_count() or 1
 
 
 @pytest.hookimpl(trylast=True)
