@@ -23,6 +23,7 @@ from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.redis import RedisServer, running_redis
 from tests.support.server import Server, migrated, serve
 
+from runtime.logs import throttled_warnings
 from runtime.storage.sql.database import Database
 from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
@@ -76,6 +77,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Spare the collector what stays to the end: every module, and every test that there is."""
     gc.freeze()
+
+
+def pytest_runtest_setup() -> None:
+    """Let each test that fails show its own warnings, also those that an earlier one has logged already."""
+    throttled_warnings._logged.clear()
 
 
 def _note(config: pytest.Config, name: str, version: str) -> None:

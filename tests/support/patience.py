@@ -1,15 +1,30 @@
-"""How long this process lets a database take to answer a question before it counts as hanging.
+"""How long this process lets a database take before it counts as hanging.
 
-The product says so after a second. A machine that runs several servers and every test may take longer to
-start one more process of PostgreSQL; nothing hangs there. Tests of the time itself take the product's own.
+The product says so after a second or two. A machine that runs several servers and every test may take longer
+to start one more process of PostgreSQL, or to come back to this one; nothing hangs there. Tests of the time
+itself take the product's own.
 """
 
-from runtime.storage.sql import hang_detection
+import pytest
 
-OF_THE_PRODUCT = hang_detection.ANSWER_SECONDS
+from runtime.services import epochs
+from runtime.storage.sql import database, hang_detection
+
 _OF_TESTS = 10.0
+_OF_THE_PRODUCT = {
+    (hang_detection, "ANSWER_SECONDS"): hang_detection.ANSWER_SECONDS,
+    (epochs, "READ_TIMEOUT_SECONDS"): epochs.READ_TIMEOUT_SECONDS,
+    (database, "WATCHING_SECONDS"): database.WATCHING_SECONDS,
+}
 
 
 def let_databases_take_their_time() -> None:
     """Let no busy machine be a database that hangs."""
-    hang_detection.ANSWER_SECONDS = _OF_TESTS
+    for module, name in _OF_THE_PRODUCT:
+        setattr(module, name, _OF_TESTS)
+
+
+def take_the_products_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a database that hangs count as such as soon as it does outside of tests."""
+    for (module, name), seconds in _OF_THE_PRODUCT.items():
+        monkeypatch.setattr(module, name, seconds)

