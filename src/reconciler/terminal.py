@@ -66,7 +66,7 @@ def has_styles() -> bool:
 
 def rendered(line: Line) -> str:
     """A line as it is written, with its styles; never more than one line, never a command of a CI system."""
-    parts = _parts(line)
+    parts = line_parts(line)
     texts = _defused([printable(part.text if isinstance(part, Styled) else part) for part in parts])
     if not has_styles():
         return "".join(texts)
@@ -94,7 +94,7 @@ def _defused(texts: list[str]) -> list[str]:
 
 def plain(line: Line) -> str:
     """A line's text without styles and escapes: for JSON, which has escapes of its own."""
-    return "".join(part.text if isinstance(part, Styled) else part for part in _parts(line))
+    return "".join(part.text if isinstance(part, Styled) else part for part in line_parts(line))
 
 
 def print_lines(*lines: Line, err: bool = False) -> None:
@@ -110,10 +110,11 @@ def print_error(*lines: Line) -> None:
 
 def tagged(tag: Styled, first: Line, *rest: Line, between: str = ": ") -> Sequence[Line]:
     """The lines with a tag before the first."""
-    return (tag, between, *_parts(first)), *rest
+    return (tag, between, *line_parts(first)), *rest
 
 
-def _parts(line: Line) -> Sequence[str | Styled]:
+def line_parts(line: Line) -> Sequence[str | Styled]:
+    """The pieces of a line: itself, where it is one."""
     return [line] if isinstance(line, str | Styled) else line
 
 

@@ -1,4 +1,7 @@
-"""The composition root: builds the services from the settings, and the Sanic application from both."""
+"""The composition root: builds the services from the settings, and the Sanic application from both.
+
+Also the endpoints for those who run it: `/healthz`, `/readyz` and `/metrics`.
+"""
 
 import socket
 from collections.abc import Callable

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from reconciler.cedar import Vocabulary, parse_policies
 from reconciler.client.api import read_snapshot
 from reconciler.kinds import Kinds, MemberSchema, Snapshot, load_kinds
-from reconciler.plan.three_way_diff import leaves
+from reconciler.plan.member_values import leaves
 from runtime.api.shared.etags import seen
 from runtime.contract.bodies import parse
 from runtime.contract.changes import Changeset

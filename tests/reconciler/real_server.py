@@ -19,7 +19,7 @@ from tests.support.factories import Company, found_company, opened_parts
 from reconciler.client.api import read_snapshot
 from reconciler.kinds import Entity, Kind, Kinds, MemberSchema, Ownership, Snapshot
 from reconciler.plan.changeset import nest
-from reconciler.plan.three_way_diff import leaves, normalized
+from reconciler.plan.member_values import leaves, normalized
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id

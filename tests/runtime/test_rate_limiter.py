@@ -7,7 +7,7 @@ import pytest
 from tests.support.state_doubles import Away
 
 from runtime.domain.errors import Unavailable
-from runtime.services.rate_limiter import RateLimiter, place_of
+from runtime.services.rate_limiter import RateLimiter, network_of
 from runtime.services.rate_limits import RateLimit
 from runtime.settings import Settings
 from runtime.storage.state.memory import InProcessState
@@ -135,4 +135,4 @@ def test_a_window_that_is_not_aligned_is_in_no_key() -> None:
 )
 def test_an_address_is_counted_by_its_place(address: str, place: str) -> None:
     """All addresses of an IPv6 /64 network are one place; an IPv4 address is its own, in either spelling."""
-    assert place_of(address) == place
+    assert network_of(address) == place

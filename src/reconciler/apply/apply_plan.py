@@ -129,7 +129,7 @@ def _receipt(
     return {
         "format": RECEIPT,
         "changeset_id": body.get("id"),
-        "plan_digest": plan.digest,
+        "plan_digest": plan.digest,  # alone, as the plan prints it
         "organization_id": plan.organization_id,
         "server": plan.server,
         "owner": plan.owner,

@@ -11,7 +11,7 @@ def changeset_body(plan: Plan, operations: list[dict[str, Any]]) -> dict[str, An
     return {
         "base_revision": plan.base_revision,
         "owner": plan.owner,
-        "plan_digest": plan.idempotency_key,
+        "plan_digest": plan.idempotency_key,  # the digest and the base revision: what the server applies once
         "source": dict(plan.source),
         "operations": operations,
     }

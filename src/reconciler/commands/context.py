@@ -101,7 +101,7 @@ class CommandContext:
 
     def dry_run(self, plan: Plan) -> DryRunResult:
         """Send the plan as a dry run, unless it is empty or incomplete."""
-        if plan.empty or plan.refused or not plan.wanted:
+        if plan.empty or plan.refused or not plan.manifest_count:
             return DryRunResult()
         with show_progress(len(plan.operations), "checking") as progress:
             return dry_run_plan(self.api, plan, self.configuration, progress=progress)

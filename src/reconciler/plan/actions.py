@@ -7,8 +7,9 @@ from typing import Any
 from reconciler.kinds import Entity, Kind, Kinds, Tombstone, Write
 
 from .matching import Match
+from .member_values import as_written, leaves, value_at
 from .model import CHANGING, NO_MANIFEST, Action, ChangeState, FieldChange, Op
-from .three_way_diff import as_written, leaves, stored_secrets, value_at
+from .three_way_diff import stored_secrets
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,14 @@ from .dependency_order import dependency_order
 from .display_names import DisplayNames
 from .exclusive_members import taken_from_others
 from .matching import Match, Matcher
+from .member_values import leaves
 from .missing_names import MissingNameSearch
 from .model import BY_OTHERS, Action, FieldChange, Op, Plan, Unmanaged
 from .other_owners import ReferenceUnresolved
 from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT, PolicyPreview
 from .replacements import exclusive_place, unlinking_update
 from .similar_owners import find_similar_owner
-from .three_way_diff import (
-    PROTECT,
-    fixed_changes,
-    foreign_secret_addresses,
-    leaves,
-    three_way_diff,
-    with_new_ids,
-)
+from .three_way_diff import PROTECT, fixed_changes, foreign_secret_addresses, three_way_diff, with_new_ids
 from .unmanaged import UnmanagedSearch
 from .zone_moves import with_zone_moves
 
@@ -80,7 +74,7 @@ def build_plan(
         actions=tuple(with_zone_moves(builder.actions)),
         operations=builder.operations.in_order(),
         owned=dict(sorted(builder.index.counts.items())),
-        wanted=len(manifests),
+        manifest_count=len(manifests),
         refused=tuple(builder.refused),
         budgets=dict(budgets or {}),
         deciding=following.deciding,

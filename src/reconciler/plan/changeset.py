@@ -6,6 +6,7 @@ from typing import Any, Literal
 from reconciler.kinds import Entity, Kind, MemberSchema
 
 from .matching import Match
+from .member_values import leaves, normalized, value_at
 from .model import CHANGING, FieldChange
 from .operations import (
     CreateOperation,
@@ -17,7 +18,7 @@ from .operations import (
     WriteOperation,
     with_place,
 )
-from .three_way_diff import PROTECT, leaves, normalized, value_at
+from .three_way_diff import PROTECT
 
 
 class ChangesetBuilder:

@@ -16,7 +16,7 @@ from .model import Action, ChangeState, Op, Plan
 from .plan_consistency import inconsistencies
 
 ALWAYS_REFUSED: Final = "refused"  # no consent lifts it
-INCONSISTENT: Final = "untold"
+INCONSISTENT: Final = "inconsistent"
 CONSENTS: Final = ("deletes", "in-use", "conflicts", "unowned")
 
 
@@ -38,10 +38,10 @@ def check_guards(plan: Plan, consents: Mapping[str, int], cascades: Cascades | N
     """
     if plan.empty:
         consents = {}  # they are left over when a finished job runs again
-    # Of a saved plan only the fact: the text was written by whoever edited the file.
+    # Whoever edited a saved plan wrote its texts, too: only whether there are any counts.
     refused = ["the saved plan was refused when it was made; plan again"] if plan.saved else plan.refused
     found = [Refusal(ALWAYS_REFUSED, message) for message in (refused if plan.refused else ())]
-    found.extend(_untold(plan))
+    found.extend(_inconsistent(plan))
     found.extend(_empty_source(plan))
     found.extend(_protection(plan))
     found.extend(_reused_handles(plan))
@@ -53,7 +53,7 @@ def check_guards(plan: Plan, consents: Mapping[str, int], cascades: Cascades | N
     return found
 
 
-def _untold(plan: Plan) -> Iterator[Refusal]:
+def _inconsistent(plan: Plan) -> Iterator[Refusal]:
     """Changes by the operations that no action shows: guards and reviewers read the actions only.
 
     zonectl makes both together, but a saved plan may have been edited by somebody else, with its digest
@@ -93,7 +93,7 @@ def _secrets(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _empty_source(plan: Plan) -> Iterator[Refusal]:
-    if plan.wanted == 0:
+    if plan.manifest_count == 0:
         managed = sum(plan.owned.values())
         yield Refusal(
             "empty-source",

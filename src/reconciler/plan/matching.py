@@ -5,15 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from reconciler.kinds import Entity, ExternalReference, Manifest, MemberSchema, Reference, Snapshot, Tombstone
 from reconciler.kinds.values import Key
 
 from .assignment import Cost, assign
+from .member_values import as_written, identity, leaves, same_value, value_at
 from .other_owners import OtherOwners, ReferenceUnresolved
-from .three_way_diff import as_written, identity, leaves, same_value, value_at
+
+NEW_ZONE: Final = ""  # in place of the id of a zone that is yet to be created
 
 
 @dataclass(slots=True)
@@ -137,16 +139,16 @@ class Matcher:
         }
 
     def zone_id(self, manifest: Manifest) -> str | None:
-        """The id of the zone a manifest's entity is in; empty when the zone is yet to be created."""
+        """The id of the zone a manifest's entity is in, or `NEW_ZONE`; None for a kind that is in no zone."""
         if not manifest.kind.zoned:
             return None
         zone = self.matches.get(Key(None, "Zone", manifest.zone or ""))
         if zone is not None:
-            return zone.found.id if zone.found is not None else ""
+            return zone.found.id if zone.found is not None else NEW_ZONE
         try:
             return self.other_owners.zone(manifest.zone or "").id
         except ReferenceUnresolved:
-            return ""  # reported when the manifest is resolved
+            return NEW_ZONE  # reported when the manifest is resolved
 
     def zone_pointer(self, name: str) -> dict[str, str]:
         """The changeset's pointer to a zone, own or another owner's. Raises ReferenceUnresolved."""
@@ -156,14 +158,14 @@ class Matcher:
     def _find_all(self, siblings: Sequence[Match]) -> None:
         """Find the entities of the manifests of one kind in one zone, or of one kind without zones."""
         zone_id = self.zone_id(siblings[0].manifest)
-        by_name = self._by_names(siblings, zone_id) if zone_id != "" else {}
+        by_name = self._by_names(siblings, zone_id) if zone_id != NEW_ZONE else {}
         for match in siblings:
             self.matches[match.key] = match
             match.found = by_name.get(match.key.name)
             if match.found is not None:
                 self.taken.add(match.found.id)
         for match in siblings:
-            if zone_id == "":
+            if zone_id == NEW_ZONE:
                 match.deleted = self._tombstone(match.manifest, self._former_zone_id(match.manifest))
                 continue
             if match.found is None and match.handle is not None:
@@ -311,7 +313,7 @@ class Matcher:
             f"{each.place}: {match.manifest.key} names {each.kind} `{each.handle}`, "
             "which does not exist on the server, or is deleted by this plan"
             for each in match.manifest.outside
-            if zone_id != ""
+            if zone_id != NEW_ZONE
             and not any(map(self._stays, self.index.by_handle.get((zone_id, each.kind, each.handle), ())))
         ]
 
@@ -391,7 +393,7 @@ class Matcher:
         entity = self._external(ref.kind, external, zone_id)
         if entity is not None:
             return entity.id
-        if zone_id == "":
+        if zone_id == NEW_ZONE:
             owner_type = {"owner_type": external.owner_type} if external.owner_type else {}
             return {"external": external.handle, "kind": ref.kind, **owner_type}
         known = [handle for zone, kind, handle in self.index.by_handle if (zone, kind) == (zone_id, ref.kind)]

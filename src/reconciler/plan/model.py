@@ -23,7 +23,7 @@ from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, 
 
 # Members that the digest leaves out, because they do not change what the plan does: the commit differs after
 # a merge that leaves the manifests equal, and the others depend on the moment.
-BESIDE = (
+NOT_IN_DIGEST = (
     "digest",
     "source",
     "base_revision",
@@ -44,6 +44,11 @@ BESIDE = (
 
 
 NO_MANIFEST = "no manifest describes it any more"  # why something is deleted
+
+
+def title_of(kind: str, zone: str | None, name: str) -> str:
+    """An object as text for people: `Application retail/portal`, `Zone retail`."""
+    return f"{kind} {zone}/{name}" if zone else f"{kind} {name}"
 
 
 class ChangeState(StrEnum):
@@ -193,7 +198,7 @@ class Action:
     @property
     def title(self) -> str:
         """The entity as text for people: kind, zone and name."""
-        return f"{self.kind} {self.zone}/{self.name}" if self.zone else f"{self.kind} {self.name}"
+        return title_of(self.kind, self.zone, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +237,7 @@ class Unmanaged:
     @property
     def title(self) -> str:
         """The object as text for people."""
-        return f"{self.kind} {self.zone}/{self.name}" if self.zone else f"{self.kind} {self.name}"
+        return title_of(self.kind, self.zone, self.name)
 
     def as_json(self) -> UnmanagedDocument:
         """As a JSON object; what does not apply is left out."""
@@ -270,7 +275,7 @@ class Plan:
         actions: what reviewers and guards read; one for each entity that changes.
         operations: the changeset as it is sent, except that each secret is a `{"secret": reference}`.
         owned: how many entities of each kind this owner manages now; delete budgets are relative to it.
-        wanted: the number of manifests.
+        manifest_count: the number of manifests.
         refused: reasons why the plan cannot be applied, which no consent lifts.
         budgets: kind -> how many deletions need no consent: a number, or `N%` of the managed objects.
         deciding: zones where the active policy set, or what it may forbid or permit, changes.
@@ -298,7 +303,7 @@ class Plan:
     actions: tuple[Action, ...]
     operations: tuple[Operation, ...]
     owned: Mapping[str, int]
-    wanted: int
+    manifest_count: int
     refused: tuple[str, ...] = ()
     budgets: Mapping[str, int | str] = field(default_factory=dict)
     deciding: tuple[PolicySetChange, ...] = ()
@@ -345,7 +350,7 @@ class Plan:
             "actions": (action.as_json() for action in self.actions),
             "operations": self.operations,
             "owned": dict(self.owned),
-            "wanted": self.wanted,
+            "wanted": self.manifest_count,
             "refused": list(self.refused),
         }
         if self.deciding:
@@ -399,6 +404,8 @@ class Plan:
 def digest_of(content: Mapping[str, object]) -> str:
     """The digest of a plan's JSON, without the members that change nothing. Spec: RFC 8785, SHA-256."""
     digest = hashlib.sha256()
-    for piece in canonical_pieces({name: value for name, value in content.items() if name not in BESIDE}):
+    for piece in canonical_pieces(
+        {name: value for name, value in content.items() if name not in NOT_IN_DIGEST}
+    ):
         digest.update(piece)
     return f"sha256:{digest.hexdigest()}"

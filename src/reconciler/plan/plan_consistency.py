@@ -13,9 +13,10 @@ from typing import Any
 from reconciler.kinds import Entity, Kind, MemberSchema, Snapshot, load_kinds
 
 from .display_names import display_name
+from .member_values import leaves
 from .model import CHANGING, Action, ChangeState, FieldChange, Op, Plan
 from .operations import Operation, place_of, spec_of, zone_id_of
-from .three_way_diff import PROTECT, leaves
+from .three_way_diff import PROTECT
 
 PLAN_AGAIN = "; plan again"
 _ID = re.compile(r"[0-9a-z]{16,40}")

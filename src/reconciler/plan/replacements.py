@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from reconciler.kinds import Entity, Kind, Origin, Ownership
 
+from .member_values import identity
 from .operations import WriteOperation, with_place
-from .three_way_diff import identity
 
 
 def exclusive_place(

@@ -14,19 +14,10 @@ from .cascade import count_cascaded
 from .display_names import DisplayNames
 from .exclusive_members import taken_from_others
 from .matching import SnapshotIndex
+from .member_values import as_written, leaves, same_value, value_at
 from .model import BY_OTHERS, NO_MANIFEST, Action, ChangeState, FieldChange, Op, Plan
 from .plan_consistency import NEW_SUFFIX, ActionEffect, ActionOperations, is_secret, is_written
-from .three_way_diff import (
-    as_written,
-    foreign_secret_addresses,
-    leaves,
-    same_value,
-    shape_in,
-    stored_secrets,
-    three_way_diff,
-    value_at,
-    with_new_ids,
-)
+from .three_way_diff import foreign_secret_addresses, shape_in, stored_secrets, three_way_diff, with_new_ids
 
 _ZONE = "Zone"
 _PLACE = re.compile(r"[^\x00-\x1f\x7f]+\.ya?ml:[1-9][0-9]*")

@@ -8,7 +8,7 @@ import orjson
 from reconciler.kinds import IncludedVersion, InForce
 from reconciler.output_documents import PLAN
 
-from .model import BESIDE, Action, ChangeState, FieldChange, Op, Plan, digest_of
+from .model import NOT_IN_DIGEST, Action, ChangeState, FieldChange, Op, Plan, digest_of
 from .policy_impact import PolicySetChange, PrefixExemption, WidenedAccess
 
 
@@ -38,7 +38,7 @@ def read_plan(text: bytes) -> Plan:
         raise PlanUnreadable("the file is not a plan that zonectl made; plan again") from error
     # The file has derived members as well, for its readers; any member that zonectl does not write is
     # refused.
-    for name in sorted((content.keys() | again.keys()) - {*BESIDE} | {"shown_once"}):
+    for name in sorted((content.keys() | again.keys()) - {*NOT_IN_DIGEST} | {"shown_once"}):
         if content.get(name) != again.get(name):
             raise PlanUnreadable(f"`{name}` of the plan is not as zonectl writes it; plan again")
     return plan
@@ -55,7 +55,7 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
         actions=tuple(_read_action(each) for each in content["actions"]),
         operations=tuple(content["operations"]),
         owned=content["owned"],
-        wanted=content["wanted"],
+        manifest_count=content["wanted"],
         refused=tuple(content["refused"]),
         budgets=content.get("delete_budgets", {}),
         deciding=tuple(PolicySetChange.read(each) for each in content.get("deciding", ())),

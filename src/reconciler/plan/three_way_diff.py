@@ -1,105 +1,19 @@
-"""The three-way diff of one entity: last applied, desired (git), and actual (server) value of each field."""
+"""The three-way diff of one entity.
+
+For each field: `applied`, what was applied last; `wanted`, what git says; `found`, what the server has.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-import orjson
+from reconciler.kinds import Entity, InForce, Kind, MemberSchema
 
-from reconciler.cedar import is_laid_out, without_layout
-from reconciler.kinds import ABSENT, Entity, InForce, Kind, MemberSchema
-from reconciler.kinds.values import parse_instant
-
+from .member_values import as_written, leaves, normalized, same_value, value_at
 from .model import CHANGING, ChangeState, FieldChange
 
 PROTECT = "lifecycle.protect"
-
-
-def leaves(
-    shape: MemberSchema, spec: Mapping[str, object], before: str = ""
-) -> Iterator[tuple[str, MemberSchema, Any]]:
-    """The members of a spec (wire names) that are compared one by one: dotted path, shape, value.
-
-    An object that is written without members is itself a leaf with the value `{}`: it is to exist.
-    """
-    for name, value in spec.items():
-        below = shape.members.get(name)
-        path = before + name
-        if below is not None and below.nested and isinstance(value, dict) and value:
-            yield from leaves(below, value, path + ".")
-        else:
-            yield path, below if below is not None else MemberSchema(), value
-
-
-def value_at(spec: Mapping[str, object], path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
-    if "." not in path:
-        return spec.get(path)
-    value: Any = spec
-    for name in path.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(name)
-    return value
-
-
-def normalized(shape: MemberSchema, value: object, *, text: bool = False) -> Any:
-    """A normal form: two values that mean the same have equal ones.
-
-    Null equals the default, an empty list equals no list; the order of a set, the layout of a policy, the
-    case of an address and the spelling of an instant do not count.
-    """
-    if value is None:
-        value = None if shape.default is ABSENT else shape.default
-    if shape.caseless:
-        value = _folded(value)
-    if shape.instant and isinstance(value, str):
-        return parse_instant(value) or value
-    if isinstance(value, list):
-        if not value:
-            return None
-        if shape.unordered:
-            return sorted({orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in value})
-    elif text and isinstance(value, str):
-        return without_layout(value)
-    elif shape.nested and isinstance(value, dict):
-        return {}
-    return value
-
-
-def _folded(value: object) -> Any:
-    if isinstance(value, list):
-        return [_folded(each) for each in value]
-    return value.lower() if isinstance(value, str) else value
-
-
-def same_value(shape: MemberSchema, one: object, other: object, *, text: bool = False) -> bool:
-    """Tell whether two values mean the same."""
-    return one == other or bool(normalized(shape, one, text=text) == normalized(shape, other, text=text))
-
-
-def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
-    """A member's value; of a text that the server stores in its own layout, the text as it was applied."""
-    if kind is None or found.ownership is None or path not in kind.files.values():
-        return value
-    written = value_at(found.ownership.applied, path)
-    texts = isinstance(written, str) and isinstance(value, str)
-    return written if texts and is_laid_out(written, value) else value
-
-
-def identity(kind: Kind, values: Mapping[str, object]) -> bytes:
-    """The identity of an entity whose kind has no handle: its members that are fixed at creation.
-
-    Args:
-        values: leaf path -> value on the wire.
-    """
-    fixed = [
-        (path, value)
-        for path, each in sorted(values.items())
-        if (shape := kind.leaf(path)).fixed and (value := normalized(shape, each)) is not None
-    ]
-    return orjson.dumps(fixed, option=orjson.OPT_SORT_KEYS)
 
 
 def three_way_diff(
@@ -168,7 +82,7 @@ def _stays(path: str, shape: MemberSchema, found: Any, wanted: Mapping[str, Any]
 
 
 def _compare_found(kind: Kind, path: str, wanted: object, found: Entity, *, text: bool) -> FieldChange | None:
-    """One member with versions: git manages both the latest and the active one."""
+    """One member against the server's value; with versions, against the active version's too."""
     shape = shape_in(kind, path, found)
     record = found.ownership
     owned = record is not None and path in record.fields
@@ -178,8 +92,8 @@ def _compare_found(kind: Kind, path: str, wanted: object, found: Entity, *, text
     version = found.in_force
     if version is None or path not in version.spec:
         return written
-    deciding = as_written(kind, found, path, version.spec[path])
-    decides = _compare_member(path, shape, wanted, deciding, applied, owned=owned, text=text)
+    active = as_written(kind, found, path, version.spec[path])
+    decides = _compare_member(path, shape, wanted, active, applied, owned=owned, text=text)
     if written is not None and _decides_nothing(written, decides):
         return replace(
             written, in_force=InForce(version.version, version.latest_version, before_is_latest=True)

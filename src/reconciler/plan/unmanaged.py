@@ -7,8 +7,8 @@ from typing import Any
 from reconciler.kinds import Entity, Kind, Kinds, MemberSchema, Undescribable
 
 from .matching import SnapshotIndex
+from .member_values import leaves
 from .model import Unmanaged
-from .three_way_diff import leaves
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from reconciler.kinds import Entity, Kinds
 
+from .member_values import value_at
 from .operations import Operation, spec_of
-from .three_way_diff import value_at
 
 GROUP, ROLE, ASSIGNMENT = "Group", "Role", "RoleAssignment"
 Item = tuple[str, str]

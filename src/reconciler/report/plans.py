@@ -9,7 +9,7 @@ from reconciler.plan import Action, Cascade, Cascades, FieldChange, Plan, Refusa
 from reconciler.plan.cascade import cascade_json, cascade_of
 from reconciler.plan.model import ChangeState, Op
 from reconciler.server_problems import ServerRejection
-from reconciler.terminal import Line, Styled
+from reconciler.terminal import Line, Styled, line_parts
 
 from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmanaged_line, write_line
 from .diagnostics import diagnostic_block
@@ -71,7 +71,8 @@ def similar_owner_lines(plan: Plan) -> Iterator[Line]:
     if (found := plan.similar_owner) is not None:
         named = "is named as an object" if found.objects == 1 else "are named as objects"
         message = (
-            f": `{plan.owner}` manages nothing yet, and {found.objects} of {counted(plan.wanted, 'manifest')}"
+            f": `{plan.owner}` manages nothing yet, and {found.objects} of"
+            f" {counted(plan.manifest_count, 'manifest')}"
             f" {named} that `{found.owner}` manages; check the owner: `--owner`, ZONECTL_OWNER or `owner` in"
             " `zonectl.yaml`"
         )
@@ -134,7 +135,7 @@ def summary_line(plan: Plan, *, refused: bool = False) -> str:
         parts = [f"{counts[op]} to {op}" for op in _COUNTED if op in counts]
         message = f"{', '.join(parts)}{impact_summary(plan)}{'; refused' if refused else ''}"
     # A saved plan's number of manifests is a claim of its file.
-    return f"{'saved plan' if plan.saved else counted(plan.wanted, 'manifest')}: {message}"
+    return f"{'saved plan' if plan.saved else counted(plan.manifest_count, 'manifest')}: {message}"
 
 
 def applied_summary(summary: Mapping[str, int]) -> str:
@@ -201,7 +202,7 @@ def _notes(action: Action) -> Iterator[str]:
 def change_lines(change: FieldChange, op: Op, shape: MemberSchema) -> Iterator[Line]:
     """The change of one member."""
     first, *rest = _member_lines(change, op, shape)
-    yield from indented([[*_parts(first), *change_notes(change)], *rest], 4)
+    yield from indented([[*line_parts(first), *change_notes(change)], *rest], 4)
     if change.state is ChangeState.CONFLICT and not shape.secret:
         since = difference_lines(
             "on the server since the last apply", change.applied, change.before, ordered=_is_ordered(shape)
@@ -260,8 +261,4 @@ def _source(reference: dict[str, Any]) -> str:
 def indented(lines: Iterable[Line], width: int) -> Iterator[Line]:
     """Lines indented further."""
     for line in lines:
-        yield [" " * width, *_parts(line)]
-
-
-def _parts(line: Line) -> Sequence[str | Styled]:
-    return [line] if isinstance(line, str | Styled) else line
+        yield [" " * width, *line_parts(line)]

@@ -30,7 +30,7 @@ from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.logs import log
 from runtime.metrics import TOKENS
 from runtime.services.client_types import ApplicationClient, Client, is_known
-from runtime.services.rate_limiter import RateLimiter, place_of
+from runtime.services.rate_limiter import RateLimiter, network_of
 from runtime.services.rate_limits import RECORDED_REFUSALS, RECORDED_REFUSALS_OF_ADDRESS
 from runtime.services.refused_requests import count_refusal
 from runtime.storage.sql import token_events as storage
@@ -244,7 +244,7 @@ class DecisionLog:
         """
         # Who did not get as far as being somebody was counted where that was refused.
         if decision.is_of_a_client and not decision.is_known:
-            whose = decision.user_id or place_of(address)
+            whose = decision.user_id or network_of(address)
             refusal = await count_refusal(self._rate_limiter, decision.zone_id, refusal, whose=whose)
         decision.refuse(refusal)
         if self._record_refusal(decision, address) and isinstance(refusal, InvalidClient):
@@ -276,7 +276,7 @@ class DecisionLog:
 
     def _record_refusal(self, decision: Decision, address: str) -> bool:
         """Queue the row of a refusal, or count it; whether it has a row."""
-        if not decision.is_known and self._is_beyond_limits(decision.zone_id, place_of(address)):
+        if not decision.is_known and self._is_beyond_limits(decision.zone_id, network_of(address)):
             self._tally(decision, (decision.reason or decision.outcome or REFUSED).partition(":")[0])
             return False
         self.record(decision)

@@ -85,7 +85,7 @@ class _LocalCounts:
         return counted
 
 
-def place_of(address: str) -> str:
+def network_of(address: str) -> str:
     """What an address is counted as: itself, or for IPv6 the network that its holder was given."""
     try:
         parsed = ipaddress.ip_address(address)

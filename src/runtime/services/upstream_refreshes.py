@@ -2,6 +2,7 @@
 
 A refresh belongs to no request: a provider that rotates refresh tokens has ended the former one when it
 answers, so whoever asked for the refresh may be gone by then, and what came is stored all the same.
+Among processes, the lease in `vault.refresh` lets one of them refresh a token.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ import pytest
 
 import reconciler
 from reconciler.kinds import ABSENT, Kind, Kinds, load_kinds
-from reconciler.plan.three_way_diff import leaves, normalized, same_value
+from reconciler.plan.member_values import leaves, normalized, same_value
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kinds"
 

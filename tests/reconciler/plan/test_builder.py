@@ -460,7 +460,7 @@ class TestSurroundings:
             "https://id.example",
             {"commit": "abc"},
         )
-        assert (made.owned, made.wanted, made.budgets) == ({"Group": 2, "Zone": 1}, 2, {"Group": 3})
+        assert (made.owned, made.manifest_count, made.budgets) == ({"Group": 2, "Zone": 1}, 2, {"Group": 3})
 
     @pytest.mark.parametrize("owner", [OTHER, None])
     def test_a_zone_of_others_is_looked_at_too(self, owner: str | None) -> None:

@@ -189,7 +189,7 @@ class TestSavedPlans:
 
         refused = check_guards(read_plan(orjson.dumps(forged.as_json())), {})
 
-        assert {each.code for each in refused} == {"untold"}
+        assert {each.code for each in refused} == {"inconsistent"}
 
     @pytest.fixture(params=[True, False], ids=["creations", "updates"])
     def honest(self, request: pytest.FixtureRequest, world: World, company: list[Manifest]) -> Plan:
@@ -213,7 +213,7 @@ class TestSavedPlans:
         for operations in _forgeries(honest):
             other = replace(honest, operations=operations, _digest=[])
             refused = check_guards(read_plan(orjson.dumps(other.as_json())), {"deletes": 2})
-            assert "untold" in {each.code for each in refused}, str(
+            assert "inconsistent" in {each.code for each in refused}, str(
                 [each for each in zip(honest.operations, operations, strict=False) if each[0] != each[1]]
             )
             forged += 1
@@ -225,7 +225,7 @@ class TestSavedPlans:
         for hidden in honest.actions:
             rest = tuple(each for each in honest.actions if each is not hidden)
             other = replace(honest, actions=rest, _digest=[])
-            assert "untold" in {
+            assert "inconsistent" in {
                 each.code for each in check_guards(read_plan(orjson.dumps(other.as_json())), {})
             }
 
@@ -269,13 +269,15 @@ def deleting(*actions: Action, owned: dict[str, int] | None = None, **more: Any)
 class TestEmptySource:
     def test_no_manifest_is_refused_whatever_is_consented_to(self) -> None:
         """A wrong path looks like that; the message says how much is at stake."""
-        (refusal,) = check_guards(deleting(DELETED, owned={"Group": 2, "Zone": 1}, wanted=0), {"deletes": 1})
+        (refusal,) = check_guards(
+            deleting(DELETED, owned={"Group": 2, "Zone": 1}, manifest_count=0), {"deletes": 1}
+        )
         assert refusal.code == "empty-source"
         assert "3 objects" in refusal.message
 
     def test_one_manifest_is_enough(self) -> None:
         """Then somebody has read the right directory."""
-        assert codes(deleting(DELETED, wanted=1)) == []
+        assert codes(deleting(DELETED, manifest_count=1)) == []
 
 
 class TestProtection:
@@ -461,12 +463,12 @@ class TestSecretsInOperations:
 
     def test_what_the_action_does_not_say_is_refused(self) -> None:
         """Nobody would see it in the review."""
-        assert self.refusals({"client_secret": {"secret": SECRET}}) == ["untold"]
+        assert self.refusals({"client_secret": {"secret": SECRET}}) == ["inconsistent"]
 
     @pytest.mark.parametrize("other", [{"from_env": "AWS"}, {**SECRET, "version": "4"}, {}], ids=str)
     def test_another_reference_than_the_action_says_is_refused(self, other: dict[str, str]) -> None:
         """Another variable, and another version."""
-        assert self.refusals({"client_secret": {"secret": other}}, self.TOLD) == ["untold"]
+        assert self.refusals({"client_secret": {"secret": other}}, self.TOLD) == ["inconsistent"]
 
     @pytest.mark.parametrize(
         "spec",
@@ -481,12 +483,12 @@ class TestSecretsInOperations:
     def test_a_member_that_takes_no_secret_gets_none(self, spec: dict[str, Any]) -> None:
         """Others could read it there; at any depth, and in lists."""
         path = FieldChange("name", None, {"secret": SECRET}, ChangeState.PENDING)
-        assert self.refusals(spec, path) == ["untold"]
+        assert self.refusals(spec, path) == ["inconsistent"]
 
     def test_a_kind_that_nobody_knows_gets_none(self) -> None:
         """Whatever the plan says of it."""
         operation: Any = {"op": "update", "kind": "Vault", "id": "v", "spec": {"key": {"secret": SECRET}}}
-        assert codes(plan_of(operations=[operation])) == ["untold"]
+        assert codes(plan_of(operations=[operation])) == ["inconsistent"]
 
     @pytest.mark.parametrize(
         "value", [{"secret": "text"}, {"secret": SECRET, "more": 1}, {"other": SECRET}], ids=str

@@ -10,7 +10,7 @@ from tests.reconciler.plan.values import ANN, action, plan
 
 from reconciler.kinds import IncludedVersion, InForce, Manifest, Write
 from reconciler.plan import FieldChange, Plan, SimilarOwner, Unmanaged
-from reconciler.plan.model import BESIDE, ChangeState, Op, digest_of
+from reconciler.plan.model import NOT_IN_DIGEST, ChangeState, Op, digest_of
 
 CHANGED = action(Op.UPDATE, "Group", "staff", FieldChange("name", "a", "b", ChangeState.PENDING))
 DELETED = action(Op.DELETE, "Group", "former", FieldChange("name", "a", None))
@@ -37,7 +37,7 @@ class TestDigest:
         second = plan_for(world, changed(company, "Group", "staff", name="Everybody"))
 
         assert not first.empty
-        assert first.wanted != second.wanted
+        assert first.manifest_count != second.manifest_count
         assert first.digest == second.digest
 
     def test_no_secret_is_in_a_plan(
@@ -81,7 +81,7 @@ class TestWhatTheDigestNames:
             {"base_revision": 99},
             {"source": {"commit": "abc"}},
             {"owned": {"Group": 7}},
-            {"wanted": 12},
+            {"manifest_count": 12},
             {"undelivered": (CHANGED,)},
             {"similar_owner": SimilarOwner("acme/other", 3)},
             {"names_writers": False},
@@ -96,7 +96,11 @@ class TestWhatTheDigestNames:
     def test_it_can_be_worked_out_from_the_json(self) -> None:
         """By anybody who has the file: members beside the plan are left out."""
         content: Any = self.PLAN.as_json()
-        assert digest_of(content) == digest_of({**content, **dict.fromkeys(BESIDE, "x")}) == self.PLAN.digest
+        assert (
+            digest_of(content)
+            == digest_of({**content, **dict.fromkeys(NOT_IN_DIGEST, "x")})
+            == self.PLAN.digest
+        )
 
     def test_the_key_binds_it_to_a_revision(self) -> None:
         """Applied once for each revision that it was computed from."""
@@ -106,7 +110,7 @@ class TestWhatTheDigestNames:
 class TestPlan:
     def test_is_empty_where_no_operation_is_sent(self) -> None:
         """Whatever it says beside that."""
-        assert plan(wanted=7, refused=("no",)).empty
+        assert plan(manifest_count=7, refused=("no",)).empty
         assert not plan(DELETED, operations=[DELETING]).empty
 
     def test_sums_up_actions_in_the_order_of_what_they_do(self) -> None:

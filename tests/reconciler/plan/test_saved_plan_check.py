@@ -493,7 +493,7 @@ class TestWholePlan:
         accounts = [manifest("ServiceAccount", name) for name in ("a", "b")]
         settle(world, accounts)
         plan = plan_for(world, accounts[:kept])
-        told = list(saved_plan_discrepancies(replace(plan, wanted=5), world.snapshot()))
+        told = list(saved_plan_discrepancies(replace(plan, manifest_count=5), world.snapshot()))
         assert bool(told) is (kept == 0)
 
     @pytest.mark.parametrize("how", ["deleted", "drift"])

@@ -10,7 +10,7 @@ from tests.reconciler.plan.values import ZONE_ID, a_zone, entity, record, snapsh
 from reconciler.kinds import Entity, Manifest
 from reconciler.kinds.values import Key
 from reconciler.plan.matching import Match, Matcher
-from reconciler.plan.three_way_diff import same_value
+from reconciler.plan.member_values import same_value
 
 END = "2100-01-01T00:00:00Z"
 APPLICATION = entity("Application", "app1", {"identifier": "worker"}, owned=record("worker"))

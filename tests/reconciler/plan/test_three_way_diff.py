@@ -9,19 +9,14 @@ from tests.reconciler.plan.values import entity, record
 
 from reconciler.kinds import Entity, InForce, Manifest, load_kinds
 from reconciler.plan import FieldChange, check_guards
+from reconciler.plan.member_values import as_written, identity, leaves, normalized, same_value, value_at
 from reconciler.plan.model import ChangeState, Op
 from reconciler.plan.three_way_diff import (
     PROTECT,
-    as_written,
     fixed_changes,
     foreign_secret_addresses,
-    identity,
-    leaves,
-    normalized,
-    same_value,
     stored_secrets,
     three_way_diff,
-    value_at,
     with_new_ids,
 )
 

@@ -98,6 +98,6 @@ def plan(*actions: Action, operations: Iterable[Operation] = (), **more: Any) ->
         "base_revision": 1,
         "source": {},
         "owned": {},
-        "wanted": 1,
+        "manifest_count": 1,
     }
     return Plan(actions=actions, operations=tuple(operations), **{**told, **more})

@@ -8,7 +8,7 @@ from tests.reconciler.real_server import RealWorld, told
 
 from reconciler.kinds import Kinds, Manifest
 from reconciler.plan.changeset import nest
-from reconciler.plan.three_way_diff import leaves
+from reconciler.plan.member_values import leaves
 
 OAUTH2 = {
     "issuer": "https://issuer.example",

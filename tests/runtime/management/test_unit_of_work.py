@@ -10,8 +10,7 @@ from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.audit_chain import record_hash
-from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
-from runtime.services.management.unit_of_work import dry_run as dry_run_unit
+from runtime.services.management.unit_of_work import UnitOfWork, dry_run_unit, unit_of_work
 from runtime.storage.sql import organization_revision
 from runtime.storage.sql.tables import audit_events, zone_internals
 

@@ -21,7 +21,7 @@ from runtime.services.client_types import is_known
 from runtime.services.clients import dpop_verification
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone
 
 
@@ -63,7 +63,7 @@ async def _pushed(
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:
         address = f"{zone.issuer}/oauth/par"
-        sender = None if is_known(client) else place_of(address_of(request))
+        sender = None if is_known(client) else network_of(address_of(request))
         jkt = await dpop_verification.verify_proof(
             services, zone, proof, method="POST", uri=address, now=services.clock(), sender=sender
         )

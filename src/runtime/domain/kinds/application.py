@@ -1,4 +1,8 @@
-"""Applications, and the credentials they authenticate with."""
+"""Applications, and the credentials they authenticate with: their members.
+
+Types of members are in `values`, what else is known of a member in `marks`. Bodies are checked by
+`contract.bodies`, rules across members by `services.management.zones.applications`.
+"""
 
 from datetime import datetime
 from typing import Annotated, Literal

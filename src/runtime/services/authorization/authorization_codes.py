@@ -1,7 +1,8 @@
-"""Authorization codes: opaque handles that work once, for a minute.
+"""Authorization codes: opaque handles, redeemed once within a minute, and the detection of their reuse.
 
 What a code stands for is kept under its hash. Redeeming leaves a mark that outlives the code and names what
-was made of it, so that a second attempt ends exactly that.
+was issued for it, so that a second attempt revokes exactly that (RFC 6749 section 4.1.2). The grant that
+redeems a code is `grants.authorization_code`.
 """
 
 from datetime import datetime

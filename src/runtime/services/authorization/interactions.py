@@ -20,7 +20,7 @@ from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.decision_log import current_decision
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone
 
 INTERACTION_SECONDS = 900
@@ -155,7 +155,7 @@ async def consume_form_token(
     left = int(unsigned.partition(".")[0]) - int(services.clock().timestamp())
     if left <= 0:
         raise ForgedForm(_SENT_ALREADY, internal="too old")
-    if wait := await services.rate_limiter.hit(rate_limits.FORMS, zone_id, place_of(address)):
+    if wait := await services.rate_limiter.hit(rate_limits.FORMS, zone_id, network_of(address)):
         raise TooManyTries("too many forms were sent; try again in a minute", retry_after_seconds=wait)
     if not await services.state.add(_key(services, "form", zone_id, unsigned), b"1", ttl_seconds=left + 1):
         raise ForgedForm(_SENT_ALREADY, internal="used before")

@@ -8,7 +8,7 @@ from runtime.domain.errors import TooManyRequests, TooManyTries
 from runtime.services import rate_limits
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.rate_limits import RateLimit
 from runtime.services.zones import CachedZone
 
@@ -70,7 +70,7 @@ async def _count(
     What one of them refuses takes nothing of the next.
     """
     of_client, of_address, of_zone = limits
-    place, wait = place_of(address), 0
+    place, wait = network_of(address), 0
     if client_id:
         wait = await services.rate_limiter.hit(of_client, zone.id, place, client_id)
     wait = wait or await services.rate_limiter.hit(of_address, zone.id, place)

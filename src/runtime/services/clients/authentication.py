@@ -9,7 +9,7 @@ from runtime.services.clients.authentication_throttling import FailedAuthenticat
 from runtime.services.clients.client_secrets import SecretRefused, basic_credentials, client_with_secret
 from runtime.services.clients.last_used import LAST_USED
 from runtime.services.container import Services
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.refused_requests import count_refusal
 from runtime.services.zones import CachedZone
 
@@ -40,7 +40,9 @@ async def authenticate_client(
     try:
         client = await _proved(services, zone, form, authorization, address, throttle)
     except (InvalidClient, InvalidRequest) as refusal:
-        raise await count_refusal(services.rate_limiter, zone.id, refusal, whose=place_of(address)) from None
+        raise await count_refusal(
+            services.rate_limiter, zone.id, refusal, whose=network_of(address)
+        ) from None
     LAST_USED.record(services, zone.id, client)
     return client
 
@@ -108,7 +110,7 @@ async def _asserted(
     assertion = assertions.read(form)
     throttle.require_not_blocked(zone.id, assertion.claimed, address, now=now.timestamp())
     try:
-        return await assertions.client_of(services, zone, assertion, now, sender=place_of(address))
+        return await assertions.client_of(services, zone, assertion, now, sender=network_of(address))
     except InvalidClient:
         await throttle.record_failure(
             services.rate_limiter, zone.id, assertion.claimed, address, now=now.timestamp()

@@ -5,7 +5,7 @@ from hashlib import sha256
 from runtime.domain.errors import TooManyRequests, Unavailable
 from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
-from runtime.services.rate_limiter import RateLimiter, place_of
+from runtime.services.rate_limiter import RateLimiter, network_of
 from runtime.services.rate_limits import CLIENT_SECRET_GUESSES, MAX_SECRET_GUESSES
 
 # Client ids of one address that are counted together: as many as may be made up must not be kept.
@@ -50,7 +50,7 @@ class FailedAuthenticationThrottle:
 def _pair(client_id: str, address: str) -> str:
     """What a client id at an address is counted under: short, and of so many for one address at most."""
     bucket = int.from_bytes(_digest(client_id)[:4]) % BUCKETS
-    return f"{_digest(place_of(address)).hex()[:32]}.{bucket}"
+    return f"{_digest(network_of(address)).hex()[:32]}.{bucket}"
 
 
 def _digest(text: str) -> bytes:

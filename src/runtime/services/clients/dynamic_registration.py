@@ -15,7 +15,7 @@ from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAg
 from runtime.domain.oauth import registration as rules
 from runtime.services import rate_limits
 from runtime.services.container import Services
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities, user_agents
 
@@ -40,7 +40,7 @@ async def check_registration_allowed(services: Services, zone: CachedZone, addre
         raise RegistrationClosed(
             "dynamic client registration is disabled in this zone; ask an administrator of it"
         )
-    wait = await services.rate_limiter.hit(rate_limits.REGISTRATIONS, zone.id, place_of(address))
+    wait = await services.rate_limiter.hit(rate_limits.REGISTRATIONS, zone.id, network_of(address))
     if wait := wait or await services.rate_limiter.hit(rate_limits.REGISTRATIONS_IN_ZONE, zone.id):
         raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)
 

@@ -25,7 +25,7 @@ from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets import concurrency_limits
 from runtime.services.management.changesets.concurrency_limits import explanation_slot
 from runtime.services.management.entities import Parents
-from runtime.services.management.policies import deciding_policies
+from runtime.services.management.policies import determining_policies
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.zones import CachedZone
 
@@ -125,7 +125,7 @@ async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
     forbidding = hop.authorized.forbidding if hop.authorized is not None else ()
     left_out = hop.authorized.left_out if hop.authorized is not None else frozenset()
     async with services.database.querying() as conn:
-        described = await deciding_policies.describe(
+        described = await determining_policies.describe(
             conn, zone.organization_id, zone.id, {*hop.decision.determining, *forbidding}
         )
     policies = [described[name] for name in hop.decision.determining]

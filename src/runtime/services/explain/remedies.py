@@ -17,7 +17,7 @@ from runtime.services.authority.consents import find_allowance, grants_of
 from runtime.services.container import Services
 from runtime.services.explain.exchanges import Hop
 from runtime.services.explain.parties import UnknownParty
-from runtime.services.management.policies.deciding_policies import source_of
+from runtime.services.management.policies.determining_policies import source_of
 from runtime.services.vault import credentials
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot

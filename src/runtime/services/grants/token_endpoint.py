@@ -25,7 +25,7 @@ from runtime.services.grants import (
     token_exchange,
 )
 from runtime.services.grants.context import TokenContext
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone
 
 
@@ -119,7 +119,7 @@ async def _granted(
     jkt = None
     if proof is not None:
         uri = str(zone.entity.protocols.oauth2.token_endpoint)
-        sender = None if decision.is_known else place_of(address)
+        sender = None if decision.is_known else network_of(address)
         jkt = await dpop_verification.verify_proof(
             services, zone, proof, method="POST", uri=uri, now=decision.at, sender=sender
         )

@@ -22,7 +22,7 @@ from runtime.services.decision_log import current_decision
 from runtime.services.login import throttling
 from runtime.services.outbox.mail import MailDelivery, one_line
 from runtime.services.outbox.messages import Message, Undeliverable
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone, ZoneRegistry
 from runtime.storage.sql import users as storage
 from runtime.storage.sql.database import Database
@@ -48,7 +48,7 @@ async def request(services: Services, zone: CachedZone, email: str, *, address: 
     admission.require_local(zone.entity)
     recipient = checked_email(email)
     for limit, per in (
-        (rate_limits.PASSWORD_RESETS, place_of(address)),
+        (rate_limits.PASSWORD_RESETS, network_of(address)),
         (rate_limits.PASSWORD_RESETS_TO_ADDRESS, recipient.lower()),
         (rate_limits.PASSWORD_RESETS_IN_ZONE, ""),
     ):

@@ -7,14 +7,14 @@ its own besides: so many tries a minute, whatever accounts they are for.
 from runtime.domain.errors import TooManyTries
 from runtime.services import rate_limits
 from runtime.services.container import Services
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 
 MAX_DELAY_SECONDS = 300
 
 
 async def check_password_rate(services: Services, zone_id: str, account: str, address: str) -> None:
     """Count a try. Raises TooManyTries when it comes before its time, without a look at the password."""
-    wait = await services.rate_limiter.hit(rate_limits.PASSWORDS, zone_id, place_of(address))
+    wait = await services.rate_limiter.hit(rate_limits.PASSWORDS, zone_id, network_of(address))
     if wait := wait or services.rate_limiter.hit_local(rate_limits.PASSWORDS_IN_ZONE, zone_id):
         raise TooManyTries("too many tries; wait a minute and try again", retry_after_seconds=wait)
     now = services.clock().timestamp()
@@ -44,7 +44,7 @@ async def reset_password_rate(services: Services, zone_id: str, account: str, ad
 
 def _pair(account: str, address: str) -> str:
     """An account and an address as they are counted together."""
-    return f"{account.lower()} {place_of(address)}"
+    return f"{account.lower()} {network_of(address)}"
 
 
 def _gate(zone_id: str, pair: str, now: float) -> str:

@@ -10,7 +10,7 @@ from runtime.domain.oauth.exchange_steps import STEP_NAMES
 from runtime.services.management import audit, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery, Position
-from runtime.services.management.policies import deciding_policies
+from runtime.services.management.policies import determining_policies
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as entity_storage
 from runtime.storage.sql import token_events as storage
@@ -40,7 +40,7 @@ async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
         before=(query.before.value, query.before.id) if query.before else None,
     )
     names = {name for event in page.items for name in event.determining}
-    policies = await deciding_policies.describe(unit.conn, unit.organization_id, zone.id, names)
+    policies = await determining_policies.describe(unit.conn, unit.organization_id, zone.id, names)
     names_of = {
         kind.name: await _identifiers(unit, kind, zone.id, {getattr(each, member) for each in page.items})
         for kind, member in _NAMED

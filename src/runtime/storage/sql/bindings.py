@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _bindings = METADATA.tables["policy_set_bindings"]
@@ -17,7 +17,6 @@ _sets = TABLES["PolicySet"]
 _versions = TABLES["PolicySetVersion"]
 _policies = TABLES["Policy"]
 _texts = TABLES["PolicyVersion"]
-_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,7 @@ async def texts_of(
     wanted = {each.zone_id: [version_id for _, version_id in each.entries] for each in active_policy_sets}
     ids = sorted(version_id for version_ids in wanted.values() for version_id in version_ids)
     found: dict[str, ActivePolicyText] = {}
-    for batch in _batches(ids):
+    for batch in batches(ids):
         rows = await conn.execute(
             select(
                 _texts.c.id,
@@ -251,7 +250,7 @@ async def policies_of_versions(
 ) -> dict[str, VersionedPolicy]:
     """The policy of each of these versions, by the version's id; those that are gone are left out."""
     found: dict[str, VersionedPolicy] = {}
-    for batch in _batches(sorted(set(version_ids))):
+    for batch in batches(sorted(set(version_ids))):
         rows = await conn.execute(
             select(_texts.c.id, _texts.c.version, _policies.c.id.label("policy_id"), _policies.c.name)
             .join(
@@ -261,10 +260,6 @@ async def policies_of_versions(
         )
         found.update((row.id, VersionedPolicy(row.policy_id, row.name, row.version)) for row in rows)
     return found
-
-
-def _batches(ids: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH))
 
 
 async def schema_version(conn: AsyncConnection, *, zone_id: str) -> str:

@@ -1,6 +1,6 @@
 """Queries of snapshots and changesets: entities with revisions and authors, and the changeset history."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import POLICY, POLICY_SET, ZONE, Entity, Kind
 from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetType, PrincipalType
+from runtime.storage.sql.batches import BATCH, batches
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.filters import Within, parents
 from runtime.storage.sql.paging import KeyColumn, Keyset, Page, Position, fetch, values_of
@@ -25,7 +26,6 @@ from runtime.storage.sql.tables import (
     policy_set_bindings,
 )
 
-_BATCH = 500
 _NEWEST_FIRST = Keyset(
     (KeyColumn(changesets.c.created_at, descending=True), KeyColumn(changesets.c.id, descending=True))
 )
@@ -85,7 +85,7 @@ async def stream(
         query = query.where(table.c.id.in_(sorted(zone_ids)))
     if "archived_at" in table.c:
         query = query.where(table.c.archived_at.is_(None))
-    async with conn.stream(query, execution_options={"yield_per": _BATCH}) as result:
+    async with conn.stream(query, execution_options={"yield_per": BATCH}) as result:
         async for rows in result.partitions():
             for row in rows:
                 yield read(row)
@@ -137,7 +137,7 @@ async def current_revisions(
     zone_id = [table.c.zone_id] if kind.zoned else []
     handle = [table.c[kind.handle].label("handle")] if kind.handle else []
     found: dict[str, CurrentRevision] = {}
-    for batch in _batches(sorted(set(ids))):
+    for batch in batches(sorted(set(ids))):
         query = select(table.c.id, table.c.revision, *zone_id, *owner_type, *handle).where(
             table.c.organization_id == organization_id, table.c.id.in_(batch)
         )
@@ -171,7 +171,7 @@ async def made_since(
         within.append(table.c.zone_id == zone_id)
     if "archived_at" in table.c:
         within.append(table.c.archived_at.is_(None))
-    for batch in _batches(sorted(set(handles))):
+    for batch in batches(sorted(set(handles))):
         rows = await conn.execute(select(handle, table.c.id).where(*within, handle.in_(batch)))
         found.update({row[0]: row[1] for row in rows})
     return found
@@ -190,7 +190,7 @@ async def handles(conn: AsyncConnection, kind: Kind, wanted: Collection[str], *,
     """Those of the handles that something of the kind has in the zone."""
     handle = TABLES[kind.name].c[str(kind.handle)]
     found: set[str] = set()
-    for batch in _batches(sorted(wanted)):
+    for batch in batches(sorted(wanted)):
         query = select(handle).where(*parents(kind, {"zone_id": zone_id}), handle.in_(batch))
         found.update(await conn.scalars(query))
     return found
@@ -203,7 +203,7 @@ async def handles_in_zones(
     table = TABLES[kind.name]
     handle, within = table.c[str(kind.handle)], table.c.zone_id.in_(sorted(zone_ids))
     found: set[tuple[str, str]] = set()
-    for batch in _batches(sorted(wanted)):
+    for batch in batches(sorted(wanted)):
         rows = await conn.execute(select(table.c.zone_id, handle).where(within, handle.in_(batch)))
         found.update((row[0], row[1]) for row in rows)
     return found
@@ -278,7 +278,7 @@ async def written_by_others(
         query = query.where(table.c.owner_type != OwnerType.PLATFORM.value)
     applied = {row.id: row.updated_at for row in await conn.execute(query)}
     found: dict[str, Row[Any]] = {}
-    for batch in _batches(sorted(applied)):
+    for batch in batches(sorted(applied)):
         found.update(await last_changes(conn, organization_id, batch))
     return {one: last for one, last in found.items() if applied[one] is None or last.at > applied[one]}
 
@@ -424,7 +424,3 @@ def _grouped(rows: Iterable[Any]) -> dict[str, list[str]]:
     for row in rows:
         found.setdefault(row[0], []).append(row[1])
     return found
-
-
-def _batches(values: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (values[start : start + _BATCH] for start in range(0, len(values), _BATCH))

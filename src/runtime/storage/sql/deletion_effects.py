@@ -1,7 +1,7 @@
 """The effects of deleting entities: what is deleted or ended with them, counted before it happens."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -11,13 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, SERVICE_ACCOUNT, ZONE, Kind
 from runtime.domain.kinds.values import CredentialType
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.reference_cleanup import loosely_pointing_at, pointing_at
 from runtime.storage.sql.tables import METADATA, TABLES, refresh_families, sessions, token_events
 from runtime.storage.sql.token_events import PROVED
 
 USED_WITHIN = timedelta(days=30)
 MOST_EVENTS = 100_000
-_BATCH = 500
 
 # Table -> what its rows are called. The others hold the inside of the service, or what is told of already.
 WORDS = {
@@ -104,7 +104,7 @@ async def owned(
     """Those of these entities that an organization has, by their zone; by the organization without one."""
     table, found = TABLES[kind.name], defaultdict[str, set[str]](set)
     within = table.c.id if kind is ZONE else table.c.zone_id if kind.zoned else table.c.organization_id
-    for batch in _batches(ids):
+    for batch in batches(sorted(ids)):
         query = select(within, table.c.id).where(
             table.c.organization_id == organization_id, table.c.id.in_(batch)
         )
@@ -120,7 +120,7 @@ async def count(
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for going in _goes_with(kind):
         table, column = going.table, going.table.c[going.column]
-        for batch in _batches(ids):
+        for batch in batches(sorted(ids)):
             query = select(column, func.count()).where(
                 table.c[going.tenant] == tenant_id, column.in_(batch), *going.more, *_standing(table, now)
             )
@@ -165,7 +165,7 @@ async def used(
     clients: dict[str, str] = {}
     # The secret of one that has expired locks nobody out.
     works = () if kind is APPLICATION else (or_(table.c.expires_at.is_(None), table.c.expires_at > now),)
-    for batch in _batches(ids):
+    for batch in batches(sorted(ids)):
         query = select(table.c.id, client).where(table.c.zone_id == tenant_id, table.c.id.in_(batch), *works)
         clients.update((row[0], row[1]) for row in await conn.execute(query))
     seen = await _lately(conn, organization_id, tenant_id, now)
@@ -186,7 +186,7 @@ async def _standing_for(conn: AsyncConnection, zone_id: str, clients: set[str], 
     """Those of these applications that have sessions or refresh tokens which still stand."""
     found: set[str] = set()
     for table in (sessions, refresh_families):
-        for batch in _batches(clients):
+        for batch in batches(sorted(clients)):
             query = select(table.c.application_id).where(
                 table.c.zone_id == zone_id, table.c.application_id.in_(batch), *_standing(table, now)
             )
@@ -221,8 +221,3 @@ async def _lately(
     query = select(recent.c.application_id, recent.c.credential_id).distinct()
     rows = await conn.execute(query.where(used, recent.c.application_id.is_not(None)))
     return {(application_id, credential_id) for application_id, credential_id in rows}
-
-
-def _batches(ids: Collection[str]) -> Iterator[list[str]]:
-    ordered = sorted(ids)
-    return (ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH))

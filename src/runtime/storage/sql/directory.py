@@ -21,6 +21,7 @@ from runtime.domain.kinds.role import (
     UserRoleAssignment,
 )
 from runtime.storage.sql import insert_batches, revocations
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.filters import Contains, condition
 from runtime.storage.sql.revocations import Revocation
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -35,7 +36,6 @@ _providers = TABLES["Provider"]
 _users = TABLES["User"]
 _groups = TABLES["Group"]
 _assignments = TABLES["RoleAssignment"]
-_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,9 @@ async def users_by_email(
     """(user id, address in lower case, whether it is verified) of everyone with one of these addresses."""
     lowered, ordered = func.lower(_users.c.email), sorted(emails)
     found: list[tuple[str, str, bool]] = []
-    for start in range(0, len(ordered), _BATCH):
+    for batch in batches(ordered):
         query = select(_users.c.id, lowered, _users.c.email_verified).where(
-            _users.c.zone_id == zone_id, lowered.in_(ordered[start : start + _BATCH])
+            _users.c.zone_id == zone_id, lowered.in_(batch)
         )
         found += [(user_id, email, bool(verified)) for user_id, email, verified in await conn.execute(query)]
     return found
@@ -174,10 +174,8 @@ async def identifiers_by_email(
     """Address in lower case -> identifier of the one user who has it; those of several users are left out."""
     lowered, ordered = func.lower(_users.c.email), sorted(emails)
     found: dict[str, list[str]] = {}
-    for start in range(0, len(ordered), _BATCH):
-        query = select(lowered, _users.c.identifier).where(
-            _users.c.zone_id == zone_id, lowered.in_(ordered[start : start + _BATCH])
-        )
+    for batch in batches(ordered):
+        query = select(lowered, _users.c.identifier).where(_users.c.zone_id == zone_id, lowered.in_(batch))
         for email, identifier in await conn.execute(query):
             found.setdefault(email, []).append(identifier)
     return {email: identifiers[0] for email, identifiers in found.items() if len(identifiers) == 1}

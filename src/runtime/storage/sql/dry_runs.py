@@ -46,6 +46,7 @@ from runtime.domain.errors import TooLarge, Unavailable
 from runtime.domain.kinds import ALL, APPLICATION
 from runtime.domain.names import key_of
 from runtime.storage.sql import insert_batches
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.tables import METADATA
 
 # What an organization configures is copied, parents first: its kinds, and what belongs to them.
@@ -75,7 +76,6 @@ _DIALECTS: dict[str, Dialect] = {
     "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]
     "sqlite": sqlite.dialect(),
 }
-_BATCH = 500
 DEAD_BYTES = 8 * 1024 * 1024
 _DEAD = text(
     "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
@@ -241,10 +241,8 @@ async def _fill(
     wanted, zones = sorted(set(zone_ids)), _live("zones", source)
     if keys := [{"id": key_of(name)} for name in sorted(set(names))]:
         await connection.execute(insert(_shadows().tables[_KEYS]), keys)
-    for start in range(0, len(wanted), _BATCH):
-        chosen = select(zones.c.id).where(
-            zones.c.organization_id == organization_id, zones.c.id.in_(wanted[start : start + _BATCH])
-        )
+    for batch in batches(wanted):
+        chosen = select(zones.c.id).where(zones.c.organization_id == organization_id, zones.c.id.in_(batch))
         await connection.execute(insert(_shadows().tables[_WANTED]).from_select(["id"], chosen))
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql import audiences, handle_placeholders, insert_batches, names
+from runtime.storage.sql.batches import BATCH, batches
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.filters import Condition, Contains, Equals, SqlCondition, Within, condition, parents
 from runtime.storage.sql.ownership import OwnershipRecord
@@ -46,7 +47,6 @@ __all__ = [
     "replace",
 ]
 
-_BATCH = 500
 E = TypeVar("E", bound=Entity)
 
 
@@ -81,8 +81,8 @@ async def many(conn: AsyncConnection, kind: Kind[E], ids: Sequence[str], *, with
     wanted = list(dict.fromkeys(ids))
     found: dict[str, E] = {}
     conditions = parents(kind, within)
-    for start in range(0, len(wanted), _BATCH):
-        query = select(table).where(table.c.id.in_(wanted[start : start + _BATCH]), *conditions)
+    for batch in batches(wanted):
+        query = select(table).where(table.c.id.in_(batch), *conditions)
         for row in await conn.execute(query):
             entity = read(row)
             found[entity.id] = entity
@@ -99,7 +99,7 @@ async def all_of(
     table, read = TABLES[kind.name], converter(kind).entity
     conditions = [*parents(kind, within), *(condition(kind, asked) for asked in where)]
     query = select(table).where(*conditions).order_by(table.c.created_at, table.c.id)
-    async with conn.stream(query, execution_options={"yield_per": _BATCH}) as result:
+    async with conn.stream(query, execution_options={"yield_per": BATCH}) as result:
         async for rows in result.partitions():
             for row in rows:
                 yield read(row)
@@ -134,8 +134,8 @@ async def insert_many(conn: AsyncConnection, kind: Kind, entities: Sequence[Enti
             await insert(conn, kind, entity)
         return
     make = converter(kind).row
-    for start in range(0, len(entities), _BATCH):
-        rows = [make(entity) for entity in entities[start : start + _BATCH]]
+    for batch in batches(entities):
+        rows = [make(entity) for entity in batch]
         await audiences.refuse_issuer(conn, kind, rows)
         if insert_batches.enqueue(conn, TABLES[kind.name], rows):
             continue
@@ -144,7 +144,7 @@ async def insert_many(conn: AsyncConnection, kind: Kind, entities: Sequence[Enti
                 await conn.execute(_insertion(kind), rows)
         except DBAPIError:
             # One of them is refused: the one by one path says which, and in what words.
-            for entity in entities[start : start + _BATCH]:
+            for entity in batch:
                 await insert(conn, kind, entity)
 
 

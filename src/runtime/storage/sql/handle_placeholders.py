@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql import names
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.tables import TABLES
 
 _PARKED = "zonewright parked handles"  # in `info` of a connection
 _STAND_IN = "urn:zonewright:parked:"  # before the entity's id: what every kind takes for a handle
-_BATCH = 500
 E_ = TypeVar("E_", bound=Entity)
 
 
@@ -25,9 +25,9 @@ async def handles_of(
 ) -> dict[str, str]:
     """Entity -> handle, for those of these entities that have one."""
     table, wanted, found = TABLES[kind.name], sorted(ids), {}
-    for start in range(0, len(wanted), _BATCH):
+    for batch in batches(wanted):
         query = select(table.c.id, table.c[str(kind.handle)]).where(
-            table.c.organization_id == organization_id, table.c.id.in_(wanted[start : start + _BATCH])
+            table.c.organization_id == organization_id, table.c.id.in_(batch)
         )
         found.update({row[0]: row[1] for row in await conn.execute(query) if row[1] is not None})
     return found

@@ -13,12 +13,12 @@ from sqlalchemy import Connection, Table, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.tables import METADATA
 
 Row = Mapping[str, Any]  # column -> value
 
 _PENDING = "zonewright_pending"
-_BATCH = 500
 
 
 class BatchRejected(Exception):
@@ -55,9 +55,9 @@ def flush(conn: Connection) -> None:
     waiting.clear()
     for table in _parents_first():
         rows = written.get(table.name, ())
-        for start in range(0, len(rows), _BATCH):
+        for batch in batches(rows):
             try:
-                conn.execute(insert(table), [dict(row) for row in rows[start : start + _BATCH]])
+                conn.execute(insert(table), [dict(row) for row in batch])
             except DBAPIError as error:
                 raise BatchRejected from error
 

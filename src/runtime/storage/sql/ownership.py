@@ -10,9 +10,9 @@ from sqlalchemy import Row, bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import ZONE, Kind
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.tables import TABLES, ownerships
 
-_BATCH = 500
 _NAMES = (
     "zone_id",
     "kind",
@@ -93,7 +93,7 @@ async def stamps(
     """The stamps of the secrets of these entities: entity -> member -> stamp."""
     table, names = TABLES[kind.name], sorted(members)
     found: dict[str, dict[str, str]] = {}
-    for batch in _batches(sorted(set(ids))):
+    for batch in batches(sorted(set(ids))):
         rows = await conn.execute(
             select(table.c.id, *(table.c[name] for name in names)).where(table.c.id.in_(batch))
         )
@@ -121,7 +121,7 @@ async def of_entities(
 ) -> dict[str, OwnershipRecord]:
     """The records of these entities of a kind, by entity."""
     found: dict[str, OwnershipRecord] = {}
-    for batch in _batches(sorted(set(ids))):
+    for batch in batches(sorted(set(ids))):
         rows = await conn.execute(
             select(*COLUMNS).where(
                 ownerships.c.organization_id == organization_id,
@@ -157,7 +157,7 @@ async def with_names(
 ) -> list[OwnershipRecord]:
     """The records of a kind that have one of these names in an owner's manifests, in any zone."""
     found: list[OwnershipRecord] = []
-    for batch in _batches(sorted(set(names))):
+    for batch in batches(sorted(set(names))):
         rows = await conn.execute(
             select(*COLUMNS).where(
                 ownerships.c.organization_id == organization_id,
@@ -234,7 +234,3 @@ async def give_up(
         .returning(*COLUMNS)
     )
     return [record_of(row) for row in gone]
-
-
-def _batches(values: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (values[start : start + _BATCH] for start in range(0, len(values), _BATCH))

@@ -8,9 +8,9 @@ from sqlalchemy import delete, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import ZONE
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.tables import TABLES, tombstones
 
-_BATCH = 500
 _NAMES = (
     "kind",
     "entity_id",
@@ -52,8 +52,8 @@ class TombstoneRecord:
 async def add(conn: AsyncConnection, organization_id: str, gone: Sequence[TombstoneRecord]) -> None:
     """Keep that these are gone."""
     rows = [{"organization_id": organization_id, **asdict(each)} for each in gone]
-    for start in range(0, len(rows), _BATCH):
-        await conn.execute(insert(tombstones), rows[start : start + _BATCH])
+    for batch in batches(rows):
+        await conn.execute(insert(tombstones), batch)
 
 
 async def in_zones(

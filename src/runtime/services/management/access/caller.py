@@ -11,7 +11,7 @@ from runtime.domain.errors import Conflict
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management.access.permissions import trying
+from runtime.services.management.access.permissions import dry_run_roles
 
 TOKEN_TYPE = "m2m+jwt"
 REFUSED = "the bearer credential is not valid"
@@ -119,7 +119,7 @@ class Caller:
         zone_roles: zone id -> the roles that a user has there besides.
         sign_in: set for users alone.
         scope: what the credential is limited to; `role` is what it comes to there.
-        only_tries: on a dry run: nothing is written, so whoever may read something may try to change it.
+        is_dry_run: on a dry run: nothing is written, so whoever may read something may try to change it.
         looked_up: finds out, over a connection, who has that credential now. None for who has none.
     """
 
@@ -131,7 +131,7 @@ class Caller:
     zone_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     sign_in: CallerSession | None = None
     scope: CredentialScope = UNRESTRICTED
-    only_tries: bool = False
+    is_dry_run: bool = False
     looked_up: "Callable[[AsyncConnection], Awaitable[Caller]] | None" = field(
         default=None, repr=False, compare=False
     )
@@ -166,7 +166,7 @@ class Caller:
         return self._acting(self.role, *(role for roles in self.zone_roles.values() for role in roles))
 
     def _acting(self, *roles: str) -> tuple[str, ...]:
-        return trying(roles) if self.only_tries else roles
+        return dry_run_roles(roles) if self.is_dry_run else roles
 
     @property
     def jkt(self) -> str | None:

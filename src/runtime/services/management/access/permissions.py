@@ -82,7 +82,7 @@ _FLAGS = {
 }
 _CHANGES = frozenset({Verb.UPDATE, Verb.DELETE, Verb.ARCHIVE})
 # The end of the name of a role that only tries: on a dry run nothing is written.
-_TRYING = " on a dry run"
+_DRY_RUN = " on a dry run"
 _EVERY_VERB = frozenset(Verb)
 
 
@@ -127,16 +127,16 @@ def _each(roles: Roles) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def trying(roles: Roles) -> tuple[str, ...]:
+def dry_run_roles(roles: Roles) -> tuple[str, ...]:
     """The roles for a dry run: what they may read they may try to change, and nothing else."""
-    return tuple(f"{role}{_TRYING}" for role in _each(roles))
+    return tuple(f"{role}{_DRY_RUN}" for role in _each(roles))
 
 
 @lru_cache(maxsize=256)
 def _verbs(role: str, subject: str) -> frozenset[Verb]:
     """What a role may do with entities of that kind."""
-    own = TABLE[subject].get(role.removesuffix(_TRYING), frozenset())
-    return _EVERY_VERB if role.endswith(_TRYING) and Verb.RETRIEVE in own else own
+    own = TABLE[subject].get(role.removesuffix(_DRY_RUN), frozenset())
+    return _EVERY_VERB if role.endswith(_DRY_RUN) and Verb.RETRIEVE in own else own
 
 
 @lru_cache(maxsize=1024)
@@ -157,7 +157,7 @@ def require(roles: Roles, subject: str, verb: Verb) -> None:
     if not sees(roles, subject):
         raise NotFound(f"`{subject}` is not visible to the caller")
     if not allows(roles, subject, verb):
-        held = list(dict.fromkeys(role.removesuffix(_TRYING) for role in _each(roles)))
+        held = list(dict.fromkeys(role.removesuffix(_DRY_RUN) for role in _each(roles)))
         named = ("role " if len(held) == 1 else "roles ") + ", ".join(f"`{role}`" for role in held)
         raise Forbidden(f"the {named} may not {verb.value} `{subject}`")
 

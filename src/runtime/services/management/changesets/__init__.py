@@ -1,1 +1,1 @@
-"""Snapshots and changesets of a whole configuration."""
+"""Changesets of a whole configuration; `pipeline` is the way in."""

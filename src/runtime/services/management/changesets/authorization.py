@@ -28,7 +28,7 @@ VERBS: dict[Op, Verb] = {
 def acting_caller(caller: Caller, *, dry_run: bool) -> Caller:
     """Who the operations run as. Raises NotFound, Forbidden for those who send no changesets."""
     permissions.require(caller.roles_anywhere, SUBJECT, Verb.RETRIEVE if dry_run else Verb.CREATE)
-    return replace(caller, only_tries=True) if dry_run else caller
+    return replace(caller, is_dry_run=True) if dry_run else caller
 
 
 def require_credential_scope(caller: Caller, changeset: PackedChangeset) -> None:

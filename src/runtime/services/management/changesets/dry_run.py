@@ -17,8 +17,7 @@ from runtime.services.management.changesets.phases import Progress, execute
 from runtime.services.management.changesets.problems import CollectedProblems
 from runtime.services.management.changesets.receipts import AppliedChangeset, changeset_answer
 from runtime.services.management.changesets.staleness import current_revisions
-from runtime.services.management.unit_of_work import UnitOfWork, read_only
-from runtime.services.management.unit_of_work import dry_run as dry_run_unit
+from runtime.services.management.unit_of_work import UnitOfWork, dry_run_unit, read_only
 from runtime.storage.sql import deletion_effects as storage
 from runtime.storage.sql import insert_batches
 
@@ -34,7 +33,7 @@ class DeletionImpact:
     in_use: bool
 
 
-async def dry_run(
+async def dry_run_changeset(
     services: Services,
     acting: Caller,
     organization: str,

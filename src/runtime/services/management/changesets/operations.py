@@ -1,7 +1,7 @@
 """Phase: apply each operation, through the functions that serve single calls of the management API.
 
 What has to wait until all operations have run is deferred: relations between entities, the archiving of
-policies and policy sets, the uniqueness of names. `execution` says in which order that is done.
+policies and policy sets, the uniqueness of names. `phases` says in which order that is done.
 """
 
 from collections.abc import Mapping

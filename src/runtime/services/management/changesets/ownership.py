@@ -27,7 +27,7 @@ class OwnershipRecords:
 
     owner: str
     source: dict[str, Any]
-    trying: bool = False  # a dry run: what was applied to each field is asked of nobody
+    dry_run: bool = False  # a dry run: what was applied to each field is asked of nobody
     _records: dict[Key, OwnershipRecord] = field(default_factory=dict)
     _new: dict[Key, OwnershipRecord] = field(default_factory=dict)
     _gone: set[Key] = field(default_factory=set)
@@ -168,7 +168,7 @@ class OwnershipRecords:
             self._secrets.setdefault(kind.name, {}).setdefault(entity_id, set()).update(given)
         written = {name: value for name, value in spec.items() if name not in secrets}
         applied: dict[str, Any] = {}
-        if not self.trying:
+        if not self.dry_run:
             # A base that was empty stays empty: whatever stands there now is somebody else's.
             claimed = set(operation.fields) - self.fields_of(kind, entity_id)
             standing = applied_values(claimed, {}, {}, found)

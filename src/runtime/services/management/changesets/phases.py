@@ -60,7 +60,7 @@ async def execute(
 
 async def _load_ownership(unit: UnitOfWork, changeset: PackedChangeset) -> OwnershipRecords:
     source = changeset.source.model_dump(exclude_none=True)
-    owners = OwnershipRecords(changeset.owner, source, trying=unit.dry_run)
+    owners = OwnershipRecords(changeset.owner, source, dry_run=unit.dry_run)
     await owners.load(unit, changeset.operations)
     return owners
 

@@ -14,7 +14,7 @@ the same phases; those from staleness to ownership are in one transaction (`phas
     resolve references       references           a local id that no earlier operation has created
     write relations          relations            texts, dependencies and members that do not fit
     check names in policies  policy_references    a name that no entity of the zone has
-    record ownership         ownership            entities of another owner
+    record ownership         ownership            entities of another owner; two with one name in git
     answer and receipt       receipts             nothing
 """
 
@@ -25,7 +25,7 @@ from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets import authorization, concurrency_limits, receipts
 from runtime.services.management.changesets.changeset import CreateOperation, PackedChangeset
-from runtime.services.management.changesets.dry_run import dry_run as dry_run_changeset
+from runtime.services.management.changesets.dry_run import dry_run_changeset
 from runtime.services.management.changesets.idempotency import (
     AlreadyApplied,
     body_digest,

@@ -76,10 +76,10 @@ class DeferredRelations:
 
     def deferred(self) -> list[DeferredStep]:
         """The deferred relations in order: the policy set that becomes active before the others."""
-        deciding_first = sorted(self._contents, key=lambda step: step.extras.get("active") is not True)
+        active_first = sorted(self._contents, key=lambda step: step.extras.get("active") is not True)
         return [
             step
-            for step in (*self._pairs, *deciding_first)
+            for step in (*self._pairs, *active_first)
             if self._gone.isdisjoint((step.target.id, step.target.zone_id))
         ]
 
@@ -150,14 +150,14 @@ class DeferredRelations:
         """
         composed = {step.target.id for step in self._contents}
         for zone_id, rewritten in self._rewritten.items():
-            for deciding in await bindings.active_policy_sets(self.unit.conn, [zone_id]):
-                wanted = [policy_id for policy_id, _ in deciding.entries]
-                if deciding.policy_set_id in composed or rewritten.isdisjoint(wanted):
+            for active in await bindings.active_policy_sets(self.unit.conn, [zone_id]):
+                wanted = [policy_id for policy_id, _ in active.entries]
+                if active.policy_set_id in composed or rewritten.isdisjoint(wanted):
                     continue
-                texts = await bindings.texts_of(self.unit.conn, [deciding])
+                texts = await bindings.texts_of(self.unit.conn, [active])
                 if all(each.is_latest for each in texts.values() if each.policy_id in rewritten):
                     continue
-                policy_set = await self._policy_set(EntityRef(deciding.policy_set_id, zone_id))
+                policy_set = await self._policy_set(EntityRef(active.policy_set_id, zone_id))
                 await composition.compose(self.unit, policy_set, wanted, active=True)
 
     async def _policy_set(self, target: EntityRef) -> PolicySet:

@@ -87,12 +87,12 @@ def _for_create(kind: Kind, operation: PackedOperation, given: dict[str, Any]) -
     late = _collect(problems, lambda: read_body(kind, late, Verb.UPDATE) if late else {})
     if kind.extras is not None:
         model = kind.extras
-        extras = {**_meaning_something(model), **_collect(problems, lambda: read(model, extras))}
+        extras = {**_defaults_to_write(model), **_collect(problems, lambda: read(model, extras))}
     _raise(problems)
     return SpecFields(body, {name: value for name, value in late.items() if value is not None}, {}, extras)
 
 
-def _meaning_something(model: type[BaseModel]) -> dict[str, Any]:
+def _defaults_to_write(model: type[BaseModel]) -> dict[str, Any]:
     """The defaults that have to be brought about: an empty list is there already."""
     return {name: found.default for name, found in model.model_fields.items() if found.default is True}
 

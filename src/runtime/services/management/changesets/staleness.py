@@ -46,7 +46,7 @@ async def require_base_revision(
 ) -> None:
     """Raise PreconditionFailed when something that is touched was written after the base revision.
 
-    That a secret has arrived is true whatever else was written.
+    A changeset that only says that secrets were delivered is never stale: they were, whatever came after.
 
     What is to be created counts as touched where it was made meanwhile; and so does the whole of a
     configuration that was itself applied meanwhile, by another run. Who did that, when and how is told to

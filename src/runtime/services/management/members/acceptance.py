@@ -31,7 +31,7 @@ from runtime.services.management.authentication import user_tokens
 from runtime.services.management.authentication.user_tokens import AuthenticatedUser
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import invitations
 from runtime.storage.sql import organization_users as people
@@ -180,7 +180,7 @@ async def _with_account(
 
 async def _find(services: Services, token: str, address: str) -> tuple[Invitation, str]:
     """The invitation of a token and its organization's name: as much work for an unknown one."""
-    if await services.rate_limiter.hit(rate_limits.INVITATION_LOOKUPS, "", place_of(address)):
+    if await services.rate_limiter.hit(rate_limits.INVITATION_LOOKUPS, "", network_of(address)):
         raise RateLimited("too many requests about invitations from your address; wait a minute")
     async with services.database.querying() as conn:
         found = await invitations.by_token(conn, services.hasher.hash(token), now=services.clock())

@@ -19,7 +19,7 @@ from runtime.services.management.access.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
 from runtime.services.management.organizations import credential_zones
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limiter import network_of
 from runtime.services.refused_requests import count_refusal
 from runtime.storage.sql import entities as storage
 
@@ -81,7 +81,7 @@ async def issue_token(
                 services.rate_limiter, _GUESSED_AT, client_id, address, now=now.timestamp()
             )
             refusal = InvalidClient(basic=basic)
-            raise await count_refusal(services.rate_limiter, _GUESSED_AT, refusal, whose=place_of(address))
+            raise await count_refusal(services.rate_limiter, _GUESSED_AT, refusal, whose=network_of(address))
         organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
     zone = await services.zones.get(cast(str, organization.zone_id))
     ends_at = min(filter(None, (now + TOKEN_LIFETIME, found.expires_at)))

@@ -25,13 +25,13 @@ async def in_force_of(unit: UnitOfWork, kind: Kind, zone_ids: Collection[str], *
     """
     if kind is not POLICY and kind is not POLICY_SET:
         return {}
-    deciding = await bindings.active_policy_sets(unit.conn, zone_ids)
-    texts = await bindings.texts_of(unit.conn, deciding)
-    stale = [each for each in deciding if _is_stale(each, texts)]
+    active = await bindings.active_policy_sets(unit.conn, zone_ids)
+    texts = await bindings.texts_of(unit.conn, active)
+    stale = [each for each in active if _is_stale(each, texts)]
     ids = [each.policy_set_version_id for each in stale] if names else []
     who = await changes.last_changes(unit.conn, unit.organization_id, ids)
     found: dict[str, dict[str, Any]] = {}
-    for each in deciding:
+    for each in active:
         activation = who.get(each.policy_set_version_id)
         activated = {} if activation is None else {"activated": last_change(activation)}
         if kind is POLICY_SET:
@@ -52,19 +52,19 @@ def last_change(record: Any) -> dict[str, Any]:
     }
 
 
-def _texts_in(deciding: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> list[ActivePolicyText]:
-    return [texts[version_id] for _, version_id in deciding.entries if version_id in texts]
+def _texts_in(active: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> list[ActivePolicyText]:
+    return [texts[version_id] for _, version_id in active.entries if version_id in texts]
 
 
-def _is_stale(deciding: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> bool:
+def _is_stale(active: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> bool:
     """Tell whether what decides is not what was written last."""
-    return _policies(deciding) != deciding.latest_policies or not all(
-        each.is_latest for each in _texts_in(deciding, texts)
+    return _policies(active) != active.latest_policies or not all(
+        each.is_latest for each in _texts_in(active, texts)
     )
 
 
-def _policies(deciding: ActivePolicySet) -> list[str]:
-    return [policy_id for policy_id, _ in deciding.entries]
+def _policies(active: ActivePolicySet) -> list[str]:
+    return [policy_id for policy_id, _ in active.entries]
 
 
 def _policy(text: ActivePolicyText) -> dict[str, Any]:
@@ -72,15 +72,15 @@ def _policy(text: ActivePolicyText) -> dict[str, Any]:
     return {"version": text.version, "latest_version": text.latest_version, "spec": spec}
 
 
-def _policy_set(deciding: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> dict[str, Any]:
-    ids = _policies(deciding)
+def _policy_set(active: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> dict[str, Any]:
+    ids = _policies(active)
     told: dict[str, Any] = {
-        "version": deciding.version,
-        "latest_version": deciding.latest_version,
-        "spec": {} if ids == deciding.latest_policies else {"policies": ids},
+        "version": active.version,
+        "latest_version": active.latest_version,
+        "spec": {} if ids == active.latest_policies else {"policies": ids},
     }
-    if _is_stale(deciding, texts):
-        told["contents"] = [_part(each) for each in _texts_in(deciding, texts)]
+    if _is_stale(active, texts):
+        told["contents"] = [_part(each) for each in _texts_in(active, texts)]
     return told
 
 

@@ -27,12 +27,12 @@ async def missing_names(unit: UnitOfWork, zone_ids: Collection[str], seen: Colle
     Args:
         seen: the kinds that the caller may list. Of a type with other kinds, nothing is told.
     """
-    deciding = await bindings.active_policy_sets(unit.conn, zone_ids)
-    texts = await bindings.texts_of(unit.conn, deciding)
+    active = await bindings.active_policy_sets(unit.conn, zone_ids)
+    texts = await bindings.texts_of(unit.conn, active)
     types = {type_ for type_, kinds in entity_references.KINDS.items() if all(each in seen for each in kinds)}
     places: dict[tuple[str, Name], list[dict[str, Any]]] = defaultdict(list)
     time_slice = TimeSlice()
-    for each in deciding:
+    for each in active:
         for _, version_id in each.entries:
             if (text := texts.get(version_id)) is None:
                 continue

@@ -8,10 +8,10 @@ the audit log (`audit_writer`), tombstones of deleted objects (`tombstones`), ep
 from runtime.services.management.unit_of_work.transaction import (
     UnitOfWork,
     audit_values,
-    dry_run,
+    dry_run_unit,
     nested,
     read_only,
     unit_of_work,
 )
 
-__all__ = ["UnitOfWork", "audit_values", "dry_run", "nested", "read_only", "unit_of_work"]
+__all__ = ["UnitOfWork", "audit_values", "dry_run_unit", "nested", "read_only", "unit_of_work"]

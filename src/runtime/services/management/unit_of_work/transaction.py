@@ -192,7 +192,7 @@ async def unit_of_work(
 
 
 @asynccontextmanager
-async def dry_run(
+async def dry_run_unit(
     services: Services,
     caller: Caller,
     request_id: str,
