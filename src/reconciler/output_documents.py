@@ -484,6 +484,7 @@ class ExplainedHopDocument(TypedDict):
     policies: Sequence[DecidingPolicyDocument]
     left_out: Sequence[str]
     left_out_by: Sequence[DecidingPolicyDocument]
+    unpermitted: NotRequired[Sequence[str]]
     remedies: Sequence[str]
 
 

@@ -29,8 +29,9 @@ from runtime.adapters.mail import FileTransport, SmtpTransport, Transport, sende
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.adapters.upstream_oauth.client import UPSTREAM_TIMEOUT_SECONDS, UpstreamOAuthClient
-from runtime.api import management, oauth, reference, resource_metadata, shared
+from runtime.api import management, oauth, reference, resource_metadata
 from runtime.api.oauth.errors import RETRY_AFTER_SECONDS, told_away
+from runtime.api.shared import errors
 from runtime.api.shared.request_ids import NumberedRequest
 from runtime.domain.errors import Unavailable
 from runtime.logs import configure_logs, log
@@ -226,7 +227,7 @@ def build(
     app.config.update(_LIMITS)
     app.config.PROXIES_COUNT = settings.proxies or None
     app.ctx.settings = settings
-    shared.bind(app)
+    errors.bind(app)
     management.bind(app)
     oauth.bind(app)
     reference.bind(app)

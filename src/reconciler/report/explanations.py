@@ -51,8 +51,18 @@ def _hop_lines(hop: Mapping[str, Any]) -> Iterator[Line]:
         yield f"  {step['step']:>2}  {step['name']:<{_NAME_WIDTH}}", _MARKS[step["outcome"]], detail
     for policy in hop["policies"]:
         yield f"  {'permitted' if hop['allowed'] else 'forbidden'} by: {policy_text(policy)}"
-    if left_out := hop.get("left_out"):
-        why = [f"forbidden by {policy_text(each)}" for each in hop["left_out_by"]]
-        yield f"  left out: `{' '.join(left_out)}`, {'; '.join(why) or 'which no policy permits'}"
+    yield from _left_out_lines(hop)
     for remedy in hop["remedies"]:
         yield Styled("  to fix", "yellow"), f": {remedy}"
+
+
+def _left_out_lines(hop: Mapping[str, Any]) -> Iterator[Line]:
+    """The scopes that policies leave out: forbidden by a rule, or permitted by none."""
+    rules = hop.get("left_out_by", ())
+    left_out = hop.get("left_out", ())
+    unpermitted = hop.get("unpermitted", () if rules else left_out)  # earlier servers do not tell them apart
+    if forbidden := [each for each in left_out if each not in unpermitted]:
+        why = "; ".join(f"forbidden by {policy_text(each)}" for each in rules)
+        yield f"  left out: `{' '.join(forbidden)}`, {why}"
+    if unpermitted:
+        yield f"  left out: `{' '.join(unpermitted)}`, which no policy permits"

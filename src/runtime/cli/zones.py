@@ -107,4 +107,7 @@ def set_zone(settings: Settings, zone: str, setting: str, value: str) -> None:
     suspended = with_services(settings, change)
     click.echo(f"`{setting}` of `{zone}` is `{value}`")
     for application in suspended:
-        click.echo(f"suspended, because nobody active is accountable for it: `{application}`")
+        click.echo(
+            f"`{application}` is suspended: nobody active is accountable for it; set `accountable_user` or"
+            " `accountable_group` in its manifest, or enable the user"
+        )

@@ -42,11 +42,13 @@ class DecidingPolicy(Part):
 class DecisionRecord(Part):
     """What became of one request: a sign-in, a token request, a revocation or the end of a session.
 
-    `event` is the endpoint or the grant type, `outcome` such as `issued`, `signed_in` or `refused`. `error`
-    is the code that the client got, or one that tells more: `too_many_requests`, `provider_failed`. `reason`
-    is what it did not get to know. `step` numbers the steps of a token exchange. `user`, `application` and
-    `resource` are identifiers, null where there is none or it is gone. Where the client was refused, the
-    application is the one that the request names.
+    `event` is the endpoint, the page or the grant type of the request, or what has ended; `outcome` is what
+    it came to, such as `issued`, `signed_in` or `refused`. The values of both are those that the parameters
+    `filter[event]` and `filter[outcome]` of the list take. `error` is the error code that the client got, or
+    a more precise one: `too_many_requests`, `provider_failed`. `reason` explains it to administrators: a text
+    that the client did not get, and no code to compare with. `step` numbers the steps of a token exchange.
+    `user`, `application` and `resource` are identifiers, null where there is none or it is gone. Where the
+    client was refused, the application is the one that the request names.
     `requests` is above 1 where refusals of one sort were only counted.
     """
 
@@ -117,7 +119,8 @@ class ExplainedHop(Part):
 
     `error` is the code that the application would get, `reason` what it would not get to know. `remedies`
     says what would mend the refusal. `scopes` are those that the token would have, `left_out` those that only
-    policies leave out, and `left_out_by` the rules that forbid them: none where no rule permits them.
+    policies leave out: `unpermitted` has those of them that no rule permits, and `left_out_by` the rules that
+    forbid the others.
     """
 
     application: Annotated[str, Example("calendar-agent")]
@@ -131,6 +134,7 @@ class ExplainedHop(Part):
     policies: list[DecidingPolicy]
     left_out: Annotated[list[str], Example([])]
     left_out_by: list[DecidingPolicy]
+    unpermitted: Annotated[list[str], Example([])]
     remedies: Annotated[
         list[str], Example(["add `https://calendar.acme.example` to the dependencies of `calendar-agent`"])
     ]

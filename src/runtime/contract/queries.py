@@ -27,13 +27,17 @@ AUDITED = (
     Query("filter[action]", many=True, limit=100, about="operations, such as `applications.update`"),
     Query("filter[changeset_id]", many=True, limit=100, about="ids of the changesets"),
 )
+_EVENTS = (
+    "endpoints, pages, grant types, and what has ended: `sign_out` and `signed_out` are pages, `sign-out` is"
+    " the end of a session whose user signed out"
+)
 # What decision records can be selected by.
 DECIDED = (
     Query("filter[request_id]", many=True, limit=100, about="request ids, as in the header `X-Request-ID`"),
     Query("filter[user_id]", many=True, limit=100, about="ids of users"),
     Query("filter[application_id]", many=True, limit=100, about="ids of applications"),
     Query("filter[resource_id]", many=True, limit=100, about="ids of resources"),
-    Query("filter[event]", many=True, values=values_of(DecisionEvent), about="endpoints and grant types"),
+    Query("filter[event]", many=True, values=values_of(DecisionEvent), about=_EVENTS),
     Query("filter[outcome]", many=True, values=values_of(DecisionOutcome), about="outcomes"),
 )
 OF_SECRETS = (

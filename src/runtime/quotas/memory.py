@@ -230,7 +230,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "credentials that all users of a resource share",
         sizes.SHARED_CREDENTIALS,
     ),
-    _of_zone("issuing.token_cache.OpenedTokens._opened", "opened tokens", sizes.OPENED_TOKENS),
+    _of_zone("issuing.token_cache.OpenedTokens._opened", "cached tokens, decrypted", sizes.OPENED_TOKENS),
     _of_zone(
         "issuing.policy_decision.PolicyDecisionCache.decisions", "policy decisions", sizes.POLICY_DECISIONS
     ),

@@ -392,5 +392,5 @@ def test_zone_set_names_the_applications_that_it_suspends(set_up: Site) -> None:
 
     told = set_up.ok(*setting, "on")
 
-    assert f"suspended, because nobody active is accountable for it: `{application}`" in told
+    assert f"`{application}` is suspended: nobody active is accountable for it; set" in told
     assert "suspended" not in set_up.ok("zone", "set", *_OF_ZONE, "require-dpop-nonce", "on")

@@ -179,7 +179,11 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("pointer", "answer", "reason"),
         [
-            ("user.token", None, "`invalid_response`, no access token at `user.token`, HTTP status 200"),
+            (
+                "user.token",
+                None,
+                "`invalid_response`, no access token at `user.token`, where `token_response_access_token_",
+            ),
             ("access_token", (404, "<html>"), "`invalid_response`, neither JSON nor a form, HTTP status 404"),
             ("access_token", (401, {"error": "invalid_client"}), "`invalid_client`, HTTP status 401"),
             ("access_token", (400, {"error": "se cret <b>"}), "`unknown_error`, HTTP status 400"),
@@ -213,10 +217,20 @@ class TestAnswers:
         assert (line["provider_id"], line["reason"]) == (account.provider.id, record.reason)
         assert "se cret" not in f"{record} {lines} {told.text}"
 
-    def test_an_unreachable_provider_leaves_the_link_unused(self, account: Account) -> None:
-        """Its metadata are needed and cannot be read: a page, and another try once they can be."""
+    @pytest.mark.parametrize(
+        ("issuer", "why"),
+        [
+            ("http://127.0.0.1:1", "The provider cannot be reached"),
+            (None, "The provider refused the request (HTTP status 404)"),
+        ],
+        ids=["away", "refuses"],
+    )
+    def test_a_provider_without_metadata_leaves_the_link_unused(
+        self, account: Account, issuer: str | None, why: str
+    ) -> None:
+        """The page says what is wrong, with the request id, and the user may try again once it is mended."""
         no_addresses = {"authorization_endpoint": None, "token_endpoint": None}
-        bare = {"oauth2": {"issuer": account.tracker.url, **no_addresses}}
+        bare = {"oauth2": {"issuer": issuer or account.tracker.url, **no_addresses}}
         account.desk.update(PROVIDER, account.provider.id, protocols=bare, client_secret="again")
         link = account.link(account.desk.sign_in(account.agent))
 
@@ -224,6 +238,8 @@ class TestAnswers:
 
         assert isinstance(told, Page)
         assert_page(told.response, 503)
+        assert why in told.text
+        assert told.response.headers["X-Request-ID"] in told.text
         assert "Continue to Tracker" in account.desk.page(link).text
 
 

@@ -23,6 +23,9 @@ STORE = "the user has to store a key for"
 NO_WRITING = (
     '@id("no-writing") forbid(principal, action, resource) when { context.scopes.contains("write") };'
 )
+PERMIT_NO_ERASING = (
+    '@id("no-erasing") permit(principal, action, resource) unless { context.scopes.contains("erase") };'
+)
 CONNECT = "the user has to connect an account at"
 
 
@@ -79,7 +82,7 @@ async def test_a_consent_to_less_than_the_key_is_worth_names_both(desk: Desk) ->
     hop = await last_hop(desk, desk.shy)
 
     assert begins(hop, "the user has consented to `read`, and the credential")
-    assert "is worth `read write`" in hop.remedies[0]
+    assert "has the scopes `read write`" in hop.remedies[0]
 
 
 async def test_fewer_scopes_than_the_key_has_are_named_as_that(desk: Desk) -> None:
@@ -117,7 +120,9 @@ async def test_a_scope_that_the_resource_has_lost_is_named(account: Account) -> 
     company, zone = account.scene.company, account.scene.zone
     await company.update(RESOURCE, zone.id, account.resource.id, scopes=["read"])
 
-    assert begins(await last_hop(account, account.agent), "the user's credential is worth `write`, which")
+    assert begins(
+        await last_hop(account, account.agent), "the user's credential has the scope `write`, which"
+    )
 
 
 async def test_a_grant_that_was_revoked_is_told_as_that(account: Account) -> None:
@@ -167,7 +172,20 @@ async def test_scopes_that_policies_leave_out_are_told_with_the_rule(case: Case)
 
     assert await case.exchanged() == (None, "read")
     assert (hop.allowed, hop.scopes, hop.left_out) == (True, ["read"], ["write"])
-    assert [each.rule for each in hop.left_out_by] == ["no-writing"]
+    assert ([each.rule for each in hop.left_out_by], hop.unpermitted) == (["no-writing"], [])
+
+
+async def test_scopes_that_no_rule_permits_are_told_from_forbidden_ones(case: Case) -> None:
+    """No rule can be named for them, so they are named themselves."""
+    company, zone = case.scene.company, case.scene.zone
+    scopes = ["read", "write", "erase"]
+    await company.update(RESOURCE, zone.id, case.api.id, scopes=scopes)
+    await company.policies(zone, PERMIT_NO_ERASING, NO_WRITING)
+
+    hop = (await case.explained(scopes=scopes)).hops[-1]
+
+    assert (hop.scopes, hop.left_out) == (["read"], ["erase", "write"])
+    assert ([each.rule for each in hop.left_out_by], hop.unpermitted) == (["no-writing"], ["erase"])
 
 
 async def test_a_policy_that_forbids_part_of_a_key_is_named(desk: Desk) -> None:

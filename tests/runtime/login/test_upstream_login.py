@@ -17,6 +17,7 @@ from tests.runtime.login.federation import (
     sign_in,
     users_of,
 )
+from tests.runtime.login.test_decision_records import last
 from tests.support.applying import Git, create, ref
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, Site, assert_page, claims
 from tests.support.openid_server import openid_server
@@ -302,14 +303,18 @@ class TestForeignProvider:
         assert_page(refused.response, 400)
         assert users_of(site, zone) == []
 
-    def test_provider_away(self, site: Site, browser: Browser) -> None:
-        """The application hears that it is for now."""
+    def test_a_provider_that_is_away_is_temporarily_unavailable(self, site: Site, browser: Browser) -> None:
+        """The application hears that it is for now, and the request id that the record is found by."""
         zone = federated(site, "http://127.0.0.1:9")
 
         heard = browser.open(site.app(zone).url())
 
         assert isinstance(heard, Answer)
         assert heard.values["error"] == "temporarily_unavailable"
+        assert heard.values["error_description"].startswith(
+            "the identity provider of this zone cannot be reached; try again, or tell an administrator"
+        )
+        assert str(last(site, zone).request_id) in heard.values["error_description"]
 
     def test_what_the_provider_is_asked(self, site: Site, browser: Browser, foreign: Foreign) -> None:
         """PKCE, nonce and state of the zone's own, nothing of the application's; the settings honoured."""

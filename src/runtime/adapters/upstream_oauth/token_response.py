@@ -27,6 +27,7 @@ MAX_RETRY_AFTER_SECONDS = 86_400
 
 _VISIBLE = re.compile(r"[\x20-\x7e]+")
 _SCOPE_TOKEN = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
+_SETTING = "`token_response_access_token_pointer`"
 # Possessive, and closed by the end of the text as well: linear, whatever the text is.
 _STRING = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 # Registered token types that are used otherwise than as a bearer token. Others than these are labels: Slack
@@ -132,14 +133,16 @@ def read_token_response(
         return refusal
     found = _access_token(settings, members or {}, is_refresh=refresh_token is not None)
     pointer = settings.token_response_access_token_pointer
-    if found is None or leads_to_other_token(pointer):
-        return _invalid(answer, f"no access token at `{pointer}`")
+    if leads_to_other_token(pointer):
+        return _invalid(answer, f"`{pointer}` is no access token: change {_SETTING}")
+    if found is None:
+        return _invalid(answer, f"no access token at `{pointer}`, where {_SETTING} leads")
     access_token, beside = found
     token_type = beside.get("token_type")
     if isinstance(token_type, str) and token_type.casefold() in _OTHER_TOKEN_TYPES:
         return _invalid(answer, "the access token is no bearer token")
-    if access_token in _other_tokens(members or {}) | _other_tokens(beside):
-        return _invalid(answer, f"the token at `{pointer}` is the refresh token or the ID token")
+    if other := (_other_tokens(members or {}) | _other_tokens(beside)).get(access_token):
+        return _invalid(answer, f"the token at `{pointer}` is the {other}: change {_SETTING}")
     new_refresh_token = _token(beside.get("refresh_token"))
     named = _scopes(settings, beside.get("scope", beside.get("scopes")), requested=scopes)
     return UpstreamTokens(
@@ -279,9 +282,17 @@ def _access_token(
     return None
 
 
-def _other_tokens(members: Mapping[str, Any]) -> set[Any]:
-    """The refresh token and the ID token: no pointer makes an access token of what applications never get."""
-    return {value for name, value in members.items() if leads_to_other_token(name) and isinstance(value, str)}
+def _other_tokens(members: Mapping[str, Any]) -> dict[str, str]:
+    """The refresh token and the ID token: no pointer makes an access token of what applications never get.
+
+    Returns:
+        Token -> `refresh token` or `ID token`.
+    """
+    return {
+        value: "refresh token" if "refresh" in name.casefold() else "ID token"
+        for name, value in members.items()
+        if leads_to_other_token(name) and isinstance(value, str)
+    }
 
 
 def _parent(members: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:

@@ -12,9 +12,10 @@ from sanic.request import Request
 from sanic.response import HTTPResponse, text
 
 from runtime.api import pages
-from runtime.api.oauth.errors import request_id_of, told_away
+from runtime.api.oauth.errors import told_away
 from runtime.api.oauth.zone_routes import ZoneHandler
 from runtime.api.shared.client_address import address_of
+from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import (
     ForgedForm,
     InvalidRequest,

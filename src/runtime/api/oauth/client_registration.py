@@ -7,10 +7,11 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
+from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.api.shared.json_bodies import read_json
+from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import BadRequest, InvalidClientMetadata, MetadataTooLarge, OAuthError, TooLarge
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth.claims import seconds

@@ -9,6 +9,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.zone_routes import ZoneHandler, not_found
+from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import (
     InsufficientScope,
     InvalidClient,
@@ -82,11 +83,6 @@ def told_away(request: Request, failure: Unavailable) -> None:
     """Log what it is that does not answer, for those who run the service: one line for many requests."""
     reason = f"{failure.detail}: {failure.internal}" if failure.internal else failure.detail
     throttled_warnings.warn("not available", reason=reason, request_id=request_id_of(request))
-
-
-def request_id_of(request: Request) -> str:
-    """The request's id, as the answer's header and the log have it."""
-    return str(request.id)
 
 
 def as_oauth_error(failure: Exception, request_id: str) -> OAuthError:

@@ -7,10 +7,11 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.client_authentication import refuse_query
-from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
+from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
 from runtime.api.shared.headers import header_of
+from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.oauth.forms import read_form
 from runtime.services.tokens import introspection
 

@@ -8,9 +8,10 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.client_authentication import refuse_query, require_client
-from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
+from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
+from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import InvalidRequest, OAuthError
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.forms import read_form

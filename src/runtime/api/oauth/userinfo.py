@@ -9,9 +9,10 @@ from sanic.response import HTTPResponse
 
 from runtime.api.oauth.bearer import BearerUser, require_bearer
 from runtime.api.oauth.dpop_headers import offered_nonce
-from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
+from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.client_address import address_of
+from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import OAuthError
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.services.container import Services

@@ -44,7 +44,7 @@ class NumberedRequest(TimedRequest):
 
 
 def request_id_of(request: Request) -> str:
-    """The id of a request."""
+    """The request's id, as the answer's header and the log have it."""
     return str(request.id)
 
 

@@ -27,10 +27,13 @@ class SessionMetadata(Part):
 
 
 class Session(ZoneEntity):
-    """A user's session in a browser, that of one application or user agent below it, or an application's own.
+    """A sign-in, or what an application gets tokens by: while it is active, its tokens are.
 
-    `session_data` has the claims of the ID token that the user signed in with; of an application without a
-    user, claims about that: of a workload those of its token.
+    A user who signs in has a session in the browser, and below it one for each application or client that
+    gets tokens for the user: its `parent_id` is the session in the browser. An application that gets tokens
+    on its own behalf has a session without a user (`session_type` `application`). Revoking a session ends
+    those below it, and the tokens of all of them. `session_data` has the claims of the ID token that the user
+    signed in with; without a user, claims about the application: of a workload those of its token.
     """
 
     session_type: Annotated[SessionType, Mark.SERVER]

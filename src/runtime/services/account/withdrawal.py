@@ -34,7 +34,13 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedInU
         parties = {each.client_ref for each in given}
         parties |= {each.client_ref for each in standing if each.session_type != "browser"}
         lost = [
-            SessionEndEvent(DecisionEvent.WITHDRAWAL, zone.organization_id, zone.id, user_id, **each.columns)
+            SessionEndEvent(
+                event=DecisionEvent.WITHDRAWAL,
+                organization_id=zone.organization_id,
+                zone_id=zone.id,
+                user_id=user_id,
+                **each.columns,
+            )
             for each in parties
             if each.id == party_id
         ]
@@ -57,10 +63,10 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedInUser, g
         await upstream_revocations.enqueue(conn, services.outbox, zone.sealer, ended)
         await consents.revoke(conn, grant_id, zone_id=zone.id, now=services.clock())
         lost = SessionEndEvent(
-            DecisionEvent.WITHDRAWAL,
-            zone.organization_id,
-            zone.id,
-            signed_in.user.id,
+            event=DecisionEvent.WITHDRAWAL,
+            organization_id=zone.organization_id,
+            zone_id=zone.id,
+            user_id=signed_in.user.id,
             resource_id=resource_id,
         )
         await session_end_events.record(conn, [lost], now=services.clock())
@@ -76,7 +82,11 @@ async def session(services: Services, zone: CachedZone, signed_in: SignedInUser,
             return
         bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
         ending = SessionEndEvent(
-            DecisionEvent.SESSION_END, zone.organization_id, zone.id, signed_in.user.id, session_id
+            event=DecisionEvent.SESSION_END,
+            organization_id=zone.organization_id,
+            zone_id=zone.id,
+            user_id=signed_in.user.id,
+            session_id=session_id,
         )
         await session_end_events.record(conn, [ending], now=now)
     services.outbox.notify()

@@ -47,7 +47,13 @@ async def replace(
         bumped.update({epochs.session_key(each): epoch for each, epoch in ended.items()})
         await logout_notices.enqueue(conn, services.outbox, ended, zone_id=zone.id)
         endings = [
-            SessionEndEvent(DecisionEvent.PASSWORD_CHANGE, zone.organization_id, zone.id, user.id, each)
+            SessionEndEvent(
+                event=DecisionEvent.PASSWORD_CHANGE,
+                organization_id=zone.organization_id,
+                zone_id=zone.id,
+                user_id=user.id,
+                session_id=each,
+            )
             for each in sorted(ended)
         ]
         await record(conn, endings, now=now)

@@ -13,7 +13,7 @@ from runtime.storage.sql import token_events as storage
 from runtime.storage.sql.token_events import TokenEvent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEndEvent:
     """Something that has ended.
 

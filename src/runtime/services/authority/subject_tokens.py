@@ -216,7 +216,10 @@ async def check_provenance(
             raise refused("bound to a key, and sent without a DPoP proof of it")
         return issued_to
     if not await provides(zone, client, subject):
-        raise refused("neither issued to the application nor for a resource of it")
+        raise refused(
+            f"it was issued to `{issued_to.identifier}` for `{subject.audience}`; the application can"
+            " exchange a token that was issued to itself, or for a resource that it provides"
+        )
     return issued_to
 
 
@@ -283,13 +286,14 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
     if found is None or await _has_gone(zone, subject, "client_id", subject.client_id):
         raise refused(
             "the client id that it was issued to was revoked: its credential or its application was deleted,"
-            " or changed, or the application was suspended for a time"
+            " changed, or suspended for a time; exchange a token issued after that"
         )
     for actor in subject.actors:
         name = actor.subject
         if await find_actor(zone, name) is None or await _has_gone(zone, subject, "actor", name):
             raise refused(
-                "an application in the actor chain, or its credential, was deleted or suspended since"
+                f"the application `{name}` in the actor chain, or its credential, was deleted or suspended;"
+                " exchange a token issued after that"
             )
     return found.client
 

@@ -43,8 +43,40 @@ def provider_failed(error: str | None, detail: str) -> ProviderFailed:
         detail: what the application is told.
     """
     code = error if error is not None and _CODE.fullmatch(error) else "unknown_error"
-    known = f"the authorization endpoint: `{code}`" if error is not None else "neither `code` nor `error`"
-    return ProviderFailed(detail, internal=known)
+    known = f"`{code}`" if error is not None else "neither `code` nor `error` came back"
+    return ProviderFailed(detail, internal=f"the authorization endpoint: {known}")
+
+
+def unavailable(provider: str, *, status: int | None, is_temporary: bool) -> str:
+    """Why nobody can be sent to a provider, and what to do: it does not answer, refuses, or is misconfigured.
+
+    Args:
+        provider: what to call it, such as "the provider".
+        status: the HTTP status, where it has answered.
+        is_temporary: asking again may help.
+    """
+    if status is not None and is_temporary:
+        what = f"{provider} is not available (HTTP status {status})"
+    elif status is not None and status >= 400:
+        what = f"{provider} refused the request (HTTP status {status})"
+    elif status is not None:
+        what = f"{provider} gave an answer that cannot be used (HTTP status {status})"
+    elif is_temporary:
+        what = f"{provider} cannot be reached"
+    else:
+        what = f"{provider} cannot be used: its configuration in this zone may be wrong"
+    return f"{what}; {try_again_or_report()}"
+
+
+def unusable_answer(provider: str) -> str:
+    """What a person is told of an answer that cannot be used."""
+    return f"the answer of {provider} cannot be used; {try_again_or_report()}"
+
+
+def try_again_or_report() -> str:
+    """What a person can do about a provider that failed; the record of the request id has the reason."""
+    request_id = current_decision().request_id
+    return f"try again, or tell an administrator of this zone this request id: `{request_id}`"
 
 
 def warn_of_configuration(provider: Provider) -> None:

@@ -25,7 +25,10 @@ async def run(services: Services) -> int:
             gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
             lost = [
                 SessionEndEvent(
-                    DecisionEvent.CLIENT_FORGOTTEN, organization_id, zone_id, user_agent_id=client_id
+                    event=DecisionEvent.CLIENT_FORGOTTEN,
+                    organization_id=organization_id,
+                    zone_id=zone_id,
+                    user_agent_id=client_id,
                 )
                 for organization_id, zone_id, client_id in gone
             ]

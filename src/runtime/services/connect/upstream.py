@@ -53,7 +53,7 @@ _LOST = (
     "this connection has expired, or was started in another browser; go back to the application and try again"
 )
 _CHANGED = "the provider was changed meanwhile; go back to the application and try again"
-_UNUSABLE = "the provider's answer cannot be used; try again, or ask an administrator of this zone"
+_PROVIDER = "the provider"
 
 
 class PendingConnection(BaseModel):
@@ -111,7 +111,9 @@ async def start_connection(
         if sent.kind is RefusalKind.MISCONFIGURED:
             provider_requests.warn_of_configuration(provider)
         raise ProviderUnavailable(
-            "the provider cannot be reached; try again, or ask an administrator of this zone",
+            provider_requests.unavailable(
+                _PROVIDER, status=sent.status, is_temporary=sent.kind is RefusalKind.TEMPORARY
+            ),
             internal=sent.explanation,
         )
     pending = PendingConnection(
@@ -276,7 +278,8 @@ async def _subject(
         identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
         provider_requests.warn_of_configuration(provider)
-        raise AccountRefused(_UNUSABLE, internal=str(failure)) from None
+        told = provider_requests.unusable_answer(_PROVIDER)
+        raise AccountRefused(told, internal=str(failure)) from None
     return identity.subject
 
 
@@ -292,8 +295,10 @@ def _settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
         return provider_requests.open_settings(zone, provider)
     except SealBroken:
         provider_requests.warn_of_configuration(provider)
-        internal = "the secret was given for other addresses"
-        raise ProviderUnavailable(_UNUSABLE, internal=internal) from None
+        raise ProviderUnavailable(
+            provider_requests.unavailable(_PROVIDER, status=None, is_temporary=False),
+            internal="the secret was given for other addresses",
+        ) from None
 
 
 async def _pop(services: Services, zone: CachedZone, state: str | None) -> PendingConnection:

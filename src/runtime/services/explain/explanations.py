@@ -124,6 +124,7 @@ async def _hops(services: Services, zone: CachedZone, asked: ExplainBody) -> tup
 async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
     forbidding = hop.authorized.forbidding if hop.authorized is not None else ()
     left_out = hop.authorized.left_out if hop.authorized is not None else frozenset()
+    unpermitted = hop.authorized.unpermitted if hop.authorized is not None else frozenset()
     async with services.database.querying() as conn:
         described = await determining_policies.describe(
             conn, zone.organization_id, zone.id, {*hop.decision.determining, *forbidding}
@@ -148,6 +149,7 @@ async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
         policies=policies,
         left_out=sorted(left_out),
         left_out_by=[described[name] for name in forbidding],
+        unpermitted=sorted(unpermitted),
         remedies=await remedies.of(services, zone, hop, policies) if refusal is not None else [],
     )
 

@@ -95,8 +95,10 @@ async def _authorization(
     if resource.credential_provider_id is not None:
         provider = await zone.providers.get(resource.credential_provider_id)
     if root is None:
-        exchanged = "exchange a token of a user for it, and ask with `user`"
-        return [f"`{named}` takes a stored key or a connected account: {exchanged}"]
+        exchanged = "exchange a token of a user for it; send `user` to have that explained"
+        return [
+            f"`{named}` takes a stored key or a connected account: {exchanged} (`zonectl explain --user`)"
+        ]
     now = hop.decision.at
     allowance = await find_allowance(services, zone, client, root, resource, wanted=hop.scopes, now=now)
     told = [await _consent(zone, root, resource, application, now)] if allowance is None else []
@@ -108,9 +110,11 @@ async def _authorization(
     if lacking := _lacking(zone, provider, resource, credential, hop.scopes, now):
         return [*told, lacking]
     if credential is not None and allowance is not None and not allowance.covers(credential.scopes):
-        given, worth = to_text(allowance.scopes or ()), to_text(credential.scopes)
-        whole = f"the credential of `{named}` is worth `{worth}` and is not handed out in part"
-        return [f"the user has consented to `{given}`, and {whole}: they have to consent to all: {_LINK}"]
+        given, whole = to_text(allowance.scopes or ()), to_text(credential.scopes)
+        all_of_them = f"the credential of `{named}`, which is handed out whole, has the scopes `{whole}`"
+        return [
+            f"the user has consented to `{given}`, and {all_of_them}: they have to consent to all: {_LINK}"
+        ]
     return told
 
 
@@ -151,8 +155,8 @@ def _lacking(
     offered = frozenset(resource.scopes or ())
     if lost := credential.scopes - offered:
         return (
-            f"the user's credential is worth `{to_text(lost)}`, which `{named}` has lost: add that to the"
-            " resource again, or the user has to give another credential"
+            f"the user's credential has the scope `{to_text(lost)}`, which `{named}` no longer has: add it to"
+            " the resource again, or the user has to store another key or connect the account again"
         )
     if provider.type is ProviderType.EXTERNAL and (beyond := (wanted or frozenset()) - credential.scopes):
         return (

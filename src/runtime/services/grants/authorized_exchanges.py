@@ -31,7 +31,8 @@ class AuthorizedExchange(NamedTuple):
         credential: from the vault, in place of a token of the zone.
         determining: names of the policy rules that decided.
         left_out: scopes that policies leave out, of those that were left to them.
-        forbidding: names of the policy rules that forbid these; empty where none permits them.
+        forbidding: names of the policy rules that forbid some of these.
+        unpermitted: those of them that no rule permits.
     """
 
     resource: Resource
@@ -41,6 +42,7 @@ class AuthorizedExchange(NamedTuple):
     determining: tuple[str, ...]
     left_out: frozenset[str] = frozenset()
     forbidding: tuple[str, ...] = ()
+    unpermitted: frozenset[str] = frozenset()
 
 
 class _Entry(NamedTuple):

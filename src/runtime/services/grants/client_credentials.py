@@ -130,6 +130,7 @@ async def authorize(
         determining=verdict.determining,
         left_out=left_out,
         forbidding=verdict.forbidding,
+        unpermitted=verdict.unpermitted,
     )
 
 

@@ -55,12 +55,14 @@ class PolicyVerdict(NamedTuple):
     Attributes:
         scopes: of those asked for, the ones that may be issued; None when nothing may be.
         determining: names of the rules that decided.
-        forbidding: names of the rules that forbid the scopes which are left out; empty where none permits.
+        forbidding: names of the rules that forbid scopes which are left out.
+        unpermitted: scopes that are left out because no rule permits them.
     """
 
     scopes: frozenset[str] | None
     determining: tuple[str, ...]
     forbidding: tuple[str, ...] = ()
+    unpermitted: frozenset[str] = frozenset()
 
 
 async def decide_exchange(
@@ -168,12 +170,16 @@ async def _decide(
     if whole.allowed:
         return PolicyVerdict(scopes, whole.determining)
     if len(scopes) > 1 and "scopes" in reads:
-        allowed, time_slice = frozenset[str](), TimeSlice()
+        denied_by, time_slice = dict[str, tuple[str, ...]](), TimeSlice()
         for scope in scopes:
             await time_slice.yield_if_due()
-            allowed |= {scope} if ask(frozenset({scope})).allowed else frozenset()
+            if not (decision := ask(frozenset({scope}))).allowed:
+                denied_by[scope] = decision.determining
+        allowed = frozenset(scopes - denied_by.keys())
         if allowed and (rest := ask(allowed)).allowed:
-            return PolicyVerdict(allowed, rest.determining, whole.determining)
+            forbidding = {name for names in denied_by.values() for name in names}
+            unpermitted = frozenset(scope for scope, names in denied_by.items() if not names)
+            return PolicyVerdict(allowed, rest.determining, tuple(sorted(forbidding)), unpermitted)
     return PolicyVerdict(None, whole.determining)
 
 

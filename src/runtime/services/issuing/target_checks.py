@@ -4,7 +4,7 @@ from runtime.domain.errors import AccessDenied, InvalidTarget, UnauthorizedClien
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
-from runtime.domain.oauth.exchange import TARGET_REFUSED
+from runtime.domain.oauth.exchange import GRANT_TYPE, TARGET_REFUSED
 from runtime.services.authority.consents import authorization_required
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients import client_lookup
@@ -14,9 +14,12 @@ _MAX_SHOWN_CHARS = 200
 EXCHANGE_REQUIRED = "token_exchange_required"
 _EXCHANGE = (
     "The resource takes a stored key or a connected account of the user: exchange a token of the user for it"
-    " (grant type token-exchange)"
+    f" (`grant_type={GRANT_TYPE}`)"
 )
-_SHARED = "a key that an administrator has stored for all is also exchanged for the application's own token"
+_SHARED = (
+    "a key that an administrator has stored for all users is also handed out for a token that the application"
+    " got on its own behalf: exchange that"
+)
 
 
 async def require_resource(

@@ -41,10 +41,10 @@ from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import AuthorizationRequest, Parameters, ZonePageRequest
 from runtime.services.authorization.requirements import LEEWAY_SECONDS, AuthenticationRequirements
 from runtime.services.container import Services
-from runtime.services.decision_log import current_decision
 from runtime.services.zones import CachedZone
 
 UPSTREAM_LOGIN_SECONDS = 900
+_PROVIDER = "the identity provider of this zone"
 _LOST = (
     "this sign-in has expired, or was started in another browser; go back to the application and try again"
 )
@@ -134,11 +134,13 @@ async def start_upstream_login(
             parameters=parameters,
         )
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
-        if not (isinstance(failure, OutboundFailed) and failure.temporary):
+        status, is_temporary = None, False
+        if isinstance(failure, OutboundFailed):
+            status, is_temporary = failure.status, failure.temporary
+        if not is_temporary:
             provider_requests.warn_of_configuration(provider)
-        raise TemporarilyUnavailable(
-            "the identity provider of this zone cannot be reached", internal=str(failure)
-        ) from None
+        told = provider_requests.unavailable(_PROVIDER, status=status, is_temporary=is_temporary)
+        raise TemporarilyUnavailable(told, internal=str(failure)) from None
     key = _key(services, zone.id, state)
     sealed = zone.sealer.seal(pending.model_dump_json().encode(), bound_to=key)
     await services.state.put_once(key, sealed, ttl_seconds=UPSTREAM_LOGIN_SECONDS)
@@ -241,7 +243,11 @@ def provider_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     try:
         return provider_requests.open_settings(zone, provider)
     except SealBroken:
-        raise _unusable(provider, "the secret was given for other addresses") from None
+        provider_requests.warn_of_configuration(provider)
+        raise SignInUnavailable(
+            provider_requests.unavailable(_PROVIDER, status=None, is_temporary=False),
+            internal="the secret was given for other addresses",
+        ) from None
 
 
 async def _pop_pending_login(services: Services, zone: CachedZone, state: str | None) -> UpstreamLogin:
@@ -286,15 +292,11 @@ async def _identify(
     return identity, claims, tokens.id_token
 
 
-def _unusable(provider: Provider, why: Exception | str) -> SignInUnavailable:
-    """What to raise for an answer that cannot be used: with the request id, by which the reason is found."""
+def _unusable(provider: Provider, why: Exception) -> SignInUnavailable:
+    """What to raise for an answer that cannot be used."""
     if not (isinstance(why, OutboundFailed) and why.temporary):
         provider_requests.warn_of_configuration(provider)
-    return SignInUnavailable(
-        "the identity provider's answer cannot be used; try again, or tell an administrator of this zone this"
-        f" request id: `{current_decision().request_id}`",
-        internal=str(why),
-    )
+    return SignInUnavailable(provider_requests.unusable_answer(_PROVIDER), internal=str(why))
 
 
 def _refusal(error: str | None) -> OAuthError:

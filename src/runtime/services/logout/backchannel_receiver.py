@@ -55,7 +55,12 @@ async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutTo
         for session_id in meant:
             bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
         said_so = [
-            SessionEndEvent(DecisionEvent.PROVIDER_SIGN_OUT, zone.organization_id, zone.id, session_id=each)
+            SessionEndEvent(
+                event=DecisionEvent.PROVIDER_SIGN_OUT,
+                organization_id=zone.organization_id,
+                zone_id=zone.id,
+                session_id=each,
+            )
             for each in meant
         ]
         await session_end_events.record(conn, said_so, now=services.clock())

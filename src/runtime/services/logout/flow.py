@@ -51,7 +51,11 @@ async def end(services: Services, zone: CachedZone, request: LogoutRequest, brow
         return NextStep(destination(zone, request))
     onward = await _to_provider(services, zone, request, signed_in.session, browser)
     ending = SessionEndEvent(
-        DecisionEvent.SIGN_OUT, zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id
+        event=DecisionEvent.SIGN_OUT,
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
+        user_id=signed_in.user.id,
+        session_id=signed_in.session.id,
     )
     async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await session_revocation.revoke(conn, services, zone.id, signed_in.session.id))

@@ -97,7 +97,7 @@ async def require(
     offered = frozenset(resource.scopes or ())
     if not found.scopes <= offered:
         # It can still do what the resource does not offer any more, so no consent is to the whole of it.
-        internal = "the resource has lost a scope that the credential is worth"
+        internal = "the resource no longer has a scope of the credential"
         raise authorization_required(zone, client, resource, internal=internal, missing=missing)
     beyond = (wanted or frozenset()) - found.scopes
     if provider.type is ProviderType.EXTERNAL and beyond and beyond <= offered:
@@ -105,7 +105,7 @@ async def require(
         internal = "the account was connected for fewer scopes"
         raise authorization_required(zone, client, resource, internal=internal, missing=missing)
     if not allowance.covers(found.scopes):
-        internal = "the consent covers less than the credential is worth"
+        internal = "the consent covers fewer scopes than the credential has"
         raise authorization_required(zone, client, resource, internal=internal, missing=missing)
     return found
 
