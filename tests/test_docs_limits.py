@@ -23,6 +23,7 @@ from runtime.quotas.memory import MEMORY
 from runtime.quotas.state import STATE
 from runtime.quotas.tables import CONFIGURATION, RECORDS
 from runtime.services import rate_limits
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.container import Services
 from runtime.services.zones import ZoneCache
 from runtime.settings import Settings
@@ -181,7 +182,7 @@ def test_all_that_a_process_remembers_is_listed(tmp_path: Path) -> None:
         assert found.keys() - _FIXED == listed.keys() - of_modules
         for place, containers in found.items():
             for each in containers:
-                if isinstance(each, Cache):
+                if isinstance(each, Cache | BoundedCache):
                     assert each.maxsize == listed[place], place
                 elif isinstance(listed.get(place), int):
                     assert len(each) <= int(listed[place]), place
