@@ -221,9 +221,9 @@ MEMORY: tuple[BoundedMemory, ...] = (
         sizes.CLIENTS,
     ),
     _of_zone(
-        "grants.authorized_exchanges.AuthorizedExchangeCache._entries",
-        "allowed exchanges",
-        sizes.AUTHORIZED_EXCHANGES,
+        "grants.authorized_exchanges.AllowedTargetCache._entries",
+        "allowed targets of exchanges",
+        sizes.ALLOWED_TARGETS,
     ),
     _of_zone(
         "vault.credentials.SharedCredentialCache._sealed",

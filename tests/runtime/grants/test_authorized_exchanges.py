@@ -1,4 +1,4 @@
-"""What is remembered of an allowed exchange: for whom, and until when."""
+"""What is remembered of the target of an exchange: for whom, for which scopes, and until when."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -9,10 +9,12 @@ from tests.support.factories import App, Person
 from tests.support.scene import Scene, claims_of
 
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.oauth.attenuation import Delegation, Target
+from runtime.domain.oauth.attenuation import Target
+from runtime.services.authority.consents import Allowance
 from runtime.services.client_types import ApplicationClient
-from runtime.services.grants.authorized_exchanges import AuthorizedExchange, AuthorizedExchangeCache
+from runtime.services.grants.authorized_exchanges import AllowedTarget, AllowedTargetCache
 from runtime.services.issuing import policy_decision
+from runtime.services.issuing.policy_decision import PolicyVerdict
 from runtime.services.zones import SessionRoot
 from runtime.storage.sql.session_roots import DelegatedGrantRecord
 from runtime.storage.sql.tables import token_events
@@ -20,20 +22,24 @@ from runtime.storage.sql.tables import token_events
 PERIOD_BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = timedelta(seconds=policy_decision.valid_until(PERIOD_BEGINS) - PERIOD_BEGINS.timestamp())
 ALMOST, LATER = timedelta(seconds=4), timedelta(seconds=6)
+READ, READ_AND_WRITE = frozenset({"read"}), frozenset({"read", "write"})
+PERMITTED = PolicyVerdict(READ, ("rule",), is_for_any_scopes=True)
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """An exchange that was allowed at the beginning of a period, with whom it was allowed to."""
+    """A target that was allowed at the beginning of a period, with whom it was allowed to."""
 
-    authorized: AuthorizedExchange
+    target: AllowedTarget
     client: ApplicationClient
     root: SessionRoot
 
-    def cache(self, root: SessionRoot | None = None) -> AuthorizedExchangeCache:
+    def cache(
+        self, root: SessionRoot | None = None, verdict: PolicyVerdict = PERMITTED
+    ) -> AllowedTargetCache:
         """A cache that remembers it, under that root."""
-        cache = AuthorizedExchangeCache()
-        cache.store("question", self.authorized, self.client, root or self.root, PERIOD_BEGINS)
+        cache = AllowedTargetCache()
+        cache.store("question", self.target, verdict, self.client, root or self.root, PERIOD_BEGINS)
         return cache
 
     def ending(self, **ends: timedelta) -> SessionRoot:
@@ -57,38 +63,55 @@ async def allowed(scene: Scene, agent: App, api: Resource, ann: Person) -> Allow
     assert isinstance(client, ApplicationClient)
     assert root is not None
     root = replace(root, session=replace(root.session, expires_at=PERIOD_BEGINS + timedelta(days=1)))
-    target = Target(api.identifier, frozenset({"read"}), 3600)
-    plan = Delegation(api.identifier, frozenset({"read"}), (), PERIOD_BEGINS + timedelta(hours=1), None)
-    return Allowed(AuthorizedExchange(api, target, plan, None, ("rule",)), client, root)
+    limits = Target(api.identifier, READ_AND_WRITE, 3600, allowed=READ)
+    return Allowed(AllowedTarget(api, limits, Allowance(READ), None), client, root)
 
 
 async def test_it_is_found_for_the_client_and_the_root_that_it_was_allowed_to(allowed: Allowed) -> None:
     """Under the same client and root the rules need not be asked again."""
-    found = allowed.cache().find("question", allowed.client, allowed.root, PERIOD_BEGINS + ALMOST)
+    found = allowed.cache().find("question", allowed.client, allowed.root, READ, PERIOD_BEGINS + ALMOST)
 
-    assert found is allowed.authorized
+    assert found == allowed.target._replace(permitted_by=("rule",))
+
+
+async def test_policies_that_look_at_scopes_are_asked_about_each_request(allowed: Allowed) -> None:
+    """What they say of some scopes tells nothing of others."""
+    about_these = PERMITTED._replace(is_for_any_scopes=False)
+    cache = allowed.cache(verdict=about_these)
+
+    found = cache.find("question", allowed.client, allowed.root, READ, PERIOD_BEGINS)
+    assert found is not None
+    assert found.permitted_by is None
+
+
+async def test_the_database_is_asked_before_scopes_are_refused(allowed: Allowed) -> None:
+    """The user may have consented to more since: within what is known nothing has to be asked."""
+    cache = allowed.cache()
+
+    assert cache.find("question", allowed.client, allowed.root, None, PERIOD_BEGINS)
+    assert cache.find("question", allowed.client, allowed.root, READ_AND_WRITE, PERIOD_BEGINS) is None
 
 
 async def test_a_root_that_was_read_anew_is_another(allowed: Allowed) -> None:
     """A session or user whose epoch has moved is read anew, and the rules are asked about that."""
     again = replace(allowed.root)
 
-    assert allowed.cache().find("question", allowed.client, again, PERIOD_BEGINS) is None
+    assert allowed.cache().find("question", allowed.client, again, READ, PERIOD_BEGINS) is None
 
 
 async def test_another_credential_of_the_client_is_another(allowed: Allowed) -> None:
     """Policies know the credential that a client has proved itself by."""
     other = replace(allowed.client)
 
-    assert allowed.cache().find("question", other, allowed.root, PERIOD_BEGINS) is None
+    assert allowed.cache().find("question", other, allowed.root, READ, PERIOD_BEGINS) is None
 
 
 async def test_it_holds_no_longer_than_a_policy_decision(allowed: Allowed) -> None:
     """Policies may read the time, so they are asked again in the next period."""
     cache = allowed.cache()
 
-    assert cache.find("question", allowed.client, allowed.root, PERIOD_BEGINS + PERIOD - ALMOST)
-    assert cache.find("question", allowed.client, allowed.root, PERIOD_BEGINS + PERIOD) is None
+    assert cache.find("question", allowed.client, allowed.root, READ, PERIOD_BEGINS + PERIOD - ALMOST)
+    assert cache.find("question", allowed.client, allowed.root, READ, PERIOD_BEGINS + PERIOD) is None
 
 
 @pytest.mark.parametrize("what", ["session", "grant"])
@@ -97,15 +120,15 @@ async def test_it_does_not_outlive_what_it_rests_on(allowed: Allowed, what: str)
     root = allowed.ending(**{what: (ALMOST + LATER) / 2})
     cache = allowed.cache(root)
 
-    assert cache.find("question", allowed.client, root, PERIOD_BEGINS + ALMOST)
-    assert cache.find("question", allowed.client, root, PERIOD_BEGINS + LATER) is None
+    assert cache.find("question", allowed.client, root, READ, PERIOD_BEGINS + ALMOST)
+    assert cache.find("question", allowed.client, root, READ, PERIOD_BEGINS + LATER) is None
 
 
 async def test_what_a_users_own_policies_allow_is_asked_each_time(allowed: Allowed) -> None:
     """They are held elsewhere, and a set that is gone denies."""
     own = replace(allowed.root, principal=replace(allowed.root.principal, own_policies="any"))
 
-    assert allowed.cache(own).find("question", allowed.client, own, PERIOD_BEGINS) is None
+    assert allowed.cache(own).find("question", allowed.client, own, READ, PERIOD_BEGINS) is None
 
 
 async def test_the_record_of_a_remembered_exchange_says_as_much(scene: Scene, ann: Person) -> None:

@@ -98,17 +98,6 @@ def attenuate(
     )
 
 
-def renewed(plan: Delegation, target: Target, parent_ends_at: datetime, *, now: datetime) -> Delegation:
-    """The same delegation, of a token that is made now.
-
-    Args:
-        plan: what `attenuate` gave for that target before.
-        parent_ends_at: when the token ends that is exchanged.
-    """
-    ends = min(_end(target, now), parent_ends_at)
-    return Delegation(plan.audience, plan.scopes, plan.actors, ends, plan.jkt)
-
-
 def is_held_with(parent: str | None, jkt: str | None) -> bool:
     """Tell whether the client that a token was issued to may use it: with its key, if it is bound to one."""
     return parent in (None, jkt)

@@ -121,16 +121,12 @@ async def authorize(
     decision.determining = verdict.determining
     if verdict.scopes is None:
         raise policy_decision.denied()
-    left_out, plan = plan.scopes - verdict.scopes, plan.restricted_to(verdict.scopes)
     return AuthorizedExchange(
         resource=resource,
-        target=target,
-        plan=plan,
+        plan=plan.restricted_to(verdict.scopes),
         credential=None,
-        determining=verdict.determining,
-        left_out=left_out,
-        forbidding=verdict.forbidding,
-        unpermitted=verdict.unpermitted,
+        verdict=verdict,
+        left_out=plan.scopes - verdict.scopes,
     )
 
 

@@ -38,7 +38,11 @@ from runtime.services.authority.subject_tokens import (
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
-from runtime.services.grants.authorized_exchanges import AuthorizedExchange, AuthorizedExchangeCache
+from runtime.services.grants.authorized_exchanges import (
+    AllowedTarget,
+    AllowedTargetCache,
+    AuthorizedExchange,
+)
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (
@@ -138,17 +142,14 @@ async def exchange(
     decision.user_id = root.principal.user.id if root else None
 
     chain = VerifiedChain(subject, before, root, authority)
-    question = None
+    question = cached = allowed = None
     if place is None and request.actor_token is None:
-        question = "\0".join((key, subject.digest, *request.audiences))
-    authorized = None
-    if question is not None:
-        authorized = zone.cache_of(AuthorizedExchangeCache).find(question, client, root, now)
-    if authorized is not None:
-        plan = _renewed(authorized, chain, now, decision)
-    else:
+        question = "\0".join((subject.digest, jkt or "", request.resource, *request.audiences))
+        allowed = zone.cache_of(AllowedTargetCache).find(question, client, root, request.scopes, now)
+    is_known = allowed is not None
+    if allowed is None:
         cached = credential_cache.open_entry(candidate, zone, root, place, now)
-        authorized = await authorize(
+        allowed = await require_target(
             services,
             zone,
             client,
@@ -160,15 +161,17 @@ async def exchange(
             jkt=jkt,
             cached=cached,
         )
-        if question is not None:
-            zone.cache_of(AuthorizedExchangeCache).store(question, authorized, client, root, now)
-        plan = authorized.plan
+    authorized = await authorize_scopes(
+        zone, client, request.scopes, chain, allowed, now=now, decision=decision, jkt=jkt
+    )
+    if question is not None and not is_known:
+        zone.cache_of(AllowedTargetCache).store(question, allowed, authorized.verdict, client, root, now)
+    plan = authorized.plan
 
-    decision.step, credential = 12, authorized.credential
+    decision.step, credential = 12, allowed.credential
     if credential is not None:
-        resource = authorized.resource
         refreshed = await refresh.current(
-            services, zone, client, root, resource, credential, wanted=request.scopes, now=now
+            services, zone, client, root, allowed.resource, credential, wanted=request.scopes, now=now
         )
         if refreshed is not credential:
             # It took as long as the provider did, and the user may have connected the account for more scopes
@@ -206,16 +209,37 @@ async def authorize(
     *,
     now: datetime,
     decision: Decision,
-    jkt: str | None = None,
-    cached: KeptCredential | None = None,
 ) -> AuthorizedExchange:
     """Steps 6 to 11: what the application may have for a chain that is in order; nothing is issued.
-
-    Every rule of an exchange is asked here, of a real one and of one that is only explained.
 
     Args:
         target: what `resource` resolves to; None for an unknown one.
         decision: is filled in on the way; its step is the one that refused.
+    Raises: OAuthError.
+    """
+    allowed = await require_target(services, zone, client, request, chain, target, now=now, decision=decision)
+    return await authorize_scopes(zone, client, request.scopes, chain, allowed, now=now, decision=decision)
+
+
+async def require_target(
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    request: ExchangeRequest,
+    chain: VerifiedChain,
+    target: Resource | None,
+    *,
+    now: datetime,
+    decision: Decision,
+    jkt: str | None = None,
+    cached: KeptCredential | None = None,
+) -> AllowedTarget:
+    """Steps 6 to 9: whether the application may have anything for the chain at the resource, and within what.
+
+    With `authorize_scopes`, every rule of an exchange is asked here, of a real one and of one that is only
+    explained.
+
+    Args:
         cached: the user's credential for the resource, where it need not be read from the vault.
     Raises: OAuthError.
     """
@@ -258,13 +282,33 @@ async def authorize(
             cached=cached,
         )
         allowance = credential.bounds(allowance)
+    return AllowedTarget(resource, _limits(services, root, resource, allowance), allowance, credential)
 
-    decision.step = 10
+
+async def authorize_scopes(
+    zone: CachedZone,
+    client: ApplicationClient,
+    wanted: frozenset[str] | None,
+    chain: VerifiedChain,
+    allowed: AllowedTarget,
+    *,
+    now: datetime,
+    decision: Decision,
+    jkt: str | None = None,
+) -> AuthorizedExchange:
+    """Steps 10 and 11: what a token for the target would say, as far as policies permit it.
+
+    Args:
+        wanted: the scopes as requested; None when the request names none.
+    Raises: OAuthError.
+    """
+    resource, root, credential = allowed.resource, chain.root, allowed.credential
+    decision.step, decision.resource_id = 10, resource.id
+    parent = chain.delegation
     if root is not None and credential is None:
-        _require_consented(zone, client, root, chain.delegation, resource, allowance, request.scopes, now)
-    limits = _limits(services, root, resource, allowance)
+        _require_consented(zone, client, root, parent, resource, allowed.allowance, wanted, now)
     plan = attenuation.attenuate(
-        chain.delegation, limits, request.scopes, actor=as_actor(zone, client), jkt=jkt, now=now
+        parent, allowed.limits, wanted, actor=as_actor(zone, client), jkt=jkt, now=now
     )
     _require_lifetime(plan, now)
     decision.actors = names_of(plan.actors)
@@ -272,15 +316,18 @@ async def authorize(
         credentials.require_whole(credential, plan.scopes)
 
     decision.step = 11
-    verdict = await policy_decision.decide_exchange(
-        zone,
-        client,
-        chain.authority,
-        actors=decision.actors,
-        resource=resource,
-        scopes=plan.scopes,
-        now=now,
-    )
+    if allowed.permitted_by is not None:
+        verdict = policy_decision.permitted(plan.scopes, allowed.permitted_by)
+    else:
+        verdict = await policy_decision.decide_exchange(
+            zone,
+            client,
+            chain.authority,
+            actors=decision.actors,
+            resource=resource,
+            scopes=plan.scopes,
+            now=now,
+        )
     decision.determining = verdict.determining
     if verdict.scopes is None:
         raise policy_decision.denied()
@@ -288,34 +335,13 @@ async def authorize(
         decision.determining = verdict.forbidding  # a credential is handed out whole or not at all
         raise policy_decision.denied()
 
-    left_out, plan = plan.scopes - verdict.scopes, plan.restricted_to(verdict.scopes)
     return AuthorizedExchange(
         resource=resource,
-        target=limits,
-        plan=plan,
+        plan=plan.restricted_to(verdict.scopes),
         credential=credential,
-        determining=verdict.determining,
-        left_out=left_out,
-        forbidding=verdict.forbidding,
-        unpermitted=verdict.unpermitted,
+        verdict=verdict,
+        left_out=plan.scopes - verdict.scopes,
     )
-
-
-def _renewed(
-    authorized: AuthorizedExchange, chain: VerifiedChain, now: datetime, decision: Decision
-) -> Delegation:
-    """What the rules have allowed of the same exchange before, for a token that is made now.
-
-    Args:
-        decision: says what it said then.
-    Raises: InvalidGrant when the token would have no lifetime left.
-    """
-    decision.step = 10
-    decision.resource_id, decision.determining = authorized.resource.id, authorized.determining
-    decision.actors = names_of(authorized.plan.actors)
-    plan = attenuation.renewed(authorized.plan, authorized.target, chain.ends_at, now=now)
-    _require_lifetime(plan, now)
-    return plan
 
 
 def _asks_for_the_same(
@@ -390,9 +416,10 @@ def _require_consented(
 
     Raises: InvalidScope.
     """
+    if wanted is None or allowance.covers(wanted):
+        return
     held = parent.scopes if parent.audience == resource.identifier else None
-    refused_anyway = scope_strings.narrow(wanted, frozenset(resource.scopes or ()), held).refused
-    if wanted is not None and not refused_anyway and not allowance.covers(wanted):
+    if not scope_strings.narrow(wanted, frozenset(resource.scopes or ()), held).refused:
         missing = MissingAuthorization(root.session, wanted, now)
         raise wider_consent_required(zone, client, resource, missing=missing)
 

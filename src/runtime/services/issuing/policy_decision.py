@@ -57,12 +57,14 @@ class PolicyVerdict(NamedTuple):
         determining: names of the rules that decided.
         forbidding: names of the rules that forbid scopes which are left out.
         unpermitted: scopes that are left out because no rule permits them.
+        is_for_any_scopes: whether the same rules decide so whatever scopes are asked for.
     """
 
     scopes: frozenset[str] | None
     determining: tuple[str, ...]
     forbidding: tuple[str, ...] = ()
     unpermitted: frozenset[str] = frozenset()
+    is_for_any_scopes: bool = False
 
 
 async def decide_exchange(
@@ -109,6 +111,11 @@ async def decide_direct(
 def valid_until(now: datetime) -> float:
     """Until when a decision that is made now holds, in seconds since 1970: policies may read the time."""
     return (int(now.timestamp()) // _REMEMBERED_SECONDS + 1) * _REMEMBERED_SECONDS
+
+
+def permitted(scopes: frozenset[str], determining: tuple[str, ...]) -> PolicyVerdict:
+    """The verdict about scopes that the rules of these names permit, as they do any."""
+    return PolicyVerdict(scopes, determining, is_for_any_scopes=True)
 
 
 def denied() -> AccessDenied:
@@ -168,7 +175,7 @@ async def _decide(
 
     whole = ask(scopes)
     if whole.allowed:
-        return PolicyVerdict(scopes, whole.determining)
+        return PolicyVerdict(scopes, whole.determining, is_for_any_scopes="scopes" not in reads)
     if len(scopes) > 1 and "scopes" in reads:
         denied_by, time_slice = dict[str, tuple[str, ...]](), TimeSlice()
         for scope in scopes:
