@@ -23,6 +23,7 @@ class OpenIDServer:
         says: the claims of whoever signs in next; nobody is asked for anything.
         tells: the answer of its userinfo endpoint, which it has while there is one.
         publishes: more members of its metadata.
+        token_answer: status and body of the token endpoint's next answers; None for tokens.
         asked: the parameters of each authorization request.
     """
 
@@ -33,6 +34,7 @@ class OpenIDServer:
     tells: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     publishes: dict[str, Any] = field(default_factory=dict)
+    token_answer: tuple[int, Any] | None = None
     asked: list[dict[str, str]] = field(default_factory=list)
 
     @property
@@ -90,11 +92,12 @@ def openid_server(issuer: str | None = None) -> Iterator[OpenIDServer]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self._answer(made._token(dict(parse_qsl(body))))
+            status, document = made.token_answer or (200, None)
+            self._answer(document if made.token_answer else made._token(dict(parse_qsl(body))), status)
 
-        def _answer(self, document: dict[str, Any] | None) -> None:
+        def _answer(self, document: dict[str, Any] | None, status: int = 200) -> None:
             body = json.dumps(document or {}).encode()
-            self.send_response(404 if document is None else 200)
+            self.send_response(404 if document is None else status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

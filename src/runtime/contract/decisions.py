@@ -45,10 +45,10 @@ class DecisionRecord(Part):
     `event` is the endpoint, the page or the grant type of the request, or what has ended; `outcome` is what
     it came to, such as `issued`, `signed_in` or `refused`. The values of both are those that the parameters
     `filter[event]` and `filter[outcome]` of the list take. `error` is the error code that the client got, or
-    a more precise one: `too_many_requests`, `provider_failed`. `reason` explains it to administrators: a text
-    that the client did not get, and no code to compare with. `step` numbers the steps of a token exchange.
-    `user`, `application` and `resource` are identifiers, null where there is none or it is gone. Where the
-    client was refused, the application is the one that the request names.
+    a more precise one: `too_many_requests`, `provider_failed`, `provider_unavailable`. `reason` explains it
+    to administrators: a text that the client did not get, and no code to compare with. `step` numbers the
+    steps of a token exchange. `user`, `application` and `resource` are identifiers, null where there is none
+    or it is gone. Where the client was refused, the application is the one that the request names.
     `requests` is above 1 where refusals of one sort were only counted.
     """
 

@@ -49,10 +49,11 @@
         InvalidSoftwareStatement 400   invalid_software_statement     (registration)
         RegistrationClosed     403     access_denied                  (registration)
         TemporarilyUnavailable 503     temporarily_unavailable
-          UpstreamUnavailable  503     temporarily_unavailable        (with its own Retry-After)
+          UpstreamUnavailable  503     temporarily_unavailable  (in decision records `provider_unavailable`)
         TooManyRequests        429     temporarily_unavailable  (in decision records `too_many_requests`)
         ServerError            500     server_error
           ProviderFailed       500     server_error     (in decision records `provider_failed`)
+          CodeRefused          500     server_error     (in decision records `provider_failed`)
       PageError                        an HTML error page; never a redirect
         BadLink                400     bad_link
         WrongUser              403     wrong_user
@@ -468,13 +469,17 @@ class TemporarilyUnavailable(OAuthError):
 
 
 class UpstreamUnavailable(TemporarilyUnavailable):
-    """An outside provider of tokens does not answer now; it is worth asking again.
+    """An outside provider does not answer now; it is worth asking again.
+
+    The zone's administrators see the reason.
 
     Attributes:
         retry_after_seconds: for the Retry-After header.
     """
 
-    def __init__(self, detail: str, *, retry_after_seconds: int, internal: str = "") -> None:
+    recorded_as = "provider_unavailable"
+
+    def __init__(self, detail: str, *, retry_after_seconds: int = 5, internal: str = "") -> None:
         super().__init__(detail, internal=internal)
         self.retry_after_seconds = retry_after_seconds
 
@@ -489,9 +494,17 @@ class TooManyRequests(OAuthError):
     code, status = "temporarily_unavailable", 429
     recorded_as = "too_many_requests"
 
-    def __init__(self, detail: str, *, retry_after_seconds: int, internal: str = "") -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        retry_after_seconds: int,
+        internal: str = "",
+        application_id: str | None = None,
+    ) -> None:
         super().__init__(detail, internal=internal)
         self.retry_after_seconds = retry_after_seconds
+        self.application_id = application_id
 
 
 class ServerError(OAuthError):
@@ -504,6 +517,12 @@ class ProviderFailed(ServerError):
     """An outside provider refuses or is misconfigured. The zone's administrators see the reason."""
 
     recorded_as = "provider_failed"
+
+
+class CodeRefused(ServerError):
+    """An outside provider refuses an authorization code, whoever sent it. Recorded as any failure of its."""
+
+    recorded_as = ProviderFailed.recorded_as
 
 
 class PageError(ServiceError):

@@ -66,6 +66,7 @@ class Decision:
         determining: names of the policy rules that decided.
         credential_id: what an application has proved itself by.
         is_known: an application that the zone's people made has proved itself.
+        provider: identifier of the outside provider that the request was waiting for.
         warning: a log event for who configures the zone, which is written where the record is.
     """
 
@@ -85,6 +86,7 @@ class Decision:
     actors: tuple[str, ...] = ()
     determining: tuple[str, ...] = ()
     is_known: bool = False
+    provider: str | None = None
     warning: tuple[str, Mapping[str, str]] | None = None
 
     @property
@@ -124,6 +126,8 @@ class Decision:
         named = refusal.members.get("reason") if isinstance(refusal, OAuthError) else None
         told = (each for each in (named, refusal.internal) if each)
         known = ": ".join(told) or refusal.detail[:_MAX_DETAIL]
+        if self.provider is not None:
+            known = f"provider `{self.provider}`: {known}"
         code = refusal.recorded_as or refusal.code
         self.outcome, self.reason = REFUSED, _storable(f"{code}: {known}" if known else code)
         if isinstance(refusal, OAuthError) and not self.is_of_a_client:

@@ -26,10 +26,9 @@ async def count_refusal(limiter: RateLimiter, zone_id: str, refusal: OAuthError,
         return refusal
     if not wait:
         return refusal
-    instead = TooManyRequests(
+    return TooManyRequests(
         "too many refused requests; wait a minute and try again",
         retry_after_seconds=wait,
         internal=f"over the quota `{REFUSED_REQUESTS.name}`, {refusal.code}",
+        application_id=refusal.application_id,
     )
-    instead.application_id = refusal.application_id
-    return instead

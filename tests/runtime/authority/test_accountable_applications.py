@@ -4,6 +4,7 @@ The table of docs/revocation-effects.md has the endpoints; here are the revocati
 and workload identities.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,10 +12,12 @@ import pytest
 from tests.runtime.authority.admitting import federated_zone, verified
 from tests.runtime.authority.session_scenes import let_a_second_pass
 from tests.runtime.clients import signing
-from tests.runtime.login.test_decision_records import last
+from tests.runtime.login.test_decision_records import last, records
 from tests.support.oauth_site import Client, Site
+from tests.support.publisher import publishing
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, USER
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
@@ -249,6 +252,25 @@ def test_an_assertion_of_a_suspended_application_is_recorded_as_that(
     assert record.application_id == agent.app.id
 
 
+def test_a_blocked_client_is_recorded_with_its_application(site: Site, zone: Zone) -> None:
+    """Who guesses at an application is found by it, also after a change of the zone has emptied the cache.
+
+    Of a client id that names nobody the record has none.
+    """
+    agent, other = site.app(zone, "agent"), site.app(zone, "other")
+    for _ in range(MAX_SECRET_GUESSES):
+        assert introspected(agent, client_secret="wrong").status_code == 401
+        assert introspected(other, client_id="nobody").status_code == 401
+    assert introspected(agent).status_code == introspected(other, client_id="nobody").status_code == 429
+    blocked, nobody = records(site, zone)[-2:]
+    assert blocked.reason.startswith("too_many_requests: ")
+    assert (blocked.application_id, blocked.credential_id) == (agent.app.id, None)
+    assert (nobody.reason, nobody.application_id) == (blocked.reason, None)
+    update(site, zone, APPLICATION, other.app.id, name="Another name")
+    assert introspected(agent).status_code == 429
+    assert records(site, zone)[-1].application_id == agent.app.id
+
+
 def test_another_application_of_the_zone_goes_on(site: Site, zone: Zone, olga: User) -> None:
     """One that names nobody is not concerned."""
     other = site.app(zone, "other")
@@ -280,21 +302,69 @@ def test_an_ended_application_receives_no_logout_notice(site: Site, zone: Zone, 
     assert site.run(recipients()) == []
 
 
-def test_the_workloads_of_an_ended_application_are_unknown(site: Site, zone: Zone, olga: User) -> None:
-    """Tokens of its provider authenticate nobody."""
-    agent = site.app(zone, "agent", accountable_user_id=olga.id)
-
-    async def known() -> int:
-        return len(await (await site.services.zones.get(zone.id)).clients.workloads("job"))
-
-    async def bind() -> None:
-        provider = await site.company.create(
-            PROVIDER, zone.id, identifier="https://ci.example", name="CI", client_id="zone"
+@pytest.fixture
+def ci() -> Iterator[str]:
+    """The issuer of workload tokens, which publishes the keys of `signing`."""
+    with publishing() as publisher:
+        issuer = f"{publisher.url}/ci"
+        publisher.publish("/keys", {"keys": [signing.RSA.public_jwk]})
+        publisher.publish(
+            "/ci/.well-known/openid-configuration", {"issuer": issuer, "jwks_uri": f"{publisher.url}/keys"}
         )
-        credential = {"type": "token", "subject": "job", "provider_id": provider.id}
-        await site.company.create(APPLICATION_CREDENTIAL, zone.id, application_id=agent.app.id, **credential)
+        yield issuer
 
-    site.run(bind())
-    assert site.run(known()) == 1
+
+def workload(site: Site, application: Client, provider: Provider, **members: Any) -> None:
+    credential = {"type": "token", "provider_id": provider.id, "application_id": application.app.id}
+    site.run(site.company.create(APPLICATION_CREDENTIAL, application.zone.id, **credential, **members))
+
+
+def shown(site: Site, zone: Zone, issuer: str, subject: str = "job") -> httpx.Response:
+    """The answer to who shows a workload's token."""
+    now = int(site.services.clock().timestamp())
+    own = str(zone.protocols.oauth2.issuer)
+    claims = {"iss": issuer, "sub": subject, "aud": own, "iat": now, "exp": now + 300}
+    form = {
+        "client_assertion_type": CLIENT_ASSERTION_TYPE,
+        "client_assertion": signing.RSA.sign(claims, typ="JWT"),
+        "token": "unknown",
+    }
+    return httpx.post(f"{own}/oauth/introspect", data=form, timeout=30)
+
+
+def test_a_workload_of_a_suspended_application_is_recorded_as_that(
+    site: Site, zone: Zone, olga: User, ci: str
+) -> None:
+    """With the application; the answer is that of a workload that nobody knows.
+
+    It is let in at once when somebody is accountable again.
+    """
+    provider = site.run(site.company.create(PROVIDER, zone.id, identifier=ci, name="CI", client_id="zone"))
+    agent = site.app(zone, "agent", accountable_user_id=olga.id)
+    workload(site, agent, provider, subject="job")
+    assert shown(site, zone, ci).status_code == 200
     disable(site, olga)
-    assert site.run(known()) == 0
+    refused, unknown = shown(site, zone, ci), shown(site, zone, ci, subject="another job")
+    assert (refused.status_code, refused.json()) == (unknown.status_code, unknown.json())
+    suspended, stranger = records(site, zone)[-2:]
+    assert (suspended.reason, suspended.application_id) == (f"invalid_client: {SUSPENDED}", agent.app.id)
+    assert (stranger.reason.partition(" is for ")[0], stranger.application_id) == (
+        "invalid_client: no credential",
+        None,
+    )
+    let_a_second_pass(site)
+    update(site, zone, USER, olga.id, status="active")
+    assert shown(site, zone, ci).status_code == 200
+
+
+def test_a_suspended_application_keeps_no_workload_from_another(
+    site: Site, zone: Zone, olga: User, ci: str
+) -> None:
+    """One that takes any subject of the provider comes after it, and before nobody."""
+    provider = site.run(site.company.create(PROVIDER, zone.id, identifier=ci, name="CI", client_id="zone"))
+    agent, other = site.app(zone, "agent", accountable_user_id=olga.id), site.app(zone, "other")
+    workload(site, agent, provider, subject="job")
+    disable(site, olga)
+    assert shown(site, zone, ci).status_code == 401
+    workload(site, other, provider, any_subject=True)
+    assert shown(site, zone, ci).status_code == 200

@@ -211,7 +211,8 @@ class TestAnswers:
         assert request_id in told.text
         record = last(account.desk.site, account.desk.zone)
         assert (record.request_id, record.outcome) == (request_id, "refused")
-        assert record.reason.startswith(f"provider_failed: the token endpoint: {reason}")
+        provider = f"provider `{account.provider.identifier}`"
+        assert record.reason.startswith(f"provider_failed: {provider}: the token endpoint: {reason}")
         (line,) = [each for each in lines if each["event"].startswith("an outside provider refused")]
         assert (line["log_level"], line["request_id"]) == ("warning", request_id)
         assert (line["provider_id"], line["reason"]) == (account.provider.id, record.reason)

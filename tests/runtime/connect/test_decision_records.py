@@ -78,15 +78,33 @@ def test_a_pasted_key_is_recorded_without_the_key(desk: Desk) -> None:
     assert "sk-of-ada" not in str(found)
 
 
-def test_a_connection_that_the_provider_refuses_is_recorded(account: Account) -> None:
-    """Under the same event, with the reason."""
-    account.tracker.token_answer = (400, {"error": "invalid_grant"})
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        ((400, {"error": "invalid_grant"}), "provider_failed", "`invalid_grant`, HTTP status 400"),
+        ((503, {}), "provider_unavailable", "`unavailable`, HTTP status 503"),
+        (
+            (200, {"error": "bad_verification_code", "error_description": "x" * 9_000}),
+            "provider_failed",
+            "`unknown_error`, the provider's error `bad_verification_code`, HTTP status 200",
+        ),
+        ((400, {"error": "x\n" * 9_000}), "provider_failed", "`unknown_error`, HTTP status 400"),
+        ((400, {"error": "q7_Zs-9f0a"}), "provider_failed", "`unknown_error`, HTTP status 400"),
+    ],
+    ids=["code", "away", "plain words", "long", "like a secret"],
+)
+def test_a_connection_that_the_provider_refuses_is_recorded(
+    account: Account, answer: tuple[int, Any], error: str, said: str
+) -> None:
+    """Under the same event: which provider, at which step, and with which error."""
+    account.tracker.token_answer = answer
 
     done = account.connect(account.desk.sign_in(account.agent))
 
     assert isinstance(done, Page)
     (record,) = of(account.desk, done.response)
-    assert (record["event"], record["outcome"], record["error"]) == ("connect", "refused", "server_error")
+    assert (record["event"], record["outcome"], record["error"]) == ("connect", "refused", error)
+    assert record["reason"] == f"provider `{account.provider.identifier}`: the token endpoint: {said}"
     assert record["application_id"] == account.agent.app.id
 
 

@@ -6,7 +6,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 import pytest
 from sqlalchemy import select
+from tests.runtime.login.federation import federated
 from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site, chained
+from tests.support.openid_server import openid_server
 
 from runtime.domain.kinds.zone import Zone
 from runtime.services.container import Services
@@ -171,12 +173,42 @@ def test_a_provider_that_refuses_leaves_a_record(site: Site, browser: Browser) -
     browser.open(f"{chain.product.protocols.oauth2.redirect_uri}?{urlencode(answer)}")
 
     record = last(site, chain.product)
-    assert (record.event, record.outcome, record.reason) == (
-        "callback",
-        "refused",
-        "access_denied: the identity provider did not complete the sign-in",
-    )
+    assert (record.event, record.outcome) == ("callback", "refused")
+    provider = f"provider `{chain.home.protocols.oauth2.issuer}`"
+    assert record.reason == f"access_denied: {provider}: the identity provider did not complete the sign-in"
     assert record.application_id == client.app.id
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((400, {"error": "invalid_grant"}), "the token endpoint: `invalid_grant`, HTTP status 400"),
+        ((401, {"error": "invalid_client"}), "the token endpoint: `invalid_client`, HTTP status 401"),
+        ((503, {}), "the token endpoint: `unavailable`, HTTP status 503"),
+        (
+            (200, {"access_token": "at", "token_type": "Bearer"}),
+            "the ID token: the provider sent no ID token",
+        ),
+    ],
+    ids=["code", "secret", "away", "no ID token"],
+)
+def test_a_code_that_the_provider_refuses_leaves_a_record(
+    site: Site, browser: Browser, answer: tuple[int, Any], said: str
+) -> None:
+    """Which provider, at which step, and with which error; the page has the request id alone."""
+    with openid_server() as provider:
+        provider.says = {"sub": "ada", "email": "ada@acme.example", "email_verified": True}
+        client = site.app(federated(site, provider.issuer))
+        assert isinstance(Browser().open(client.url()), Answer)
+        provider.token_answer = answer
+
+        page = browser.open(client.url())
+
+    assert isinstance(page, Page)
+    record = last(site, client.zone)
+    assert record.reason == f"sign_in_unavailable: provider `{provider.issuer}`: {said}"
+    assert record.request_id in page.text
+    assert provider.issuer not in page.text
 
 
 @pytest.mark.threat("41a")

@@ -155,8 +155,8 @@ class OpenIDProviders:
         if isinstance(result, UpstreamTokens):
             return result
         if result.kind is RefusalKind.TEMPORARY:
-            raise OutboundFailed(f"answered {answer.status}", temporary=True, status=answer.status)
-        raise ProviderRefused(result.code, f"the token endpoint: {result.explanation}")
+            raise OutboundFailed(result.explanation, temporary=True, status=answer.status)
+        raise ProviderRefused(result.code, result.explanation)
 
     async def identify(
         self, settings: ProviderSettings, tokens: UpstreamTokens, *, nonce: str, now: datetime

@@ -1,7 +1,8 @@
 """Token responses (RFC 6749 sections 5.1 and 5.2), read tolerantly where providers are off the standard.
 
 An answer becomes `UpstreamTokens` or an `UpstreamRefusal`; nothing else comes out, whatever a provider sends,
-and no text of the provider's is repeated but error codes that are known beforehand.
+and no text of the provider's is repeated but error codes: those that are known beforehand, and words that
+can be no token.
 """
 
 import re
@@ -28,6 +29,8 @@ MAX_RETRY_AFTER_SECONDS = 86_400
 _VISIBLE = re.compile(r"[\x20-\x7e]+")
 _SCOPE_TOKEN = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 _SETTING = "`token_response_access_token_pointer`"
+# An error code in plain words, as GitHub's `bad_verification_code`. Tokens and secrets are not made of these.
+_WORDS = re.compile(r"[a-z]{1,16}(?:_[a-z]{1,16}){1,5}")
 # Possessive, and closed by the end of the text as well: linear, whatever the text is.
 _STRING = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 # Registered token types that are used otherwise than as a bearer token. Others than these are labels: Slack
@@ -64,7 +67,7 @@ class UpstreamRefusal:
 
     @property
     def explanation(self) -> str:
-        """What administrators are told: known codes and this service's words, nothing that was received."""
+        """What administrators are told: codes and this service's words, nothing else that was received."""
         said = [f"`{self.code}`"] + ([self.detail] if self.detail else [])
         return ", ".join(said if self.status is None else [*said, f"HTTP status {self.status}"])
 
@@ -219,9 +222,10 @@ def _refused(
         return UpstreamRefusal(RefusalKind.DEAD_GRANT, code, status=answer.status)
     kind = _MEANINGS.get(code)
     if kind is None:
-        # An unknown word is the provider's, which may repeat in it what it was sent.
+        # What is not in plain words may be what the provider was sent, repeated.
         unknown = "invalid_client" if answer.status == 401 else "unknown_error"
-        return UpstreamRefusal(RefusalKind.MISCONFIGURED, unknown, status=answer.status)
+        detail = f"the provider's error `{code}`" if _WORDS.fullmatch(code) else ""
+        return UpstreamRefusal(RefusalKind.MISCONFIGURED, unknown, status=answer.status, detail=detail)
     retry_after = _retry_after(answer, now) if kind is RefusalKind.TEMPORARY else None
     return UpstreamRefusal(kind, code, retry_after, answer.status)
 

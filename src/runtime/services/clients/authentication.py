@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from runtime.domain.errors import InvalidClient, InvalidRequest
+from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.services.client_types import Client
 from runtime.services.clients import assertions
 from runtime.services.clients.authentication_throttling import FailedAuthenticationThrottle
@@ -70,15 +70,33 @@ async def _proved(
     if not claimed:
         raise InvalidClient(internal="no client id", basic=bool(basic))
     now = services.clock().timestamp()
-    throttle.require_not_blocked(zone.id, claimed, address, now=now)
+    _require_not_blocked(zone, claimed, address, throttle, now)
     try:
         return await _with_secret(services, zone, pairs)
     except SecretRefused as refused:
         if refused.is_guess:
-            await throttle.record_failure(services.rate_limiter, zone.id, claimed, address, now=now)
+            await throttle.record_failure(
+                services.rate_limiter,
+                zone.id,
+                claimed,
+                address,
+                application_id=refused.application_id,
+                now=now,
+            )
         raise InvalidClient(
             internal=str(refused), basic=bool(basic), application_id=refused.application_id
         ) from None
+
+
+def _require_not_blocked(
+    zone: CachedZone, claimed: str, address: str, throttle: FailedAuthenticationThrottle, now: float
+) -> None:
+    """Raises TooManyRequests; its record has the application as far as that is known without a query."""
+    try:
+        throttle.require_not_blocked(zone.id, claimed, address, now=now)
+    except TooManyRequests as refusal:
+        refusal.application_id = refusal.application_id or zone.clients.cached_application(claimed)
+        raise
 
 
 async def _with_secret(
@@ -108,11 +126,16 @@ async def _asserted(
         raise InvalidRequest("use one client authentication method per request")
     now = services.clock()
     assertion = assertions.read(form)
-    throttle.require_not_blocked(zone.id, assertion.claimed, address, now=now.timestamp())
+    _require_not_blocked(zone, assertion.claimed, address, throttle, now.timestamp())
     try:
         return await assertions.client_of(services, zone, assertion, now, sender=network_of(address))
-    except InvalidClient:
+    except InvalidClient as refused:
         await throttle.record_failure(
-            services.rate_limiter, zone.id, assertion.claimed, address, now=now.timestamp()
+            services.rate_limiter,
+            zone.id,
+            assertion.claimed,
+            address,
+            application_id=refused.application_id,
+            now=now.timestamp(),
         )
         raise

@@ -1,5 +1,6 @@
 """Throttles failed client authentication, by client and address."""
 
+from dataclasses import dataclass
 from hashlib import sha256
 
 from runtime.domain.errors import TooManyRequests, Unavailable
@@ -12,6 +13,21 @@ from runtime.services.rate_limits import CLIENT_SECRET_GUESSES, MAX_SECRET_GUESS
 BUCKETS = 256
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A pair that has to wait.
+
+    Attributes:
+        until: seconds since 1970.
+        claimed: digest of the client id whose failure was the last one.
+        application_id: of that client id, where it names an application.
+    """
+
+    until: float
+    claimed: bytes
+    application_id: str | None
+
+
 class FailedAuthenticationThrottle:
     """The pairs of client and address that are blocked after too many failed authentications.
 
@@ -21,30 +37,43 @@ class FailedAuthenticationThrottle:
     """
 
     def __init__(self) -> None:
-        self._blocked: BoundedCache[float] = BoundedCache(cache_sizes.BLOCKED_CLIENTS)
+        self._blocked: BoundedCache[_Block] = BoundedCache(cache_sizes.BLOCKED_CLIENTS)
 
     def require_not_blocked(self, zone_id: str, client_id: str, address: str, *, now: float) -> None:
-        """Raises TooManyRequests while the pair has to wait."""
+        """Raises TooManyRequests while the pair has to wait, with the application where it is remembered."""
         if not len(self._blocked):
             return
-        until = self._blocked.get(f"{zone_id} {_pair(client_id, address)}")
-        if until is not None and now < until:
+        block = self._blocked.get(f"{zone_id} {_pair(client_id, address)}")
+        if block is not None and now < block.until:
             raise TooManyRequests(
                 "too many failed client authentications; try again in a minute",
-                retry_after_seconds=int(until - now) + 1,
+                retry_after_seconds=int(block.until - now) + 1,
+                application_id=block.application_id if block.claimed == _digest(client_id) else None,
             )
 
     async def record_failure(
-        self, limiter: RateLimiter, zone_id: str, client_id: str, address: str, *, now: float
+        self,
+        limiter: RateLimiter,
+        zone_id: str,
+        client_id: str,
+        address: str,
+        *,
+        application_id: str | None = None,
+        now: float,
     ) -> None:
-        """Count a failure of the pair."""
+        """Count a failure of the pair.
+
+        Args:
+            application_id: of the application that the client id names, for decision records.
+        """
         pair = _pair(client_id, address)
         try:
             failures = await limiter.count(CLIENT_SECRET_GUESSES, zone_id, pair, now=now)
         except Unavailable:
             failures = limiter.count_local(CLIENT_SECRET_GUESSES, zone_id, pair, now=now)
         if failures >= MAX_SECRET_GUESSES:
-            self._blocked[f"{zone_id} {pair}"] = CLIENT_SECRET_GUESSES.ends_at(now)
+            ends_at = CLIENT_SECRET_GUESSES.ends_at(now)
+            self._blocked[f"{zone_id} {pair}"] = _Block(ends_at, _digest(client_id), application_id)
 
 
 def _pair(client_id: str, address: str) -> str:

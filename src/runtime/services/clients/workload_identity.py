@@ -6,6 +6,7 @@ a file or comes from a metadata service, and is shown again and again until it e
 also when it is meant for this server: it says what its holder may do, and travels with every call.
 """
 
+from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime
 
@@ -21,6 +22,7 @@ from runtime.services.client_types import ApplicationClient
 from runtime.services.clients.audiences import accepted_audiences
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
+from runtime.services.zones.clients import SUSPENDED
 
 # What platforms write, where they write anything: SPIFFE allows the second, RFC 7523's successor the third.
 _TYPES = ("JWT", "JOSE", "client-authentication+jwt")
@@ -44,6 +46,7 @@ async def workload_of(
     Raises: InvalidClient; Unavailable when the provider's keys cannot be had for now.
     """
     client, settings = await _meant(zone, issuer, subject, client_id)
+    application_id = client.application.id
     try:
         check_class(jws, _TYPES)
         rules.check_audience(jws.unverified_claims, accepted_audiences(zone), listed=True)
@@ -52,9 +55,9 @@ async def workload_of(
     except OutboundFailed as failure:
         if failure.temporary:
             raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
-        raise InvalidClient(internal=str(failure)) from None
+        raise InvalidClient(internal=str(failure), application_id=application_id) from None
     except (InvalidJwt, rules.InvalidAssertion, ProviderRefused, OutboundRefused) as failure:
-        raise InvalidClient(internal=str(failure)) from None
+        raise InvalidClient(internal=str(failure), application_id=application_id) from None
     return replace(client, workload_claims=jws.unverified_claims)  # verified by now
 
 
@@ -68,11 +71,12 @@ async def _meant(
 ) -> tuple[ApplicationClient, ProviderSettings]:
     """The one credential for that issuer and subject, and its provider. Raises InvalidClient.
 
-    One that names the subject comes before one that takes any; of two that are alike neither is chosen.
+    One that names the subject comes before one that takes any; of two that are alike neither is chosen. Those
+    of suspended applications come last, and are not chosen: only the decision record is told of them.
     """
-    found: dict[bool, list[tuple[ApplicationClient, ProviderSettings]]] = {True: [], False: []}
-    for client in await zone.clients.workloads(subject):
-        credential = client.credential
+    found: dict[tuple[bool, bool], list[tuple[ApplicationClient, ProviderSettings]]] = defaultdict(list)
+    for workload in await zone.clients.workloads(subject):
+        client, credential = workload.client, workload.client.credential
         if not isinstance(credential, TokenCredential) or client_id not in (None, credential.id, subject):
             continue
         provider = await zone.providers.get(credential.provider_id)
@@ -80,8 +84,12 @@ async def _meant(
             continue
         settings = settings_of(provider, client_secret=None)
         if settings.issuer == issuer:
-            found[credential.subject == subject].append((client, settings))
-    fitting = found[True] or found[False]
+            found[workload.is_active, credential.subject == subject].append((client, settings))
+    fitting = found[True, True] or found[True, False]
+    suspended = found[False, True] or found[False, False]
+    if not fitting and suspended:
+        ((client, _), *others) = suspended
+        raise InvalidClient(internal=SUSPENDED, application_id=None if others else client.application.id)
     if len(fitting) != 1:
         number = "more than one credential is" if fitting else "no credential is"
         raise InvalidClient(

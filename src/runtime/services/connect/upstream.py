@@ -20,13 +20,14 @@ from runtime.domain.errors import (
     AccessDenied,
     AccountRefused,
     BadLink,
+    CodeRefused,
     ConnectionFailed,
     InvalidRequest,
     OAuthError,
     ProviderFailed,
     ProviderUnavailable,
-    ServerError,
     TemporarilyUnavailable,
+    UpstreamUnavailable,
 )
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.provider_issuers import issuer_of
@@ -94,6 +95,7 @@ async def start_connection(
 
     Raises: ProviderUnavailable, with the link unused; BadLink for a link that is used.
     """
+    current_decision().provider = provider.identifier
     settings = _settings(zone, provider)
     state, verifier = _STATE_PREFIX + new_secret(), new_secret()
     wanted = scopes | ({_OPENID} if await _signs_users_in(zone, provider) else frozenset())
@@ -167,6 +169,7 @@ async def handle_callback(
         or provider.revision != pending.provider_revision
     ):
         raise BadLink(_CHANGED)
+    current_decision().provider = provider.identifier
     if not pending.admits_issuer(issuer):
         raise AccountRefused(
             "the answer did not come from the provider that was asked", internal=repr(issuer)[:100]
@@ -279,7 +282,7 @@ async def _subject(
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
         provider_requests.warn_of_configuration(provider)
         told = provider_requests.unusable_answer(_PROVIDER)
-        raise AccountRefused(told, internal=str(failure)) from None
+        raise AccountRefused(told, internal=f"the ID token: {failure}") from None
     return identity.subject
 
 
@@ -331,24 +334,29 @@ def _refusal(error: str | None) -> OAuthError:
     if kind is AccessDenied:
         return AccessDenied("the user or the provider denied access")
     if kind is TemporarilyUnavailable:
-        return TemporarilyUnavailable("the provider is temporarily unavailable; try again shortly")
+        return UpstreamUnavailable(
+            "the provider is temporarily unavailable; try again shortly",
+            internal=f"the authorization endpoint: `{error}`",
+        )
     return provider_requests.provider_failed(
         error, "the provider answered the authorization request with an error"
     )
 
 
 def _token_refusal(refusal: UpstreamRefusal) -> OAuthError:
+    internal = f"the token endpoint: {refusal.explanation}"
     if refusal.kind is RefusalKind.TEMPORARY:
-        return TemporarilyUnavailable("the provider is temporarily unavailable; try again shortly")
+        return UpstreamUnavailable(
+            "the provider is temporarily unavailable; try again shortly", internal=internal
+        )
     if refusal.kind is RefusalKind.DEAD_GRANT:
         # Also what a code of somebody else's comes to: no reason to doubt the configuration.
-        return ServerError(
+        return CodeRefused(
             "the provider refused the authorization code; go back to the application and try again",
-            internal=refusal.explanation,
+            internal=internal,
         )
     return ProviderFailed(
-        "the provider issued no token; its configuration in the zone may be wrong",
-        internal=f"the token endpoint: {refusal.explanation}",
+        "the provider issued no token; its configuration in the zone may be wrong", internal=internal
     )
 
 

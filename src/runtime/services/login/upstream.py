@@ -33,6 +33,7 @@ from runtime.domain.errors import (
     SignInUnavailable,
     TemporarilyUnavailable,
     UnmetAuthenticationRequirements,
+    UpstreamUnavailable,
 )
 from runtime.domain.kinds.provider import Provider
 from runtime.services import state_values
@@ -41,6 +42,7 @@ from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import AuthorizationRequest, Parameters, ZonePageRequest
 from runtime.services.authorization.requirements import LEEWAY_SECONDS, AuthenticationRequirements
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.zones import CachedZone
 
 UPSTREAM_LOGIN_SECONDS = 900
@@ -108,6 +110,7 @@ async def start_upstream_login(
     Raises: OAuthError, to be told to the application.
     """
     state, request = new_secret(), interaction.request
+    current_decision().provider = provider.identifier
     settings = provider_settings(zone, provider)
     resources = _resources_of(request)
     try:
@@ -140,7 +143,7 @@ async def start_upstream_login(
         if not is_temporary:
             provider_requests.warn_of_configuration(provider)
         told = provider_requests.unavailable(_PROVIDER, status=status, is_temporary=is_temporary)
-        raise TemporarilyUnavailable(told, internal=str(failure)) from None
+        raise UpstreamUnavailable(told, internal=str(failure)) from None
     key = _key(services, zone.id, state)
     sealed = zone.sealer.seal(pending.model_dump_json().encode(), bound_to=key)
     await services.state.put_once(key, sealed, ttl_seconds=UPSTREAM_LOGIN_SECONDS)
@@ -192,6 +195,7 @@ async def handle_callback(
     provider = await zone.user_provider()
     if provider is None or provider.id != pending.provider_id:
         raise BadLink(_LOST, internal="the zone's provider has changed meanwhile")
+    current_decision().provider = provider.identifier
     settings = provider_settings(zone, provider)
     try:
         await services.openid.check_callback(settings, issuer)
@@ -200,7 +204,7 @@ async def handle_callback(
             "the answer did not come from this zone's identity provider", internal=str(failure)
         ) from None
     except (OutboundRefused, OutboundFailed) as failure:
-        raise _unusable(provider, failure) from None
+        raise _unusable(provider, failure, "the metadata") from None
     if error is not None or code is None:
         refusal = _refusal(error)
         if isinstance(refusal, ProviderFailed):
@@ -270,6 +274,7 @@ async def _identify(
     pending: UpstreamLogin,
     code: str,
 ) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
+    step = "the token endpoint"
     try:
         signer = None
         if signs_assertions(settings):
@@ -282,21 +287,23 @@ async def _identify(
             resource=pending.resource,
             signer=signer,
         )
+        step = "the ID token"
         identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())
         claims = dict(identity.claims)
         if identity.email is None:
+            step = "the userinfo endpoint"
             told = await services.openid.userinfo(settings, tokens, subject=str(identity.claims.get("sub")))
             claims = {**told, **claims}
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
-        raise _unusable(provider, failure) from None
+        raise _unusable(provider, failure, step) from None
     return identity, claims, tokens.id_token
 
 
-def _unusable(provider: Provider, why: Exception) -> SignInUnavailable:
+def _unusable(provider: Provider, why: Exception, step: str) -> SignInUnavailable:
     """What to raise for an answer that cannot be used."""
     if not (isinstance(why, OutboundFailed) and why.temporary):
         provider_requests.warn_of_configuration(provider)
-    return SignInUnavailable(provider_requests.unusable_answer(_PROVIDER), internal=str(why))
+    return SignInUnavailable(provider_requests.unusable_answer(_PROVIDER), internal=f"{step}: {why}")
 
 
 def _refusal(error: str | None) -> OAuthError:
@@ -308,7 +315,10 @@ def _refusal(error: str | None) -> OAuthError:
             "the identity provider cannot satisfy the requested `acr_values`"
         )
     if kind is TemporarilyUnavailable:
-        return TemporarilyUnavailable("the identity provider is temporarily unavailable; try again shortly")
+        return UpstreamUnavailable(
+            "the identity provider is temporarily unavailable; try again shortly",
+            internal=f"the authorization endpoint: `{error}`",
+        )
     return provider_requests.provider_failed(error, "the identity provider could not sign the user in")
 
 

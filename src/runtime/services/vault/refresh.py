@@ -84,17 +84,19 @@ async def current(
     outcome = await _awaited(task, None if is_mine else WAIT_SECONDS)
     if isinstance(outcome, VaultRecord):
         return kept_credential(zone, place, outcome)
+    source = await zone.providers.get(place.provider_id)
+    named = f"provider `{source.identifier}`" if source is not None else "a provider that is gone"
     if outcome is None:
         missing = MissingAuthorization(root.session, wanted, now) if root else None
         raise authorization_required(
-            zone, client, resource, internal="the provider gives no more tokens", missing=missing
+            zone, client, resource, internal=f"{named} gives no more tokens", missing=missing
         )
     if credential.is_valid(services.clock()):
         return credential
     raise UpstreamUnavailable(
         "the provider of the resource's tokens does not answer; try again shortly",
         retry_after_seconds=outcome.seconds,
-        internal="an upstream token has expired and cannot be refreshed now",
+        internal=f"{named}: an upstream token has expired and cannot be refreshed now",
     )
 
 

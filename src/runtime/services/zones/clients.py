@@ -29,6 +29,18 @@ class FoundClient:
     is_active: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An application whose credential is a provider's token, which may be suspended.
+
+    Attributes:
+        is_active: False while nobody active is accountable for it.
+    """
+
+    client: ApplicationClient
+    is_active: bool
+
+
 class ClientCache:
     """The clients of one zone, by client id and by a workload's subject."""
 
@@ -37,7 +49,7 @@ class ClientCache:
         self._accountability = accountability
         self._zone_id = zone_id
         self._by_id: ReadThroughCache[FoundClient] = ReadThroughCache(database, cache_sizes.CLIENTS)
-        self._by_subject: ReadThroughCache[tuple[ApplicationClient, ...]] = ReadThroughCache(
+        self._by_subject: ReadThroughCache[tuple[Workload, ...]] = ReadThroughCache(
             database, cache_sizes.WORKLOADS
         )
 
@@ -78,6 +90,11 @@ class ClientCache:
 
         return await self._by_id.read(client_id, query)
 
+    def cached_application(self, client_id: str) -> str | None:
+        """Id of the application of that client id; None for others, and while it is not cached."""
+        found = self._by_id.get(client_id)
+        return found.client.client_ref.application_id if found is not None else None
+
     async def current(self, client_id: str) -> Client | None:
         """The client as it is now: what a metadata document describes changes without a new epoch."""
         client = await self.get(client_id)
@@ -92,16 +109,23 @@ class ClientCache:
             await storage.client_exists(conn, self._zone_id, client_id)
             await user_agents.find(conn, client_id, zone_id=self._zone_id)
 
-    async def workloads(self, subject: str) -> tuple[ApplicationClient, ...]:
-        """The clients whose credential is a provider's token about that subject, or about any."""
+    async def workloads(self, subject: str) -> tuple[Workload, ...]:
+        """The clients whose credential is a provider's token about that subject, or about any.
 
-        async def query(conn: AsyncConnection) -> tuple[ApplicationClient, ...] | None:
-            found = await storage.workloads(conn, self._zone_id, subject)
-            clients = [
-                ApplicationClient(credential, application)
-                for credential, application in found
-                if await self._accountability.is_active(conn, application)
+        Whoever lets one act must look at `is_active`. Where one is suspended nothing is cached, as by `find`.
+        """
+
+        async def query(conn: AsyncConnection) -> tuple[Workload, ...] | None:
+            found = [
+                Workload(
+                    ApplicationClient(credential, application),
+                    await self._accountability.is_active(conn, application),
+                )
+                for credential, application in await storage.workloads(conn, self._zone_id, subject)
             ]
-            return tuple(clients) or None
+            return tuple(found) or None
 
-        return await self._by_subject.read(subject, query) or ()
+        found = await self._by_subject.read(subject, query) or ()
+        if not all(each.is_active for each in found):
+            self._by_subject.pop(subject, None)
+        return found
