@@ -1,6 +1,8 @@
 """The OpenAPI document is whole: everything is described, shown by an example, and valid."""
 
+import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import jsonschema_rs
@@ -33,11 +35,17 @@ def followed(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@cache
+def validator(schema: str) -> jsonschema_rs.Draft202012Validator:
+    """Who checks values of a schema, which is given as JSON; making one reads the whole document."""
+    whole = {**json.loads(schema), "components": DOCUMENT["components"]}
+    return jsonschema_rs.Draft202012Validator(whole, validate_formats=True)
+
+
 def problems(schema: dict[str, Any], value: Any) -> list[str]:
     """What is wrong with a value; formats count."""
-    whole = {**schema, "components": DOCUMENT["components"]}
-    validator = jsonschema_rs.Draft202012Validator(whole, validate_formats=True)
-    return [f"{error.instance_path}: {error.message}" for error in validator.iter_errors(value)]
+    errors = validator(json.dumps(schema)).iter_errors(value)
+    return [f"{error.instance_path}: {error.message}" for error in errors]
 
 
 def contents(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -25,6 +25,7 @@ class CheckingClient:
     def __init__(self, client: httpx.Client, document: Document) -> None:
         self._client = client
         self._document = closed(document)
+        self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}  # by schema, as JSON
         self.walked: set[str] = set()
 
     def calling(self, client: httpx.Client) -> "CheckingClient":
@@ -133,10 +134,16 @@ class CheckingClient:
                 yield from self._wrong(contents[media]["schema"], json.loads(line))
 
     def _wrong(self, schema: Document, value: Any) -> Iterator[str]:
-        whole = {**schema, "components": self._document["components"]}
-        validator = jsonschema_rs.Draft202012Validator(whole, validate_formats=True)
-        for error in validator.iter_errors(value):
+        for error in self._validator(schema).iter_errors(value):
             yield f"{'/'.join(map(str, error.instance_path))}: {error.message}"
+
+    def _validator(self, schema: Document) -> jsonschema_rs.Draft202012Validator:
+        """Who checks values of a schema: made once, since that reads the whole document."""
+        key = json.dumps(schema)
+        if key not in self._validators:
+            whole = {**schema, "components": self._document["components"]}
+            self._validators[key] = jsonschema_rs.Draft202012Validator(whole, validate_formats=True)
+        return self._validators[key]
 
 
 def _value(response: httpx.Response) -> Any:
