@@ -27,6 +27,7 @@ from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import InvalidClient, OAuthError, ServiceError, TemporarilyUnavailable, Unavailable
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.logs import log
 from runtime.metrics import TOKENS
 from runtime.services.client_types import ApplicationClient, Client, is_known
@@ -62,7 +63,7 @@ class Decision:
         event: the endpoint, or the grant type in short.
         outcome: None for what comes to nothing yet, such as a page that is shown.
         reason: the error code of a refusal, with what the log may know besides.
-        step: the numbered step of an exchange that refused.
+        step: the step of a token request that refused.
         determining: names of the policy rules that decided.
         credential_id: what an application has proved itself by.
         is_known: an application that the zone's people made has proved itself.
@@ -77,7 +78,7 @@ class Decision:
     event: DecisionEvent = DecisionEvent.TOKEN
     outcome: DecisionOutcome | None = REFUSED
     reason: str | None = None
-    step: int | None = None
+    step: Step | None = None
     user_id: str | None = None
     application_id: str | None = None
     user_agent_id: str | None = None

@@ -1,21 +1,28 @@
 """The steps of a token request by number, as decision records and explanations name them."""
 
-from collections.abc import Mapping
+from enum import IntEnum
 
-CLIENT, SUBJECT_TOKEN, SESSION, PROVENANCE, RESOURCE, DEPENDENCY = 3, 4, 5, 6, 7, 8
-ALLOWANCE, SCOPES, POLICY = 9, 10, 11
 
-STEP_NAMES: Mapping[int, str] = {
-    CLIENT: "client",
-    SUBJECT_TOKEN: "subject_token",
-    SESSION: "session",
-    PROVENANCE: "chain",
-    RESOURCE: "resource",
-    DEPENDENCY: "dependency",
-    ALLOWANCE: "consent",
-    SCOPES: "scopes",
-    POLICY: "policy",
-    12: "credential",
-    13: "signing",
-    14: "storing",
-}
+class Step(IntEnum):
+    """What a token request has come to; the steps before it have passed."""
+
+    CLIENT = 3
+    SUBJECT_TOKEN = 4
+    SESSION = 5
+    CHAIN = 6
+    RESOURCE = 7
+    DEPENDENCY = 8
+    CONSENT = 9
+    SCOPES = 10
+    POLICY = 11
+    CREDENTIAL = 12
+    SIGNING = 13
+    STORING = 14
+
+    @property
+    def label(self) -> str:
+        """The step's name in records and explanations."""
+        return self.name.lower()
+
+
+STEP_LABELS = {step.value: step.label for step in Step}

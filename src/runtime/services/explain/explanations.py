@@ -13,8 +13,7 @@ from runtime.domain.errors import OAuthError, TooLarge, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import Verb
 from runtime.domain.kinds.zone import Zone
-from runtime.domain.oauth import exchange_steps as steps
-from runtime.domain.oauth.exchange_steps import STEP_NAMES
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.explain import parties, remedies
@@ -30,8 +29,8 @@ from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.zones import CachedZone
 
 SUBJECT = "explanations"
-_OF_USERS = (steps.SESSION, steps.PROVENANCE)  # not of a token of the application's own
-_SHOWN = tuple(range(steps.CLIENT, steps.POLICY + 1))
+_OF_USERS = (Step.SESSION, Step.CHAIN)  # not of a token of the application's own
+_SHOWN = tuple(range(Step.CLIENT, Step.POLICY + 1))
 
 
 async def zone_of(unit: UnitOfWork, parents: Parents) -> Zone:
@@ -86,7 +85,7 @@ async def _hops(services: Services, zone: CachedZone, asked: ExplainBody) -> tup
     chain = None
     clients = parties.Clients(services, zone, now)
     for place, name in enumerate(names):
-        decision = Decision(zone.organization_id, zone.id, now, new_id(), step=steps.CLIENT)
+        decision = Decision(zone.organization_id, zone.id, now, new_id(), step=Step.CLIENT)
         hop = Hop(name, None, decision, has_user=asked.user is not None, root=chain.root if chain else None)
         hops.append(hop)
         is_last = place == len(names) - 1
@@ -99,12 +98,12 @@ async def _hops(services: Services, zone: CachedZone, asked: ExplainBody) -> tup
                 hop.authorized = await try_own_token(services, zone, hop, now)
                 break
             if chain is None:
-                decision.step = steps.SESSION
+                decision.step = Step.SESSION
                 root, session_id = await parties.session_root(services, zone, hop.client, asked.user, now)
                 hop.is_session_assumed = session_id is None
                 hop.root = root
                 chain = await chain_of(zone, hop.client, root, now)
-            decision.step = steps.RESOURCE
+            decision.step = Step.RESOURCE
             hop.resource = (
                 await parties.resource(zone, asked.resource)
                 if is_last
@@ -159,20 +158,20 @@ def _steps(hop: Hop, reason: str | None, policies: Iterable[DecidingPolicy]) -> 
     refused_at = hop.decision.step if hop.refusal is not None else None
     told = []
     for number in _SHOWN:
-        if number == steps.SUBJECT_TOKEN or (not hop.has_user and number in _OF_USERS):
+        if number == Step.SUBJECT_TOKEN or (not hop.has_user and number in _OF_USERS):
             continue
-        step = ExplainedStep(step=number, name=STEP_NAMES[number], outcome="passed")
+        step = ExplainedStep(step=number, name=Step(number).label, outcome="passed")
         if number == refused_at:
             step = step.model_copy(update={"outcome": "refused", "detail": reason})
         elif refused_at is not None and number > refused_at:
             step = step.model_copy(update={"outcome": "not_reached"})
-        elif number == steps.SESSION and hop.is_session_assumed:
+        elif number == Step.SESSION and hop.is_session_assumed:
             detail = (
                 "the user has no active session at this application: one that begins now is assumed, and the"
                 " user has to sign in there"
             )
             step = step.model_copy(update={"outcome": "assumed", "detail": detail})
-        elif number == steps.SCOPES and hop.authorized is not None:
+        elif number == Step.SCOPES and hop.authorized is not None:
             step = step.model_copy(update={"detail": " ".join(sorted(hop.authorized.plan.scopes)) or None})
         told.append(step)
     return told

@@ -11,7 +11,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType, UserStatus
 from runtime.domain.lifetimes import is_active
-from runtime.domain.oauth import exchange_steps as steps
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.scopes import to_text
 from runtime.services.authority.consents import find_allowance, grants_of
 from runtime.services.container import Services
@@ -36,25 +36,25 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
     if isinstance(refusal, UnknownParty):
         return [f"{refusal.remedy}{await _place(services, zone, refusal.application, APPLICATION)}"]
     match hop.decision.step:
-        case steps.CLIENT:
+        case Step.CLIENT:
             told = f"give `{application}` a credential (ApplicationCredential) that is not public"
-        case steps.SESSION:
+        case Step.SESSION:
             told = _session(hop)
-        case steps.PROVENANCE:
+        case Step.CHAIN:
             told = (
                 "if consent was withdrawn earlier in the chain, the user has to consent again there;"
                 f" otherwise the token has to be for a resource that `{application}` provides"
             )
-        case steps.RESOURCE:
+        case Step.RESOURCE:
             told = f"create a resource that covers `{named}`, or correct the request"
-        case steps.DEPENDENCY:
+        case Step.DEPENDENCY:
             place = await _place(services, zone, hop.client.application if hop.client else None, APPLICATION)
             told = f"add `{named}` to the dependencies of `{application}`{place}"
-        case steps.ALLOWANCE:
+        case Step.CONSENT:
             return await _authorization(services, zone, hop, application, named)
-        case steps.SCOPES:
+        case Step.SCOPES:
             told = await _scopes(services, zone, hop, application, named)
-        case steps.POLICY:
+        case Step.POLICY:
             return _policy(policies, application, named)
         case _:
             return []

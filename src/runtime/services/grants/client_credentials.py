@@ -9,6 +9,7 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.entity_profiles import profile_of
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.resources import at_most_one
 from runtime.services.authority import application_sessions
 from runtime.services.client_types import ApplicationClient, require_confidential
@@ -63,7 +64,7 @@ async def client_credentials(
     Raises: OAuthError. The steps are numbered as those of an exchange.
     """
     await target_checks.require_principal(zone, client)
-    decision.step = 7
+    decision.step = Step.RESOURCE
     named = at_most_one(resources or audiences)
     if named is None:
         if scopes:
@@ -75,7 +76,7 @@ async def client_credentials(
     authorized = await authorize(
         services, zone, client, named, audiences=audiences, scopes=scopes, now=now, decision=decision, jkt=jkt
     )
-    decision.step = 13
+    decision.step = Step.SIGNING
     return await _issue(services, zone, client, authorized.plan, now)
 
 
@@ -98,23 +99,23 @@ async def authorize(
         decision: is filled in on the way; its step is the one that refused.
     Raises: OAuthError.
     """
-    decision.step = 7
+    decision.step = Step.RESOURCE
     resource = await target_checks.require_resource(
         zone, named, await zone.resources.resolve(named), audiences
     )
     decision.resource_id = resource.id
-    decision.step = 8
+    decision.step = Step.DEPENDENCY
     await target_checks.require_dependency(zone, client, resource)
-    decision.step = 9
+    decision.step = Step.CONSENT
     await target_checks.require_own_tokens(zone, client, resource, has_user=False)
-    decision.step = 10
+    decision.step = Step.SCOPES
     target = attenuation.Target(
         resource.identifier,
         frozenset(resource.scopes or ()),
         resource.credential_lifetime_seconds or services.settings.token_lifetime_seconds,
     )
     plan = attenuation.originate(target, scopes, jkt=jkt, now=now)
-    decision.step = 11
+    decision.step = Step.POLICY
     verdict = await policy_decision.decide_direct(
         zone, client, resource=resource, scopes=plan.scopes, now=now
     )

@@ -10,6 +10,7 @@ from typing import Any
 from runtime.domain.errors import InvalidRequest, OAuthError, UnsupportedGrantType
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.forms import Form
 from runtime.services.authority import revalidation
 from runtime.services.clients import authenticate_client, dpop_verification
@@ -104,7 +105,7 @@ async def _granted(
         raise InvalidRequest("`grant_type` is required")
     grant_type = GRANT_TYPES.get(name)
     decision.event = grant_type.event if grant_type else DecisionEvent.UNKNOWN_GRANT_TYPE
-    decision.step = 3
+    decision.step = Step.CLIENT
     client = await authenticate_client(
         services,
         zone,

@@ -2,9 +2,9 @@
 
 The steps are numbered as token events record them:
 1 the form was read, 2 its zone resolved, 3 the client authenticated (`token_endpoint`)
-4 subject token   5 revalidation: epochs and the cached token in one round trip   6 provenance   7 resource
-8 dependency   9 allowance   10 chain, scopes and lifetime   11 policy   12 a token issued before, or
-the user's credential from the vault   13 a new one   14 stored for the next
+4 subject token   5 session: epochs and the cached token in one round trip   6 chain   7 resource
+8 dependency   9 consent   10 scopes, of the chain and of the resource, and lifetime   11 policy   12 a token
+issued before, or the user's credential from the vault   13 signing of a new one   14 storing for the next
 """
 
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor, names_of, seconds
 from runtime.domain.oauth.entity_profiles import EntityProfile, profile_of
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, read_request
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.policy.requests import PolicyApplication
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
@@ -123,12 +124,12 @@ async def exchange(
         jkt: thumbprint of the key that the sender has proved to have; what is issued is bound to it.
     Raises: OAuthError; StaleZone when all is to be done again with a newer view.
     """
-    decision.step = 4
+    decision.step = Step.SUBJECT_TOKEN
     subject = verify_subject_token(zone, request.subject_token, now)
     decision.actors = names_of(subject.actors)
     resource = await zone.resources.resolve(request.resource)
 
-    decision.step = 5
+    decision.step = Step.SESSION
     held = await revalidation.cached_root(zone, subject.session_id)
     before = await prior_actors(zone, client, subject)
     place = await credential_cache.place_of(zone, held.root, resource)
@@ -168,7 +169,7 @@ async def exchange(
         zone.cache_of(AllowedTargetCache).store(question, allowed, authorized.verdict, client, root, now)
     plan = authorized.plan
 
-    decision.step, credential = 12, allowed.credential
+    decision.step, credential = Step.CREDENTIAL, allowed.credential
     if credential is not None:
         refreshed = await refresh.current(
             services, zone, client, root, allowed.resource, credential, wanted=request.scopes, now=now
@@ -178,7 +179,7 @@ async def exchange(
             # since: what was concluded before is asked again, of the token that the vault has now.
             raise revalidation.StaleZone
         if root is not None and credential is not cached:
-            decision.step = 14
+            decision.step = Step.STORING
             await credential_cache.store(services, zone, root, credential, now=services.clock())
         return credentials.response(credential, plan.scopes, until=plan.expires_at, now=services.clock())
     under = (zone.epoch, *(root.epochs if root else (0, 0)))
@@ -192,9 +193,9 @@ async def exchange(
         now=now,
     )
     if token is None or token.token_id in zone.denied:
-        decision.step = 13
+        decision.step = Step.SIGNING
         token = _mint(zone, client, chain, plan, under, now)
-        decision.step = 14
+        decision.step = Step.STORING
         await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
     return _answer(token, jkt, now)
 
@@ -244,7 +245,7 @@ async def require_target(
     Raises: OAuthError.
     """
     root = chain.root
-    decision.step = 6
+    decision.step = Step.CHAIN
     await target_checks.require_principal(zone, client)
     issued_to = await check_provenance(zone, client, chain.subject, jkt=jkt)
     if root is not None:
@@ -253,14 +254,14 @@ async def require_target(
         await require_audience_consent(services, zone, chain.subject, issued_to, root, now)
     await check_actor(zone, client, chain.subject, request.actor_token, now, jkt=jkt)
 
-    decision.step = 7
+    decision.step = Step.RESOURCE
     resource = await target_checks.require_resource(zone, request.resource, target, request.audiences)
     decision.resource_id = resource.id
 
-    decision.step = 8
+    decision.step = Step.DEPENDENCY
     await target_checks.require_dependency(zone, client, resource)
 
-    decision.step = 9
+    decision.step = Step.CONSENT
     source = await target_checks.require_token_source(zone, client, resource)
     allowance = Allowance()
     if root is not None:
@@ -303,7 +304,7 @@ async def authorize_scopes(
     Raises: OAuthError.
     """
     resource, root, credential = allowed.resource, chain.root, allowed.credential
-    decision.step, decision.resource_id = 10, resource.id
+    decision.step, decision.resource_id = Step.SCOPES, resource.id
     parent = chain.delegation
     if root is not None and credential is None:
         _require_consented(zone, client, root, parent, resource, allowed.allowance, wanted, now)
@@ -315,7 +316,7 @@ async def authorize_scopes(
     if credential is not None:
         credentials.require_whole(credential, plan.scopes)
 
-    decision.step = 11
+    decision.step = Step.POLICY
     if allowed.permitted_by is not None:
         verdict = policy_decision.permitted(plan.scopes, allowed.permitted_by)
     else:

@@ -6,7 +6,7 @@ from typing import Any
 from runtime.contract.decisions import DecidingPolicy, DecisionRecord
 from runtime.domain.errors import ServerError, TemporarilyUnavailable
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, Kind, Verb
-from runtime.domain.oauth.exchange_steps import STEP_NAMES
+from runtime.domain.oauth.exchange_steps import STEP_LABELS
 from runtime.services.management import audit, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery, Position
@@ -81,7 +81,7 @@ def _record(
         error=error or None,
         reason=None if error in _OPERATORS_ONLY else reason or None,
         step=event.step,
-        step_name=STEP_NAMES.get(event.step) if event.step is not None else None,
+        step_name=STEP_LABELS.get(event.step) if event.step is not None else None,
         user_id=event.user_id,
         application_id=event.application_id,
         user_agent_id=event.user_agent_id,
