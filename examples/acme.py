@@ -118,7 +118,7 @@ class Server:
         self.organization_id, self.api_key = made["organization_id"], made["api_key"]
         return made
 
-    def start(self, *, seconds: float = 30) -> None:
+    def start(self, *, seconds: float = 90) -> None:
         """Start serving and return when the server says that it is ready. Raises Unexpected."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
