@@ -1,6 +1,6 @@
 """Revalidation by epochs: are the cached zone, session and user current? One read of short-lived state.
 
-A request may begin on the zone as this process knows it. When the trip finds that something newer was
+A request may begin on the zone as this process knows it. When the round trip finds that something newer was
 published, nothing that was concluded counts, a refusal included, and the request is worked on once more.
 
 In a zone that is written to all the time there is always something newer. Such a request then reads all that
@@ -28,7 +28,7 @@ class StaleZone(Exception):
 
 
 class CachedRoot(NamedTuple):
-    """The root of a chain before the trip; None where an application acts on its own behalf.
+    """The root of a chain before the round trip; None where an application acts on its own behalf.
 
     Attributes:
         is_fresh: it comes from the database just now.

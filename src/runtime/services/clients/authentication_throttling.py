@@ -32,7 +32,7 @@ class FailedAuthenticationThrottle:
     """The pairs of client and address that are blocked after too many failed authentications.
 
     Nobody can lock an application out from another address. Failures are counted in the shared state; that a
-    pair is over the limit is remembered here, so a request that is in order costs no trip. While the state
+    pair is over the limit is remembered here, so a request that is in order costs nothing. While the state
     takes no writes, each process counts for itself.
     """
 

@@ -119,7 +119,7 @@ async def exchange(
     """The members of the answer to an exchange request.
 
     Args:
-        zone: the zone as this process knows it; the trip tells whether it still stands.
+        zone: the zone as this process knows it; the round trip tells whether it still stands.
         decision: is filled in on the way.
         jkt: thumbprint of the key that the sender has proved to have; what is issued is bound to it.
     Raises: OAuthError; StaleZone when all is to be done again with a newer view.

@@ -204,7 +204,7 @@ class Database:
     async def writing_once(self) -> AsyncIterator[AsyncConnection]:
         """A connection for one small write of a hot path, all of it or nothing.
 
-        On PostgreSQL it has to be one statement, which commits by itself: that saves two trips.
+        On PostgreSQL it has to be one statement, which commits by itself: that saves two round trips.
         """
         if self._writer is None:
             async with self._connected(self._querying) as connection:
@@ -338,7 +338,7 @@ def _pooled(
 
 @contextmanager
 def _at_hand(connection: AsyncConnection) -> Iterator[None]:
-    """Let the statements of a SQLite connection run on the event loop: a trip to a thread costs more."""
+    """Let the statements of a SQLite connection run on the event loop: a thread costs more."""
     driver: Any = connection.sync_connection.connection.dbapi_connection  # type: ignore[union-attr]
     driver.at_hand = True
     try:
@@ -383,7 +383,7 @@ def _raise_if_away(failure: Exception, told: Unavailable | None) -> None:
 
 
 def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:
-    # The driver has noticed when the server went away; asking the server each time would cost a trip.
+    # The driver has noticed when the server went away; asking the server each time would cost a round trip.
     if connection.driver_connection.is_closed():
         raise DisconnectionError
 

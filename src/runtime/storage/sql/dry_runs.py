@@ -170,7 +170,7 @@ class DryRuns:
 
 @lru_cache(maxsize=2)  # one for each database
 def _script(name: str) -> str:
-    """The statements that make the temporary tables: sent together, since each by itself takes a trip."""
+    """The statements that make the temporary tables: sent together, for one round trip."""
     dialect, statements = _DIALECTS[name], list[str]()
     for shadow in _shadows().sorted_tables:
         statements.append(str(CreateTable(shadow).compile(dialect=dialect)))

@@ -128,7 +128,7 @@ async def insert(conn: AsyncConnection, kind: Kind, entity: Entity) -> None:
 
 
 async def insert_many(conn: AsyncConnection, kind: Kind, entities: Sequence[Entity]) -> None:
-    """Keep many new entities, in fewer trips where each takes no name of its own. Raises as `insert`."""
+    """Keep many new entities, in fewer round trips where none takes a name. Raises as `insert`."""
     if names.are_given(kind):
         for entity in entities:
             await insert(conn, kind, entity)

@@ -33,7 +33,7 @@ def are_given(kind: Kind) -> bool:
 
 
 async def insert(conn: AsyncConnection, kind: Kind, row: Row) -> None:
-    """Write the row of a new entity, with the names in it; on PostgreSQL a principal takes one trip.
+    """Write the row of a new entity, with the names in it; on PostgreSQL a principal takes one round trip.
 
     Raises: Conflict when a name is, or ever was, somebody else's; ValidationFailed for one that is kept back;
         what the database refuses besides.

@@ -1,8 +1,8 @@
 """The SQLite driver for the engine: aiosqlite with one thread hop for each statement, or none.
 
-The adapter that SQLAlchemy brings makes a trip each to open a cursor, to execute, to fetch and to close. Such
-a trip costs more than most statements do. So a connection that is only asked small things makes none at all:
-it is `at_hand`, and its statements run where they are asked for.
+The adapter that SQLAlchemy brings asks a thread each to open a cursor, to execute, to fetch and to close.
+That costs more than most statements do. So a connection that is only asked small things asks no thread: it is
+`at_hand`, and its statements run where they are asked for.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class _Outcome(NamedTuple):
 
 
 class _Cursor(AsyncAdapt_aiosqlite_cursor):
-    """A cursor that is opened, used and closed within the trip that executes its statement."""
+    """A cursor that is opened, used and closed by the thread that executes its statement."""
 
     __slots__ = ()
 
@@ -114,7 +114,7 @@ class _Connection(AsyncAdapt_aiosqlite_connection):
 
     @property
     def _open(self) -> bool:
-        """Whether a transaction is: ending none would be a trip for nothing."""
+        """Whether a transaction is: ending none would ask a thread for nothing."""
         connection: Any = self._connection
         return connection._connection is not None and connection.in_transaction
 

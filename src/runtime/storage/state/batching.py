@@ -1,6 +1,6 @@
 """Batches concurrent requests: what is asked in one turn of the event loop is sent in one round trip.
 
-A trip costs the same whether it carries one question or thirty, and a busy worker has that many at once.
+A round trip costs the same whether it carries one question or thirty; a busy worker has that many at once.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class RequestBatcher(Generic[Q, A]):
         """
         self._ask = ask
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
-        self._trips: set[asyncio.Task[None]] = set()
+        self._sendings: set[asyncio.Task[None]] = set()
 
     async def answer(self, question: Q) -> A:
         """The answer to one question, which is asked no earlier than now."""
@@ -35,9 +35,9 @@ class RequestBatcher(Generic[Q, A]):
 
     def _start(self) -> None:
         gathered, self._waiting = self._waiting, []
-        trip = asyncio.get_running_loop().create_task(self._travel(gathered))
-        self._trips.add(trip)
-        trip.add_done_callback(self._trips.discard)
+        sending = asyncio.get_running_loop().create_task(self._travel(gathered))
+        self._sendings.add(sending)
+        sending.add_done_callback(self._sendings.discard)
 
     async def _travel(self, gathered: list[tuple[Q, "asyncio.Future[A]"]]) -> None:
         try:

@@ -56,10 +56,10 @@ class StateStore(Protocol):
         """Forget these."""
 
     async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Many values in one trip, in the order asked."""
+        """Many values in one round trip, in the order asked."""
 
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
-        """Keep each decimal number unless a greater one is there, in one trip.
+        """Keep each decimal number unless a greater one is there, in one round trip.
 
         Epochs use this: a reader that is late with an old number cannot undo a newer one. Nor does it make
         that live longer: what is ahead of a database that was set back ends by itself.

@@ -88,7 +88,7 @@ return counted
 """
 
 _TIMEOUT_SECONDS = 2.0
-_SILENT_SECONDS = 1.0  # after a trip without an answer, until the next one is tried
+_SILENT_SECONDS = 1.0  # after a round trip without an answer, until the next one is tried
 
 
 class RedisState:
@@ -134,10 +134,10 @@ class RedisState:
         await self._puts.answer((key, value, ttl_seconds))
 
     async def _put_all(self, entries: Sequence[tuple[str, bytes, int]]) -> Sequence[None]:
-        async with self._reaching(), self._client.pipeline(transaction=False) as trip:
+        async with self._reaching(), self._client.pipeline(transaction=False) as pipeline:
             for key, value, ttl_seconds in entries:
-                trip.set(self._name(key), value, ex=ttl_seconds)
-            await trip.execute()
+                pipeline.set(self._name(key), value, ex=ttl_seconds)
+            await pipeline.execute()
         return [None] * len(entries)
 
     async def get(self, key: str) -> bytes | None:
@@ -202,7 +202,7 @@ class RedisState:
                 await self._client.unlink(*map(self._name, keys))
 
     async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Many values in one trip, in the order asked."""
+        """Many values in one round trip, in the order asked."""
         return await self._fetches.answer(keys) if keys else []
 
     async def _fetch_all(self, wanted: Sequence[Sequence[str]]) -> Sequence[list[bytes | None]]:
@@ -213,7 +213,7 @@ class RedisState:
         return [[found[key] for key in each] for each in wanted]
 
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
-        """Keep each decimal number unless a greater one is there, in one trip."""
+        """Keep each decimal number unless a greater one is there, in one round trip."""
         if numbers:
             async with self._reaching():
                 arguments = [*map(str, numbers.values()), str(ttl_seconds)]
@@ -235,9 +235,9 @@ class RedisState:
 
     @asynccontextmanager
     async def _reaching(self) -> AsyncIterator[None]:
-        """Around each trip. Raises Unavailable in place of what the client raises.
+        """Around each round trip. Raises Unavailable in place of what the client raises.
 
-        While Redis leaves a trip without an answer, one at a time finds out whether it goes on: all others
+        While Redis leaves a request without an answer, one at a time finds out whether it goes on: all others
         do not wait for it.
         """
         began_at = monotonic()
