@@ -151,7 +151,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
     BoundedMemory(
         "runtime.storage.state.batching.RequestBatcher._waiting", "requests waiting for Redis", _REQUESTS
     ),
-    BoundedMemory("runtime.storage.state.batching.RequestBatcher._trips", "batches sent to Redis", _REQUESTS),
+    BoundedMemory("runtime.storage.state.batching.RequestBatcher._sendings", "batches to Redis", _REQUESTS),
     BoundedMemory(f"{_ZONE}._zones", "zones", _ZONES),
     BoundedMemory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
     BoundedMemory(

@@ -182,7 +182,7 @@ async def test_scopes_that_no_rule_permits_are_told_from_forbidden_ones(case: Ca
     await company.update(RESOURCE, zone.id, case.api.id, scopes=scopes)
     await company.policies(zone, PERMIT_NO_ERASING, NO_WRITING)
 
-    hop = (await case.explained(scopes=scopes)).hops[-1]
+    hop = (await case.explained()).hops[-1]
 
     assert (hop.scopes, hop.left_out) == (["read"], ["erase", "write"])
     assert ([each.rule for each in hop.left_out_by], hop.unpermitted) == (["no-writing"], ["erase"])
