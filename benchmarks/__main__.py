@@ -8,10 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
-from benchmarks import exchange, growth, listing, manifests, peers, revocation, tokens
+from benchmarks import exchange, growth, listing, manifests, peers, revocation, tokens, vault
 from benchmarks.table import Row, show
 
-PARTS = ("exchange", "tokens", "revocation", "listing", "growth", "validate", "plan", "apply")
+PARTS = ("exchange", "tokens", "vault", "revocation", "listing", "growth", "validate", "plan", "apply")
 
 
 def main() -> int:
@@ -38,6 +38,7 @@ def main() -> int:
         parts = [peers.measure(Path(directory))] if "peers" in only else []
         parts += [exchange.measure(Path(directory))] if "exchange" in only else []
         parts += [tokens.measure(Path(directory))] if "tokens" in only else []
+        parts += [vault.measure(Path(directory))] if "vault" in only else []
         parts += [revocation.measure(Path(directory))] if "revocation" in only else []
         parts += [listing.measure(Path(directory))] if "listing" in only else []
         parts += [growth.measure(Path(directory))] if "growth" in only else []

@@ -26,6 +26,8 @@ class Load:
     Attributes:
         body: the form; a GET is sent without one. With *scopes*, each request gets a random choice of them
             in a last field `scope` besides, so that hardly two requests are the same question.
+        bodies: forms that are sent in place of *body*, in this order and each once; the load ends with the
+            last one, or after *seconds*, and all of them are counted.
         bearer: who sends it, when that takes one.
         cookies: whose browsers send it, when that takes one: the connections have them in turn.
         then_path, then_body: a form to post after each answer, which is a redirect then; the code in its
@@ -35,6 +37,7 @@ class Load:
 
     url: str
     body: str = ""
+    bodies: list[str] = field(default_factory=list)
     bearer: str = ""
     cookies: list[str] = field(default_factory=list)
     then_path: str = ""
@@ -72,7 +75,7 @@ class _Tally:
         self.load = load
         parts = urlsplit(load.url)
         self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 80
-        method = "POST" if load.body else "GET"
+        method = "POST" if load.body or load.bodies else "GET"
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         bearer = f"Authorization: Bearer {load.bearer}\r\n" if load.bearer else ""
         rest = (
@@ -81,6 +84,7 @@ class _Tally:
         self.head = f"{method} {target} {rest}".encode()
         self.then_head = f"POST {load.then_path} {rest}".encode()
         self.cookies = [f"Cookie: {each}\r\n".encode() for each in load.cookies] or [b""]
+        self.bodies = iter(load.bodies)
         self.random = random.Random(time.time_ns())
         self.counting = False
         self.stopped = False
@@ -93,9 +97,11 @@ class _Tally:
         """The header that a connection sends with what it begins with; empty without one."""
         return self.cookies[connection % len(self.cookies)]
 
-    def request(self, cookie: bytes) -> bytes:
-        """The next request, complete."""
-        body, scopes = self.load.body, self.load.scopes
+    def request(self, cookie: bytes) -> bytes | None:
+        """The next request, complete; None after the last one."""
+        body, scopes = next(self.bodies, None) if self.load.bodies else self.load.body, self.load.scopes
+        if body is None:
+            return None
         if scopes:
             body = f"{body}&scope={'+'.join(self.random.sample(scopes, _CHOSEN))}"
         return _complete(self.head + cookie, body.encode())
@@ -118,6 +124,7 @@ class _Connection(asyncio.Protocol):
         self.cookie = tally.cookie_of(number)
         self.buffer = b""
         self.sent_at = 0.0
+        self.is_done = False
         self.closed = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -125,9 +132,14 @@ class _Connection(asyncio.Protocol):
         self._send()
 
     def _send(self) -> None:
+        request = self.tally.request(self.cookie)
+        if request is None:
+            self.is_done = True
+            self.transport.close()
+            return
         self.sent_at = time.perf_counter()
         self.tally.sent += 1
-        self.transport.write(self.tally.request(self.cookie))  # type: ignore[attr-defined]
+        self.transport.write(request)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -156,7 +168,7 @@ class _Connection(asyncio.Protocol):
             self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.tally.stopped:
+        if not self.tally.stopped and not self.is_done:
             self.tally.refused += 1
             self.tally.sample = self.tally.sample or f"connection lost: {exc}"
         if not self.closed.done():
@@ -166,14 +178,18 @@ class _Connection(asyncio.Protocol):
 async def run(load: Load) -> Outcome:
     """Put the load on the server and count."""
     tally = _Tally(load)
+    tally.counting, started = bool(load.bodies), time.perf_counter()
     loop = asyncio.get_running_loop()
     connections = [
         (await loop.create_connection(partial(_Connection, tally, number), tally.host, tally.port))[1]
         for number in range(load.connections)
     ]
-    await asyncio.sleep(load.warm_up)
-    tally.counting, started = True, time.perf_counter()
-    await asyncio.sleep(load.seconds)
+    if load.bodies:
+        await asyncio.wait([each.closed for each in connections], timeout=load.seconds)
+    else:
+        await asyncio.sleep(load.warm_up)
+        tally.counting, started = True, time.perf_counter()
+        await asyncio.sleep(load.seconds)
     tally.counting, seconds = False, time.perf_counter() - started
     tally.stopped = True
     await asyncio.wait([connection.closed for connection in connections], timeout=5)

@@ -6,10 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 from acme import free_port
+
+from benchmarks.provider import Done
 
 
 @contextlib.contextmanager
@@ -63,6 +66,30 @@ def empty_sanic() -> Iterator[str]:
         _wait_for_port(port)
         httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).raise_for_status()
         yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A provider that refreshes tokens, `benchmarks.provider`, at its base address."""
+
+    url: str
+
+    def done(self) -> Done:
+        """What it has done since it was started."""
+        return Done(**httpx.get(self.url, trust_env=False).raise_for_status().json())
+
+
+@contextlib.contextmanager
+def provider() -> Iterator[Provider]:
+    """A provider as a process."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.provider", str(port)])
+    try:
+        _wait_for_port(port)
+        yield Provider(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
         process.wait(10)
