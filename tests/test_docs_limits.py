@@ -180,9 +180,14 @@ def test_all_that_a_process_remembers_is_listed(tmp_path: Path) -> None:
         of_modules = {place for place in listed if place.rpartition(".")[0] in service()}
         assert of_modules == {place for place in BOUNDED_MODULES if place.startswith("runtime.")}
         assert found.keys() - _FIXED == listed.keys() - of_modules
-        for place, containers in found.items():
-            for each in containers:
-                if isinstance(each, Cache | BoundedCache):
-                    assert each.maxsize == listed[place], place
-                elif isinstance(listed.get(place), int):
-                    assert len(each) <= int(listed[place]), place
+        contained = [(place, each) for place, containers in found.items() for each in containers]
+        caches = {
+            (place, each.maxsize) for place, each in contained if isinstance(each, Cache | BoundedCache)
+        }
+        assert caches == {(place, listed[place]) for place, _ in caches}
+        others = [
+            (place, each, listed[place])
+            for place, each in contained
+            if not isinstance(each, Cache | BoundedCache) and isinstance(listed.get(place), int)
+        ]
+        assert not [place for place, each, most in others if len(each) > int(most)]

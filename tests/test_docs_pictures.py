@@ -22,12 +22,10 @@ def size(picture: Path) -> tuple[int, int]:
 def is_sound(folder: Path) -> None:
     """Every picture is there, small, and shows what its name says."""
     assert {each.name for each in folder.iterdir()} == set(pictures.NAMES)
-    for name in pictures.NAMES:
-        assert (folder / name).stat().st_size < MOST_BYTES, name
-        if name.endswith(".png"):
-            width, height = size(folder / name)
-            assert width == pictures.WINDOW["width"], name
-            assert height >= pictures.WINDOW["height"], name
+    assert not [name for name in pictures.NAMES if (folder / name).stat().st_size >= MOST_BYTES]
+    sizes = {name: size(folder / name) for name in pictures.NAMES if name.endswith(".png")}
+    assert {width for width, _ in sizes.values()} == {pictures.WINDOW["width"]}
+    assert not [name for name, (_, height) in sizes.items() if height < pictures.WINDOW["height"]]
     plan = (folder / "plan.svg").read_text("utf-8")
     assert "payroll-not-for-contractors" in plan
     assert "to&#160;update" in plan

@@ -49,5 +49,13 @@ def test_the_warning_says_what_is_old_and_what_to_do():
     """The revision, its date, where the newest is, and the file to change."""
     told = warning(DRAFT)
 
-    for said in ("draft-example-03", "2026-01-31", "datatracker.ietf.org/doc/draft-example/", "standards.py"):
-        assert said in told
+    assert not [
+        said
+        for said in (
+            "draft-example-03",
+            "2026-01-31",
+            "datatracker.ietf.org/doc/draft-example/",
+            "standards.py",
+        )
+        if said not in told
+    ]

@@ -29,9 +29,14 @@ def test_rows_and_letters_have_no_gap():
     """A name is for ever: rows and letters are only added at the end."""
     assert list(threats()) == list(range(len(threats())))
     last = dict(map(split, LAST.split()))
-    for row, letters in threats().items():
-        assert letters == [_letter(number) for number in range(len(letters))], f"row {row}"
-        assert in_order(letters[-1]) >= in_order(last[row]), f"row {row} has lost a letter"
+    assert threats() == {
+        row: [_letter(number) for number in range(len(letters))] for row, letters in threats().items()
+    }
+    assert not [
+        f"row {row} has lost a letter"
+        for row, letters in threats().items()
+        if in_order(letters[-1]) < in_order(last[row])
+    ]
 
 
 def _letter(number: int) -> str:
@@ -44,9 +49,12 @@ def test_every_mark_names_an_attack():
     """`@pytest.mark.threat("7ab")` is letter (ab) of row 7, and stands on one test."""
     unknown = {str(name) for name in marked("threat")} - set(attacks())
     assert not unknown, f"marked, but not in docs/threats.md: {', '.join(sorted(unknown))}"
-    for name, proofs in marked("threat").items():
-        for proof in proofs:
-            assert proof.test.startswith("test_"), f"{proof.file} marks more than one test with {name}"
+    assert not [
+        f"{proof.file} marks more than one test with {name}"
+        for name, proofs in marked("threat").items()
+        for proof in proofs
+        if not proof.test.startswith("test_")
+    ]
 
 
 def test_every_attack_is_proven_or_listed():
@@ -62,10 +70,12 @@ def test_every_attack_is_proven_or_listed():
 def test_what_is_not_proven_gets_less():
     """No letter comes to the list that was not there before; each has its reason."""
     allowed = dict(map(split, NOT_PROVEN_AT_MOST.split()))
-    for name, reason in not_proven().items():
-        row, letter = split(name)
-        assert letter in allowed.get(row, ""), f"{name} needs a test"
-        assert reason.startswith(REASONS), f"{name}: {reason}"
+    reasons = not_proven()
+    split_names = [split(name) for name in reasons]
+    assert not [
+        f"{row}{letter} needs a test" for row, letter in split_names if letter not in allowed.get(row, "")
+    ]
+    assert not [f"{name}: {reason}" for name, reason in reasons.items() if not reason.startswith(REASONS)]
 
 
 def test_the_document_lists_what_is_proven():

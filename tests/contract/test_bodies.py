@@ -214,7 +214,9 @@ def test_html_tags_and_control_characters_are_refused(text: str) -> None:
         (kinds.POLICY_SET_VERSION, {"active": False}, "active", "must be True"),
     ],
 )
-def test_refused_update(kind: Kind, raw: dict[str, Any], field: str, message: str) -> None:
+def test_an_update_with_a_wrong_value_is_refused(
+    kind: Kind, raw: dict[str, Any], field: str, message: str
+) -> None:
     """Nothing is converted, and null clears only what can be absent."""
     assert problems(kind, raw, Verb.UPDATE) == {field: message}
 
@@ -289,7 +291,9 @@ def test_members_that_the_service_makes_are_optional() -> None:
         ({"type": "public"}, "application_id", "is required"),
     ],
 )
-def test_refused_credential(raw: dict[str, Any], field: str, message: str) -> None:
+def test_members_of_another_type_of_credential_are_refused(
+    raw: dict[str, Any], field: str, message: str
+) -> None:
     """The type decides which members there are."""
     assert problems(kinds.APPLICATION_CREDENTIAL, raw) == {field: message}
 
@@ -324,7 +328,7 @@ def test_vendor_spelling_of_the_key_type_is_accepted(verb: Verb) -> None:
         {"role_id": "r", "role": "x"},
     ],
 )
-def test_refused_assignment(raw: dict[str, Any]) -> None:
+def test_an_assignment_that_names_its_role_otherwise_than_once_is_refused(raw: dict[str, Any]) -> None:
     """A role is named in exactly one way."""
     with pytest.raises(ValidationFailed):
         read(AssignmentBody, raw)

@@ -187,6 +187,7 @@ def test_settings_that_do_not_work_are_one_line(server: Server, settings: dict[s
 def test_postgresql_that_refuses_is_told_with_what_to_do(server: Server, postgres: PostgresServer):
     """A database that is not there, an account that is not let in, and a database without tables."""
     url, empty = postgres.url("not_there"), asyncio.run(postgres.empty())
+    lengths = []
     for address, told in (
         (url, "database .not_there. does not exist; create the database, then run `zoned init`"),
         (
@@ -197,7 +198,8 @@ def test_postgresql_that_refuses_is_told_with_what_to_do(server: Server, postgre
     ):
         with pytest.raises(Unexpected, match=told) as refused:
             Server(server.directory, {"ZONED_DATABASE_URL": address}).run("doctor")
-        assert len(str(refused.value).splitlines()) == 2
+        lengths.append(len(str(refused.value).splitlines()))
+    assert lengths == [2, 2, 2]
 
 
 def test_a_database_that_a_newer_program_has_migrated(tmp_path: Path):
@@ -207,15 +209,16 @@ def test_a_database_that_a_newer_program_has_migrated(tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "zonewright.db")) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
         database.commit()
+    messages = []
     for each in ("serve", "doctor", "migrate"):
         with pytest.raises(
             Unexpected, match=r"at version 9999, which this zoned does not know: .* is \d+\."
         ) as refused:
             server.run(each)
-        assert "Run the newer zoned that has migrated it, or restore a back-up from before" in str(
-            refused.value
-        )
-        assert len(str(refused.value).splitlines()) == 2
+        messages.append(str(refused.value))
+    way_out = "Run the newer zoned that has migrated it, or restore a back-up from before"
+    assert not [each for each in messages if way_out not in each]
+    assert [len(each.splitlines()) for each in messages] == [2, 2, 2]
 
 
 def test_a_port_that_cannot_be_listened_on_is_one_line(server: Server):
@@ -259,7 +262,7 @@ def test_two_workers_want_redis(server: Server):
         Server(server.directory, {"ZONED_WORKERS": "2"}).run("serve")
 
 
-def test_migrate_and_doctor(server: Server):
+def test_a_new_server_is_up_to_date_and_well(server: Server):
     """A set-up server is up to date and well."""
     assert "up to date" in server.run("migrate")
     assert "ok" in server.run("doctor")
@@ -439,8 +442,11 @@ class TestOtherAccountsOfTheMachine:
             (tmp_path / path).chmod(mode)
         with pytest.raises(Unexpected) as told:
             server.run("doctor")
-        for path, mend in ((".", 700), ("zonewright.db", 600), ("mail", 700), ("mail/old.eml", 600)):
-            assert f"`chmod {mend} {tmp_path / path}`" in str(told.value)
+        assert not [
+            (path, mend)
+            for path, mend in ((".", 700), ("zonewright.db", 600), ("mail", 700), ("mail/old.eml", 600))
+            if f"`chmod {mend} {tmp_path / path}`" not in str(told.value)
+        ]
         assert modes(tmp_path)["zonewright.db"] == 0o644, "doctor only looks"
 
         server.start()
@@ -455,10 +461,12 @@ class TestOtherAccountsOfTheMachine:
         assert "ok" in server.run("doctor")
         (tmp_path / "key-encryption.key").chmod(0o644)
 
+        messages = []
         for command_ in (("serve",), ("keys", "list", "--zone", "x"), ("doctor",)):
             with pytest.raises(Unexpected, match=r"key-encryption.key` is open to other.*mode 644") as told:
                 server.run(*command_)
-            assert "chmod 600" in str(told.value)
+            messages.append(str(told.value))
+        assert not [each for each in messages if "chmod 600" not in each]
         assert modes(tmp_path)["key-encryption.key"] == 0o644
 
     def test_so_is_a_settings_file_with_a_key(self, tmp_path: Path):

@@ -135,7 +135,7 @@ def _mode(path: Path) -> int:
 
 @pytest.mark.usefixtures("umask")
 class TestModes:
-    def test_of_files(self, tmp_path: Path) -> None:
+    def test_a_file_is_for_its_owner_alone(self, tmp_path: Path) -> None:
         """Whatever the umask takes away or leaves: read and written by their owner, and nobody else."""
         files.make_empty(tmp_path / "empty")
         files.write_whole(tmp_path / "whole", b"1")
@@ -145,13 +145,13 @@ class TestModes:
             ("empty", "whole", "once"), 0o600
         )
 
-    def test_of_directories(self, tmp_path: Path) -> None:
+    def test_a_directory_is_for_its_owner_alone(self, tmp_path: Path) -> None:
         """Those that are made on the way, too."""
         files.make_directory(tmp_path / "a" / "b")
 
         assert (_mode(tmp_path / "a"), _mode(tmp_path / "a" / "b")) == (0o700, 0o700)
 
-    def test_of_a_database(self, tmp_path: Path) -> None:
+    def test_the_files_of_a_database_have_its_mode(self, tmp_path: Path) -> None:
         """SQLite's files beside it have the mode of the database."""
         asyncio.run(migrate(f"sqlite+aiosqlite:///{tmp_path}/made.db"))
 

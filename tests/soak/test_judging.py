@@ -57,12 +57,12 @@ def test_what_nobody_can_use_is_no_difference() -> None:
         (list(range(40, 0, -1)), True),
     ],
 )
-def test_levelling_off(series: list[float], levels: bool) -> None:
+def test_growth_that_levels_off_is_told_by_quarters(series: list[float], levels: bool) -> None:
     """The last quarter against the second one."""
     assert levels_off(series, share=0.1) is levels
 
 
-def test_quarters() -> None:
+def test_a_median_is_of_its_own_quarter() -> None:
     """Medians, each of its own quarter; three samples have none."""
     assert [quarter(range(8), number) for number in (1, 2, 3, 4)] == [0.5, 2.5, 4.5, 6.5]
     assert levels_off([1, 2, 3, 4], by=2)

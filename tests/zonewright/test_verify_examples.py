@@ -125,9 +125,10 @@ def test_a_scope_that_is_missing_is_named(api: Api, site: Site) -> None:
     assert api.ask(reader).status_code == 200
     assert api.ask(site.token(), method="POST").status_code == 201
 
-    for refused in (api.ask(reader, method="POST"), api.ask(site.token(scopes=("notes.write",)))):
-        assert refused.status_code == 403
-        assert 'error="insufficient_scope"' in refused.headers["www-authenticate"]
+    refusals = (api.ask(reader, method="POST"), api.ask(site.token(scopes=("notes.write",))))
+    assert [each.status_code for each in refusals] == [403, 403]
+    challenges = [each.headers["www-authenticate"] for each in refusals]
+    assert not [each for each in challenges if 'error="insufficient_scope"' not in each]
 
 
 def test_a_revoked_token_is_refused_within_a_second(api: Api, site: Site) -> None:

@@ -158,15 +158,14 @@ class TestNames:
 
         assert result.exit_code == 0
         assert sorted((each["zone"], each["name"]) for each in contents) == sorted(places)
-        for content in contents:
-            (entity,) = (
-                each
-                for each in world.entities.values()
-                if each["kind"] == "ApplicationCredential"
-                and each["ownership"]["name"] == content["name"]
-                and world.entities[each["zone_id"]]["ownership"]["name"] == content["zone"]
-            )
-            assert content["password"] == f"password of {entity['id']}"
+        made = {
+            (world.entities[each["zone_id"]]["ownership"]["name"], each["ownership"]["name"]): each["id"]
+            for each in world.entities.values()
+            if each["kind"] == "ApplicationCredential"
+        }
+        assert {(each["zone"], each["name"]): each["password"] for each in contents} == {
+            key: f"password of {made[key]}" for key in ((each["zone"], each["name"]) for each in contents)
+        }
 
     @given(some.tuples(*[some.text(min_size=1, max_size=8, alphabet="ab.%~2E7 /é")] * 6))
     def test_no_two_objects_have_one_file(self, parts: tuple[str, ...]) -> None:

@@ -112,7 +112,9 @@ def test_while_the_answer_is_awaited(
 
 
 @SIGNALS
-def test_after_the_answer(config: Any, server: FakeServer, tmp_path: Path, how: int) -> None:
+def test_what_was_shown_once_is_written_after_a_signal(
+    config: Any, server: FakeServer, tmp_path: Path, how: int
+) -> None:
     """What was shown once is written before the command ends; then it says that all is applied."""
     config.write("all.yaml", CREDENTIAL)
     receipt = tmp_path / "receipt"

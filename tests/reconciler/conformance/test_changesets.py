@@ -296,7 +296,9 @@ class TestShownOnce:
         assert git.entity("ApplicationCredential", "key")["ownership"]["undelivered"] is True
 
     @pytest.mark.parametrize("base", [None, 1])
-    def test_delivered_ends_that(self, git: Configuration, zone_id: str, base: int | None) -> None:
+    def test_a_delivered_secret_is_not_pending_any_more(
+        self, git: Configuration, zone_id: str, base: int | None
+    ) -> None:
         """Over any base: it is true whatever else was written."""
         git.apply(credential(git, "key", zone_id))
         key = git.id("ApplicationCredential", "key")

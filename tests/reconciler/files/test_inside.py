@@ -165,10 +165,9 @@ class TestNamedPaths:
         links.mkdir()
         (links / "whole").symlink_to(repository)
         (links / "part").symlink_to(repository / "config")
-        for path in (links / "whole" / "config", links / "part"):
-            found = find_source_files([path])
-            assert found.root == repository
-            assert found.files == (str(repository / "config" / "a.yaml"),)
+        found = [find_source_files([path]) for path in (links / "whole" / "config", links / "part")]
+        one = (repository, (str(repository / "config" / "a.yaml"),))
+        assert [(each.root, each.files) for each in found] == [one, one]
 
         monkeypatch.chdir(links)  # where it could be somebody's who proposed it
         with pytest.raises(SourceError, match="leads out of"):

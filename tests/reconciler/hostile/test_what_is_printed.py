@@ -36,10 +36,10 @@ def harmless(text: str) -> str:
     """The text, when nothing acts upon any of it and no line of it is somebody else's."""
     acting = {each for each in text if not each.isprintable() and each not in "\n\t"}
     assert not acting, f"{acting} in {text!r}"
-    for line in text.split("\n"):
-        assert not line.lstrip().startswith("::"), line
-        assert not re.search(r"##(\[|vso\[|teamcity\[)", line), line
-        assert not line.startswith("FORGED"), line
+    lines = text.split("\n")
+    assert not [line for line in lines if line.lstrip().startswith("::")]
+    assert not [line for line in lines if re.search(r"##(\[|vso\[|teamcity\[)", line)]
+    assert not [line for line in lines if line.startswith("FORGED")]
     return text
 
 

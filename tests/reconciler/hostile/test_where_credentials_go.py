@@ -78,10 +78,9 @@ def test_the_server_of_a_configuration_only_confirms(
     assert [code for code, _ in (named, remembered, forgotten)] == (
         [REFUSED, REFUSED, USAGE] if command != "watch" else [130, 130, USAGE]
     )
-    for _, told in (named, remembered, forgotten):
-        assert "`config/zonectl.yaml` names the server" in told
-        assert "nothing was sent" in told
-        assert "--server" in told
+    told = [text for _, text in (named, remembered, forgotten)]
+    wanted = ("`config/zonectl.yaml` names the server", "nothing was sent", "--server")
+    assert [[words for words in wanted if words not in text] for text in told] == [[], [], []]
     assert (attacker.connections, attacker.received) == (0, b"")
     assert not server.requests
 
@@ -140,9 +139,9 @@ def test_the_server_of_a_saved_plan_only_confirms(
         USAGE,
         REFUSED,
     ]
-    for each in (named, remembered, unknown):
-        assert "the saved plan `forged.json` names the server" in each.stderr
-        assert "--server" in each.stderr
+    wanted = ("the saved plan `forged.json` names the server", "--server")
+    told = [each.stderr for each in (named, remembered, unknown)]
+    assert [[words for words in wanted if words not in text] for text in told] == [[], [], []]
     assert (attacker.connections, attacker.received) == (0, b"")
     assert not server.requests
     assert repository.run("apply", "plan.json").returncode == 0
@@ -184,8 +183,10 @@ def test_a_record_that_a_repository_brings_along_is_not_believed(
     inside.write_text(json.dumps({"server": attacker.url}))
     inside.chmod(0o600)
 
-    for place in (str(repository.path / ".state"), ".state"):
-        assert repository.run("plan", "config", **{setting: place}).returncode == USAGE
+    assert {
+        repository.run("plan", "config", **{setting: place}).returncode
+        for place in (str(repository.path / ".state"), ".state")
+    } == {USAGE}
     assert (attacker.connections, attacker.received) == (0, b"")
 
 

@@ -105,7 +105,7 @@ def values(text: str) -> list[str]:
         ),
     ],
 )
-def test_the_canonical_form(written: str, canonical: str) -> None:
+def test_the_canonical_form_is_the_same_whoever_wrote_it(written: str, canonical: str) -> None:
     """Order, indentation, quotes, spaces and line ends are the same whoever wrote the manifest."""
     assert formatted(written) == canonical
 

@@ -325,12 +325,13 @@ def test_places_in_a_block_are_those_of_the_text(body: str) -> None:
     (document,) = read_documents(source, places=True)
     text, value = document.value["x"]["text"], document.places["x", "text"].value
     lines = source.splitlines()
-    for begin in range(len(text)):
-        if text.startswith(NAMED, begin):
-            found = span_inside(source, value, text, begin, begin + len(NAMED))
-            assert found is not None
-            assert lines[found.line][found.column : found.end_column] == NAMED
-            assert found.line == value.line + 1 + span_of(text, begin, begin).line
+    begins = [begin for begin in range(len(text)) if text.startswith(NAMED, begin)]
+    spans = [span_inside(source, value, text, begin, begin + len(NAMED)) for begin in begins]
+    found = [span for span in spans if span is not None]
+    assert [lines[each.line][each.column : each.end_column] for each in found] == [NAMED] * len(begins)
+    assert [each.line for each in found] == [
+        value.line + 1 + span_of(text, begin, begin).line for begin in begins
+    ]
 
 
 # --- what is not in git, in the plan

@@ -149,9 +149,17 @@ class TestGivingUp:
         settle(any_world, company({"a": "one", "b": "two"}))
         settle(any_world, company(exchange))
 
-        for kind in ("Role", "ApplicationCredential"):
-            names = {each.ownership.name: each.handle for each in found(any_world, kind) if each.ownership}
-            assert {name: handle for name, handle in names.items() if name in "ab"} == exchange
+        handles = {
+            (kind, each.ownership.name): each.handle
+            for kind in ("Role", "ApplicationCredential")
+            for each in found(any_world, kind)
+            if each.ownership and each.ownership.name in "ab"
+        }
+        assert handles == {
+            (kind, name): handle
+            for kind in ("Role", "ApplicationCredential")
+            for name, handle in exchange.items()
+        }
 
 
 class TestMoves:

@@ -209,25 +209,27 @@ class TestSavedPlans:
     @pytest.mark.threat("49q")
     def test_every_value_that_is_written_is_shown(self, honest: Plan) -> None:
         """Another value, one more, one less, or no operation at all is refused, for each in turn."""
-        forged = 0
+        accepted, forged = [], 0
         for operations in _forgeries(honest):
             other = replace(honest, operations=operations, _digest=[])
             refused = check_guards(read_plan(orjson.dumps(other.as_json())), {"deletes": 2})
-            assert "inconsistent" in {each.code for each in refused}, str(
-                [each for each in zip(honest.operations, operations, strict=False) if each[0] != each[1]]
-            )
+            if "inconsistent" not in {each.code for each in refused}:
+                pairs = zip(honest.operations, operations, strict=False)
+                accepted.append([(true, false) for true, false in pairs if true != false])
             forged += 1
+        assert not accepted
         assert forged > len(honest.operations)
 
     @pytest.mark.threat("49q")
     def test_every_operation_has_an_action(self, honest: Plan) -> None:
         """A plan from which any one of its actions is taken is refused."""
+        codes = []
         for hidden in honest.actions:
             rest = tuple(each for each in honest.actions if each is not hidden)
             other = replace(honest, actions=rest, _digest=[])
-            assert "inconsistent" in {
-                each.code for each in check_guards(read_plan(orjson.dumps(other.as_json())), {})
-            }
+            codes.append({each.code for each in check_guards(read_plan(orjson.dumps(other.as_json())), {})})
+
+        assert not [found for found in codes if "inconsistent" not in found]
 
 
 def _forgeries(plan: Plan) -> Iterator[tuple[dict[str, Any], ...]]:

@@ -113,7 +113,9 @@ def test_what_git_has_been_called_once_decides_nothing_any_more(any_world: AnyWo
     steps=st.lists(st.permutations("abcde"), min_size=1, max_size=3),
     kind=st.sampled_from(sorted(MARKED)),
 )
-def test_any_renames(real_on_sqlite: RealWorld, before: list[str], steps: list[list[str]], kind: str) -> None:
+def test_ids_follow_any_renames(
+    real_on_sqlite: RealWorld, before: list[str], steps: list[list[str]], kind: str
+) -> None:
     """Whatever names are given to what others were called, again and again: the ids go along."""
     world = real_on_sqlite.another(tries=False)
     marks = dict(zip(before, "xyz", strict=False))

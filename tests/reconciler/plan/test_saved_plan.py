@@ -121,7 +121,7 @@ class TestRefusing:
         with pytest.raises(PlanUnreadable, match="is not a plan"):
             read_plan(text)
 
-    def test_another_format(self) -> None:
+    def test_a_plan_of_another_format_is_refused(self) -> None:
         """A later version may mean something else by the same members."""
         with pytest.raises(PlanUnreadable, match="is not a plan of the form"):
             read_plan(forged(format="zonectl/plan/v99"))

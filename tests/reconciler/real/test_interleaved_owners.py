@@ -111,7 +111,9 @@ REAL = settings(
 
 @REAL
 @given(steps=STEPS)
-def test_owners_and_crashes(real_on_sqlite: RealWorld, kinds: Kinds, steps: list[Step]) -> None:
+def test_owners_and_crashes_change_nothing_of_another_owner(
+    real_on_sqlite: RealWorld, kinds: Kinds, steps: list[Step]
+) -> None:
     """Nobody's apply touches the other's; one that is cut off leaves nothing, and the next one ends it."""
     world, last = real_on_sqlite.another(tries=False), dict[str, list[Manifest]]()
     for owner, drawn, at in steps:
@@ -187,7 +189,9 @@ def owned(world: RealWorld) -> dict[str, dict[str, Any]]:
 
 @REAL
 @given(steps=STEPS)
-def test_owners_and_crashes_in_one_zone(real_on_sqlite: RealWorld, steps: list[Step]) -> None:
+def test_owners_and_crashes_in_one_zone_change_nothing_of_another_owner(
+    real_on_sqlite: RealWorld, steps: list[Step]
+) -> None:
     """A guest in the zone of another one: neither touches what the other has."""
     world, last = real_on_sqlite.another(tries=False), {HOST: [zone("w")]}
     settle(world, last[HOST], HOST)

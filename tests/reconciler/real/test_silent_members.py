@@ -29,7 +29,7 @@ def test_a_reference_of_a_zone(company: Company, kind: str, member: str, label: 
     assert f"`{member}` is in no manifest" in company.drift("--unmanaged", expect=0)
 
 
-def test_consent_and_endpoints(company: Company) -> None:
+def test_consent_and_endpoints_other_than_the_default_are_kept(company: Company) -> None:
     """Whatever is other than its default, and nothing else of the same objects."""
     company.apply()
     assert listed(company) == {}

@@ -193,10 +193,14 @@ class Interleaved(RuleBasedStateMachine):
         team.apply()
         after = other.owned()
         assert after.keys() == before.keys()
-        for entity_id, entity in before.items():
-            # What is deleted is no longer referred to; nothing else of another's changes.
-            assert after[entity_id].ownership == entity.ownership
-            assert without_references(after[entity_id]) == without_references(entity)
+        still = {entity_id: after[entity_id] for entity_id in before}
+        assert {id_: each.ownership for id_, each in still.items()} == {
+            id_: each.ownership for id_, each in before.items()
+        }
+        # What is deleted is no longer referred to; nothing else of another's changes.
+        assert {id_: without_references(each) for id_, each in still.items()} == {
+            id_: without_references(each) for id_, each in before.items()
+        }
 
     def resolvable(self, team: Team) -> bool:
         """Tell whether what the first team refers to is there still."""
@@ -223,7 +227,7 @@ def without_references(entity: Entity) -> dict[str, Any]:
     return {name: value for name, value in entity.spec.items() if name != "dependencies"}
 
 
-def test_two_owners_interleaved(teams: Callable[[], tuple[Team, Team]]) -> None:
+def test_neither_of_two_owners_changes_the_others_objects(teams: Callable[[], tuple[Team, Team]]) -> None:
     """Neither's apply changes the other's objects, and each one's plan after an apply is empty."""
     machine = type("Machine", (Interleaved,), {"make": staticmethod(teams)})
     run_state_machine_as_test(
@@ -249,7 +253,7 @@ def test_neither_applies_as_the_other(teams: Callable[[], tuple[Team, Team]]) ->
     assert first.apply().summary() == {"create": 1}
 
 
-def test_hand_over(teams: Callable[[], tuple[Team, Team]]) -> None:
+def test_an_object_changes_hands_as_it_is(teams: Callable[[], tuple[Team, Team]]) -> None:
     """Alone neither takes it; released by one and described by the other it changes hands as it is."""
     first, second = teams()
     first.describe("Application", "agent", "one")
@@ -279,7 +283,7 @@ spec: {{name: {zone}}}
 
 
 @pytest.mark.parametrize("same_owner", [True, False])
-def test_two_first_applies(
+def test_the_second_of_two_first_applies_makes_no_zone(
     served: Server,
     zonectl: Callable[..., Result],
     monkeypatch: pytest.MonkeyPatch,
@@ -292,12 +296,14 @@ def test_two_first_applies(
     monkeypatch.setenv("ZONECTL_API_KEY", served.api_key)
     name = f"first-{next(_numbers)}"
     plans = []
+    codes = []
     for place in ("one", "two"):
         folder = Folder(tmp_path / place)
         folder.write("zonectl.yaml", f"owner: {name if same_owner else f'{name}-{place}'}\n")
         folder.write("zone.yaml", ZONE.format(zone=name))
         plans.append(tmp_path / f"{place}.json")
-        assert zonectl("plan", folder, "--out", plans[-1]).exit_code == 2
+        codes.append(zonectl("plan", folder, "--out", plans[-1]).exit_code)
+    assert codes == [2, 2]
     # Two runs of one configuration make one plan, which is safe to send again.
     if same_owner:
         folder.write("zone.yaml", ZONE.format(zone=name).replace("spec: {", "spec: {description: other, "))

@@ -68,7 +68,7 @@ def scene(config: Any, server: FakeServer, world: World, zonectl: Zonectl) -> It
 
 
 class TestEveryExit:
-    def test_of_validate(self, scene: Scene) -> None:
+    def test_validate_prints_one_document(self, scene: Scene) -> None:
         """Valid, not valid, and no such path."""
         assert scene.says("validate", exit_code=0)[1]["valid"] is True
         scene.config.write("role.yaml", ROLE.replace("description", "descripton"))
@@ -85,7 +85,7 @@ class TestEveryExit:
         assert (name, found["diagnostics"][0]["path"]) == ("validation", "role.yaml")
 
     @pytest.mark.parametrize("command", ["plan", "apply", "drift", "validate"])
-    def test_of_wrong_usage(self, scene: Scene, command: str) -> None:
+    def test_wrong_usage_prints_one_document(self, scene: Scene, command: str) -> None:
         """Also of a command line that cannot be understood."""
         name, found = scene.says(command, "--nonsense", exit_code=64)
 
@@ -105,7 +105,7 @@ class TestEveryExit:
             f"{scene.server.url} does not accept this API key: the bearer credential is not valid",
         )
 
-    def test_of_plan(self, scene: Scene) -> None:
+    def test_plan_prints_the_plan_whatever_stands_against_it(self, scene: Scene) -> None:
         """Changes, nothing, drift, a conflict, a guard, the server's refusal: always the plan."""
         assert scene.says("plan", exit_code=2)[0] == "plan"
         scene.says("apply", "--yes", exit_code=0)
@@ -120,7 +120,7 @@ class TestEveryExit:
         scene.config.write("zone.yaml", ZONE.replace("workforce", "other"))
         assert scene.says("plan", exit_code=5)[1]["guards"][0]["code"] == "deletes"
 
-    def test_of_apply(self, scene: Scene, tmp_path: Path) -> None:
+    def test_apply_prints_a_receipt_or_the_plan(self, scene: Scene, tmp_path: Path) -> None:
         """A receipt when it is done or there is nothing to do; else the plan with what stands against it."""
         name, found = scene.says("apply", "--yes", exit_code=0)
         assert (name, len(found["operations"])) == ("receipt", 2)
@@ -137,7 +137,7 @@ class TestEveryExit:
         found = scene.says("apply", "--yes", "--consent", "deletes=7", "--receipt", tmp_path, exit_code=1)[1]
         assert "cannot be written" in found["problems"][0]["message"]
 
-    def test_of_apply_of_a_saved_plan(self, scene: Scene, tmp_path: Path) -> None:
+    def test_apply_takes_the_document_that_plan_prints(self, scene: Scene, tmp_path: Path) -> None:
         """What `plan --output json` prints is a plan that can be applied, too."""
         saved = tmp_path / "plan.json"
         saved.write_text(scene.zonectl("plan", scene.config, "--output", "json").out)
@@ -148,14 +148,14 @@ class TestEveryExit:
         broken = scene.zonectl("apply", saved, "--output", "json")
         assert (broken.exit_code, document(broken.out)[0]) == (1, "error")
 
-    def test_of_drift(self, scene: Scene) -> None:
+    def test_drift_prints_one_document(self, scene: Scene) -> None:
         """None, and some."""
         scene.says("apply", "--yes", exit_code=0)
         assert scene.says("drift", exit_code=0)[1]["drift"] == []
         scene.by_hand(description="by hand")
         assert scene.says("drift", exit_code=3)[1]["drift"][0]["name"] == "reader"
 
-    def test_of_a_plan_that_widens(self, scene: Scene) -> None:
+    def test_a_plan_that_widens_tells_what_follows(self, scene: Scene) -> None:
         """What follows from it is in the document, as in the text."""
         group = GROUPS.removeprefix("---\n").partition("---")[0]
         cedar = 'forbid (principal in Group::"g0", action, resource);'
@@ -173,14 +173,16 @@ class TestEveryExit:
         _, content = scene.says("plan", exit_code=2)
         assert content["deciding"][0]["forbids"] == ["Policy/main"]
 
-    def test_of_a_secret_that_is_missing(self, scene: Scene) -> None:
+    def test_a_secret_that_is_missing_is_told_in_the_document(self, scene: Scene) -> None:
         """Allowed, and not there."""
         scene.config.write("okta.yaml", PROVIDER)
         name, found = scene.says("apply", "--yes", "--allow-env", "OKTA", exit_code=1)
 
         assert (name, "`OKTA` is not set" in found["message"]) == ("error", True)
 
-    def test_of_a_defect(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_defect_prints_one_document_and_goes_on(
+        self, scene: Scene, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         """Somebody who reads JSON is told even then; the exception goes on."""
         scene.config.write("zonectl.yaml", "owner: acme\n")
         with pytest.MonkeyPatch.context() as patch:

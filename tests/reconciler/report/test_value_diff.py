@@ -140,6 +140,15 @@ LEAF = st.none() | st.booleans() | st.integers(-5, 5) | TEXT | st.lists(TEXT, ma
 VALUE = LEAF | st.dictionaries(TEXT, LEAF, max_size=4) | st.lists(st.dictionaries(TEXT, TEXT), max_size=3)
 
 
+def _changed(mine: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The names of what one side has otherwise than the other, as they are printed."""
+    return [
+        as_text(name)
+        for name in sorted(mine)
+        if name not in other or as_text(other[name]) != as_text(mine[name])
+    ]
+
+
 @settings(max_examples=400, deadline=None)
 @given(before=VALUE, after=VALUE, ordered=st.booleans())
 @example(before="", after="\n", ordered=False)
@@ -150,28 +159,27 @@ def test_each_side_of_a_difference_can_be_read(before: Any, after: Any, *, order
     signed = {sign: [line[4:] for line in found if f"{line} ".startswith(f"  {sign} ")] for sign in "+-"}
     if isinstance(before, list) and isinstance(after, list):
         old, new = [as_text(each) for each in before], [as_text(each) for each in after]
-        for sign, here, there in (("-", old, new), ("+", new, old)):
-            elements = {each.partition(": ")[2] if ordered else each for each in signed[sign]}
-            assert set(here) - set(there) <= elements <= set(here)
+        shown = {
+            sign: {each.partition(": ")[2] if ordered else each for each in printed}
+            for sign, printed in signed.items()
+        }
+        assert set(old) - set(new) <= shown["-"] <= set(old)
+        assert set(new) - set(old) <= shown["+"] <= set(new)
     elif isinstance(before, str) and isinstance(after, str) and ("\n" in before or "\n" in after):
         if before != after:
             assert signed["-"] != signed["+"]
     elif isinstance(before, dict) and isinstance(after, dict):
-        for sign, mine, other in (("-", before, after), ("+", after, before)):
-            changed = sorted(
-                name for name in mine if name not in other or as_text(other[name]) != as_text(mine[name])
-            )
-            assert len(changed) == len(signed[sign])
-            assert all(
-                each.startswith(as_text(name)) for name, each in zip(changed, signed[sign], strict=True)
-            )
+        gone, come = _changed(before, after), _changed(after, before)
+        shown_names = [
+            [each[: len(name)] for name, each in zip(names, signed[sign], strict=True)]
+            for sign, names in (("-", gone), ("+", come))
+        ]
+        assert shown_names == [gone, come]
     elif before != after:
         everything = "\n".join(found)
-        for value in (before, after):
-            for each in value if isinstance(value, list) else ():
-                assert as_text(each) in everything
-            if not isinstance(value, list | dict | str):
-                assert as_text(value) in everything
+        elements = [each for value in (before, after) if isinstance(value, list) for each in value]
+        leaves = [value for value in (before, after) if not isinstance(value, list | dict | str)]
+        assert not [each for each in elements + leaves if as_text(each) not in everything]
 
 
 @settings(max_examples=60, deadline=None)

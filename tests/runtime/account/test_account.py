@@ -95,12 +95,15 @@ class Agreed(Desk):
         self.agents = self.agree(self.agent)
         self.helpers = self.agree(self.helper)
         self.portals = self.agree(self.portal)
-        for client, tokens in (
-            (self.agent, self.agents),
-            (self.helper, self.helpers),
-            (self.portal, self.portals),
-        ):
-            assert self.exchanges(client, tokens) is None
+        assert not [
+            (client, tokens)
+            for client, tokens in (
+                (self.agent, self.agents),
+                (self.helper, self.helpers),
+                (self.portal, self.portals),
+            )
+            if self.exchanges(client, tokens) is not None
+        ]
 
     def withdraw(self, *clients: Client) -> Page:
         """Take back what applications have; the page after the last."""
@@ -177,8 +180,10 @@ def test_an_application_that_asks_nobody_can_be_removed(all_removed: Agreed) -> 
 def test_each_removal_is_recorded_once(all_removed: Agreed) -> None:
     """One `withdrawal` for each application, in the record of token requests."""
     recorded = all_removed.rows("token_events", "event", "application_id")
-    for client in (all_removed.agent, all_removed.helper, all_removed.portal):
-        assert recorded.count(("withdrawal", client.app.id)) == 1
+    assert {
+        recorded.count(("withdrawal", client.app.id))
+        for client in (all_removed.agent, all_removed.helper, all_removed.portal)
+    } == {1}
 
 
 def test_a_resource_taken_back_stops_everybody(site: Site, browser: Browser) -> None:
@@ -238,8 +243,10 @@ def test_only_the_users_own_page_changes_anything(site: Site, browser: Browser) 
     for token in ("", "made-up", theirs.fields["form_token"]):
         assert_page(browser.post(page, form_token=token, **remove), 403)
     assert_page(browser.post(page, headers={"Origin": "https://evil.example"}, **remove), 403)
-    for theft in (remove, {"grant": grant_id}, *({"session": each} for each in sessions)):
-        assert attacker.post(desk.page(attacker), **theft).status_code == 303
+    assert {
+        attacker.post(desk.page(attacker), **theft).status_code
+        for theft in (remove, {"grant": grant_id}, *({"session": each} for each in sessions))
+    } == {303}
     assert desk.exchanges(desk.agent, tokens) is None
     assert len(desk.rows("delegated_grants", "id")) == 1
 

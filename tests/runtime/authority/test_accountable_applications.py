@@ -207,12 +207,13 @@ def test_the_secret_of_a_suspended_application_is_no_guess(site: Site, zone: Zon
     agent = site.app(zone, "agent", accountable_user_id=olga.id)
     assert authenticated(agent) == 200
     disable(site, olga)
-    for _ in range(2 * MAX_SECRET_GUESSES):
-        refused = introspected(agent)
-        assert refused.json() == {
-            "error": "invalid_client",
-            "error_description": "client authentication failed",
-        }
+    refusals = [introspected(agent) for _ in range(2 * MAX_SECRET_GUESSES)]
+    refused = refusals[0]
+    assert refused.json() == {
+        "error": "invalid_client",
+        "error_description": "client authentication failed",
+    }
+    assert {each.text for each in refusals} == {refused.text}
     record = last(site, zone)
     assert record.reason == f"invalid_client: {SUSPENDED}"
     assert (record.application_id, record.credential_id) == (agent.app.id, None)

@@ -116,7 +116,9 @@ def tenant(api: Api) -> Any:
 
 
 @pytest.mark.parametrize("operation", [route.operation_id for route in ROUTES])
-def test_management(operation: str, tenant: Any, callers: Mapping[str, Api]) -> None:
+def test_the_management_api_lets_in_whom_the_table_says(
+    operation: str, tenant: Any, callers: Mapping[str, Api]
+) -> None:
     """Nobody is let in by what is over, or is for something else; and nobody is told more than that."""
     (route,) = [each for each in ROUTES if each.operation_id == operation]
     values = {name: id_of(tenant, route, name) if _addressed(route) else "x" for name in parameters(route)}
@@ -155,7 +157,7 @@ def by_changeset(asking: Api, kind: str, zone_id: str) -> str:
 
 
 @pytest.mark.parametrize("role", ["org_admin", "org_member", "org_viewer"])
-def test_changesets(api: Api, role: str) -> None:
+def test_a_changeset_makes_what_single_calls_may_make(api: Api, role: str) -> None:
     """A changeset makes what the same caller may make by a single call, and nothing else."""
     asking, zone = api.with_role(role), api.zone()
     single = {
@@ -183,7 +185,7 @@ def zone_routes(site: Site) -> list[str]:
     return sorted(found, key=lambda each: (each.partition(" ")[2], each))
 
 
-def test_endpoints(site: Site) -> None:
+def test_each_zone_route_answers_a_stranger_as_the_table_says(site: Site) -> None:
     """What each route says to nobody in particular, and that a zone which is not there says 404."""
     zone = site.zone()
     routes = zone_routes(site)
@@ -281,7 +283,7 @@ def test_who_is_not_the_client_gets_nothing(site: Site) -> None:
 # --- bearers
 
 
-def test_bearers(site: Site) -> None:
+def test_an_access_token_opens_what_it_was_issued_for(site: Site) -> None:
     """An access token opens what it was issued for, in its own zone, while it is good; and nothing else."""
     elsewhere, scene = make_sign_in(site), make_sign_in(site)
     shown = {

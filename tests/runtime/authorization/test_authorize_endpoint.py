@@ -51,7 +51,7 @@ class TestPages:
 
         assert_page(browser.http.get(client.url(extra=[(name, value)])), 400)
 
-    def test_unknown_zone(self, site: Site) -> None:
+    def test_an_unknown_zone_is_a_page_with_404(self, site: Site) -> None:
         """An address of no zone is a page with 404."""
         assert_page(httpx.get(f"{site.server.url}/z/nowhere/oauth/authorize"), 404)
 
@@ -99,7 +99,9 @@ class TestPages:
             ("com.example.app:/callback", "com.example.evil:/callback"),
         ],
     )
-    def test_redirect_uri_tricks(self, site: Site, browser: Browser, registered: str, requested: str) -> None:
+    def test_no_variation_of_a_redirect_uri_is_taken(
+        self, site: Site, browser: Browser, registered: str, requested: str
+    ) -> None:
         """Every variation of a registered address is refused on a page; the address itself is taken."""
         client = site.app(site.zone(), protocols={"oauth2": {"redirect_uris": [registered]}})
         assert browser.http.get(client.url(redirect_uri=registered)).status_code == 303
@@ -326,10 +328,13 @@ class TestResources:
         good = client.redeem(code, resource=mail.identifier)
         assert claims(good.json()["access_token"])["aud"] == mail.identifier
 
-        for named in (chat.identifier, asked):
-            place = browser.open(client.url(resources=asked))
-            assert isinstance(place, Answer)
-            assert client.redeem(place.code, resource=named).json()["error"] == "invalid_target"
+        places = [browser.open(client.url(resources=asked)) for _ in range(2)]
+        codes = [place.code for place in places if isinstance(place, Answer)]
+        refusals = [
+            client.redeem(code, resource=named).json()["error"]
+            for code, named in zip(codes, (chat.identifier, asked), strict=True)
+        ]
+        assert refusals == ["invalid_target"] * 2
 
     @pytest.mark.threat("16g")
     def test_scopes_that_are_named_are_all_that_is_meant(self, site: Site, browser: Browser) -> None:
@@ -356,7 +361,7 @@ class TestResources:
         one = refused(browser, client.url(resources=[files.identifier], scope="openid send"))
         assert one["error"] == "invalid_scope"
 
-    def test_default_resource(self, site: Site) -> None:
+    def test_the_default_resource_is_meant_when_none_is_named(self, site: Site) -> None:
         """A zone's default resource is meant when none is named, by applications that may have it."""
         zone = site.zone()
         files = site.run(site.company.resource(zone, "https://files.example", scopes=["read"]))

@@ -290,9 +290,11 @@ def test_all_of_them_on_postgresql(postgres: PostgresServer, tmp_path: Path) -> 
         email = f"{name}@acme.example"
         site.ok("user", "add", "--zone", zone, "--email", email, "--password-stdin", stdin=PASSWORD)
     site.ok("user", "disable", "--zone", zone, "--user", "di@acme.example")
-    for name, recipe in RECIPES.items():
-        if recipe.begin is None:
-            assert _done(site, name).exit_code == recipe.exits, name
+    assert not [
+        name
+        for name, recipe in RECIPES.items()
+        if recipe.begin is None and _done(site, name).exit_code != recipe.exits
+    ]
 
     verdict = site.ok("audit", "verify", "--organization", organization)
 
@@ -321,7 +323,7 @@ class TestApiKeys:
         set_up.sql(f"UPDATE api_keys SET expires_at = '2026-01-01T00:00:00.000000Z' WHERE id = '{key_id}'")
         assert "expired 2026-01-01T00:00:00" in set_up.ok("api-key", "list", *of)
 
-    def test_are_revoked(self, set_up: Site) -> None:
+    def test_keys_are_revoked_by_id_or_whole(self, set_up: Site) -> None:
         """By id, or by the whole key; once."""
         of = ("--organization", "{organization}")
         made = set_up.ok("api-key", "add", *of, "--name", "ci").strip()

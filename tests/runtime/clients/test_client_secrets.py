@@ -46,8 +46,9 @@ async def test_secret_in_body_or_header(scene: Scene, agent: App) -> None:
         [*FORM, ("client_id", agent.client_id)], authorization=basic(agent.client_id, agent.secret)
     )
 
-    for answer in (in_body, in_header, also_named):
-        assert claims_of(answer["access_token"])["client_id"] == agent.client_id
+    assert {
+        claims_of(answer["access_token"])["client_id"] for answer in (in_body, in_header, also_named)
+    } == {agent.client_id}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_basic_is_read_both_ways(written: str, expected: list[tuple[str, str]]) 
 
 
 @pytest.mark.parametrize("header", ["Basic !", "Basic YQ==", "Bearer abc", "Basic \xff", "Basic"])
-def test_unreadable_header(header: str) -> None:
+def test_an_unreadable_header_fails_authentication(header: str) -> None:
     """A header that cannot be read fails authentication, with a challenge."""
     with pytest.raises(InvalidClient) as refusal:
         basic_credentials(header)
@@ -97,7 +98,7 @@ async def test_wrong_secret_and_unknown_client_look_alike(scene: Scene, agent: A
     assert len(details) == 1
 
 
-async def test_missing_secret(scene: Scene, agent: App) -> None:
+async def test_a_missing_secret_fails_authentication(scene: Scene, agent: App) -> None:
     """A client that has a secret must show it."""
     with pytest.raises(InvalidClient):
         await scene.post([*FORM, ("client_id", agent.client_id)])
@@ -167,7 +168,9 @@ async def test_public_client_has_no_authority_of_its_own(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "grant_type", ["password", "implicit", "urn:ietf:params:oauth:grant-type:device_code"]
 )
-async def test_unserved_grant_type(scene: Scene, agent: App, grant_type: str) -> None:
+async def test_an_unserved_grant_type_is_told_to_authenticated_clients(
+    scene: Scene, agent: App, grant_type: str
+) -> None:
     """An authenticated client is told that the grant type is not served."""
     with pytest.raises(UnsupportedGrantType):
         await scene.post([("grant_type", grant_type), *agent.form.items()])

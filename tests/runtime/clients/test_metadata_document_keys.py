@@ -30,9 +30,12 @@ async def test_a_document_at_the_client_id(scene: Scene, publisher: Publisher) -
 
     described = await documented("/client.json", client_id=f"{publisher.url}/client.json")
     resource = await documented("/.well-known/oauth-protected-resource", resource=f"{publisher.url}/mcp")
-    for signer in (described, resource):
-        answer = await scene.post(form(signer.sign()))
-        assert claims_of(answer["access_token"])["client_id"] == signer.client_id
+    signers = (described, resource)
+    answers = [await scene.post(form(signer.sign())) for signer in signers]
+    assert [claims_of(each["access_token"])["client_id"] for each in answers] == [
+        signer.client_id for signer in signers
+    ]
+    for signer in signers:
         await refused(scene, form(signer.sign(STRANGER)))
         await refused(scene, [*FORM, ("client_id", signer.client_id)])
     assert publisher.asked.count("/client.json") == before + 1

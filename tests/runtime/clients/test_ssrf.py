@@ -58,11 +58,10 @@ def guarded(folder: Path, *, allowed: bool) -> Iterator[Site]:
 def test_a_provider_is_not_asked_inside(tmp_path: Path, allowed: bool) -> None:
     """A sign-in ends where it began; only where that is allowed is the target connected to."""
     with target() as inside, guarded(tmp_path, allowed=allowed) as site:
-        for address in inside.addresses:
-            client = site.app(federated(site, address))
-            heard = Browser().open(client.url())
-            assert isinstance(heard, Answer)
-            assert heard.values["error"] == "temporarily_unavailable"
+        clients = [site.app(federated(site, address)) for address in inside.addresses]
+        heard = [Browser().open(client.url()) for client in clients]
+        errors = [each.values["error"] for each in heard if isinstance(each, Answer)]
+        assert errors == ["temporarily_unavailable"] * len(clients)
     assert bool(inside.seen) is allowed
 
 

@@ -59,15 +59,9 @@ async def test_a_workload_is_found_by_the_issuer_and_subject_of_its_token(
         return signer.sign(RSA, **{**plain, **changes})
 
     again = token()
-    for fields in (
-        form(again),
-        form(again),
-        form(again, client_id=made.id),
-        form(token(aud=[signer.issuer])),
-    ):
-        answer = await scene.post(fields)
-        claims = claims_of(answer["access_token"])
-        assert (claims["sub"], claims["client_id"]) == ("deployer", made.id)
+    forms = (form(again), form(again), form(again, client_id=made.id), form(token(aud=[signer.issuer])))
+    issued = [claims_of((await scene.post(fields))["access_token"]) for fields in forms]
+    assert {(claims["sub"], claims["client_id"]) for claims in issued} == {("deployer", made.id)}
     at = int(scene.services.clock().timestamp())
     for changes in (
         {"aud": "https://elsewhere.example"},
@@ -170,9 +164,9 @@ async def test_any_subject_is_for_its_provider_and_ends_with_it(
     )
     named = await workload(scene, shared, "named", subject="tenant-1")
     anyone = await workload(scene, shared, "anyone", any_subject=True)
-    for subject, meant in (("tenant-1", named), ("tenant-2", anyone)):
-        answer = await scene.post(form(signer.sign(iss=issuer, sub=subject)))
-        assert claims_of(answer["access_token"])["client_id"] == meant.id
+    tokens = [signer.sign(iss=issuer, sub=subject) for subject in ("tenant-1", "tenant-2")]
+    answers = [await scene.post(form(token)) for token in tokens]
+    assert [claims_of(each["access_token"])["client_id"] for each in answers] == [named.id, anyone.id]
     await refused(scene, form(signer.sign(iss=workloads.identifier, sub="tenant-2")))
 
     for credential in (named, anyone):
@@ -244,12 +238,18 @@ async def test_a_strict_zone_takes_its_issuer_as_the_only_audience(
     def token(audience: str | list[str]) -> str:
         return signer.sign(RSA, iss=provider.identifier, sub="job", aud=audience)
 
-    for audience in (signer.issuer, [signer.issuer]):
-        assert await own_scene.post(form(token(audience)))
+    assert not [
+        audience
+        for audience in (signer.issuer, [signer.issuer])
+        if not await own_scene.post(form(token(audience)))
+    ]
     for audience in (signer.endpoint, [signer.endpoint]):
         await refused(own_scene, form(token(audience)))
 
     await set_zone_setting(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "off")
 
-    for audience in (signer.endpoint, [signer.endpoint], signer.issuer):
-        assert await own_scene.post(form(token(audience)))
+    assert not [
+        audience
+        for audience in (signer.endpoint, [signer.endpoint], signer.issuer)
+        if not await own_scene.post(form(token(audience)))
+    ]

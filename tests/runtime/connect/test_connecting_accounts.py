@@ -74,9 +74,9 @@ def test_the_provider_is_told_the_resource_where_it_wants_to_be(
 
     account.connect(account.desk.sign_in(account.agent))
 
-    for sent in (*account.tracker.asked, *account.tracker.redeemed):
-        told = {each: sent[each] for each in ("resource", "audience") if each in sent}
-        assert told == ({name: account.issues.identifier} if name else {})
+    requests = (*account.tracker.asked, *account.tracker.redeemed)
+    told = [{each: sent[each] for each in ("resource", "audience") if each in sent} for sent in requests]
+    assert told == [{name: account.issues.identifier} if name else {}] * len(requests)
 
 
 def test_a_provider_without_pkce_is_sent_no_verifier(account: Account) -> None:

@@ -16,9 +16,9 @@ def test_later_ids_sort_behind() -> None:
 
 def test_they_look_as_every_id_does() -> None:
     """So whoever checks the form of an id takes them."""
-    for made in (new_ordered_id(AT_MS), new_id()):
-        assert len(made) == ID_LENGTH
-        assert set(made) <= set(ALPHABET)
+    made = (new_ordered_id(AT_MS), new_id())
+    assert [len(each) for each in made] == [ID_LENGTH] * 2
+    assert set("".join(made)) <= set(ALPHABET)
 
 
 def test_those_of_one_instant_differ() -> None:

@@ -61,7 +61,7 @@ def test_is_an_absolute_uri(text: str) -> None:
     "text",
     ["", "a", "a.example/x", "https://", "w:", "https://é.example", "https://a/%zz", "http://[::1", "x:|"],
 )
-def test_is_none(text: str) -> None:
+def test_what_is_no_absolute_uri_is_none(text: str) -> None:
     """What has no scheme, leads nowhere, or holds what RFC 3986 wants encoded."""
     assert not is_uri(text)
 

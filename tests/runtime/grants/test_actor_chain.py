@@ -40,7 +40,7 @@ async def stranger(scene: Scene, tools: Resource, api: Resource) -> App:
 
 
 @pytest.mark.threat("14a", "14b")
-async def test_confused_deputy(
+async def test_a_token_is_good_for_its_client_and_provider_alone(
     scene: Scene,
     agent: App,
     provider: App,

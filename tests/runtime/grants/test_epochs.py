@@ -40,8 +40,7 @@ async def test_what_others_end_counts_within_a_second(
 ) -> None:
     """The state goes on saying that all stands as it was."""
     subject = await scene.company.token(scene.zone, agent, bob)
-    for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", services=process)
+    assert all([await scene.exchange(agent, subject, api, "read", services=process) for _ in range(2)])
     names = [epochs.session_key(bob.session_id), epochs.zone_key(scene.zone.id)]
     before = await process.state.fetch(names)
 
@@ -79,14 +78,13 @@ async def test_commits_of_others_are_read_at_once_where_the_database_tells_of_th
     assert await process.epochs.latest(names) == ([epoch], None)
 
 
-async def test_after_a_silence(
+async def test_who_asks_after_a_silence_waits_for_what_is_new(
     scene: Scene, agent: App, api: Resource, bob: Person, process: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that nobody asks reads nothing; the first who asks again waits for it to catch up."""
     monkeypatch.setattr(epochs, "LINGER_SECONDS", 0.0)
     subject = await scene.company.token(scene.zone, agent, bob)
-    for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", services=process)
+    assert all([await scene.exchange(agent, subject, api, "read", services=process) for _ in range(2)])
     await let_elapse(2 * epochs.READ_EVERY_SECONDS)
     read_at = process.epochs._read_at
     await session_revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
@@ -109,8 +107,7 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
 ) -> None:
     """The notes of what has moved are gone: whatever is held from before may be out of date."""
     subject = await scene.company.token(scene.zone, agent, bob)
-    for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", services=process)
+    assert all([await scene.exchange(agent, subject, api, "read", services=process) for _ in range(2)])
     held, generation = process.zones.cached(scene.zone.id), process.epochs.generation
     assert held is not None
     await let_elapse(epochs.RECENT_SECONDS)
@@ -179,8 +176,7 @@ async def test_who_cannot_read_vouches_for_nothing(
     state = Counting(scene.services.state)
     process = with_state(scene.services, state)
     subject = await scene.company.token(scene.zone, agent, bob)
-    for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", services=process)
+    assert all([await scene.exchange(agent, subject, api, "read", services=process) for _ in range(2)])
 
     waiting: list[None] = []
 

@@ -124,8 +124,9 @@ async def test_an_applications_own_token_says_what_it_is(
 
     further = (await scene.exchange(server, own, api))["access_token"]
 
-    for claims in (claims_of(own), claims_of(further)):
-        assert (claims["sub"], claims["sub_profile"]) == ("robot", profile)
+    assert {(claims["sub"], claims["sub_profile"]) for claims in (claims_of(own), claims_of(further))} == {
+        ("robot", profile)
+    }
     assert claims_of(further)["act"]["act"]["sub_profile"] == profile
 
 

@@ -90,7 +90,7 @@ class TestReplay:
         assert client.refresh(token).status_code == 200
 
     @pytest.mark.threat("19d")
-    def test_twenty_at_once(self, site: Site) -> None:
+    def test_twenty_at_once_get_the_same_successor(self, site: Site) -> None:
         """All hear the same successor, and the family goes on."""
         client = prepared(site)
         token = client.sign_in()["refresh_token"]
@@ -220,7 +220,7 @@ def test_only_offline_access_outlives_the_browser_session(site: Site, scope: str
 
 
 @pytest.mark.parametrize("token", [None, "nonsense", "a.b", "x" * 5000])
-def test_malformed_tokens(site: Site, token: str | None) -> None:
+def test_a_malformed_token_is_just_no_refresh_token(site: Site, token: str | None) -> None:
     """Missing is the request's fault; anything else is just not a refresh token."""
     client = prepared(site)
 

@@ -98,11 +98,11 @@ async def test_where_a_resource_has_no_scopes_neither_answer_nor_token_has_any(
     app = await scene.company.app(scene.zone, "plain-agent", dependencies=[plain])
     subject = await scene.company.token(scene.zone, app, ann)
 
-    for _ in range(2):
-        answer = await scene.exchange(app, subject, plain)
+    answers = [await scene.exchange(app, subject, plain) for _ in range(2)]
 
-        assert set(answer) == {"access_token", "issued_token_type", "token_type", "expires_in"}
-        assert "scope" not in claims_of(answer["access_token"])
+    members = {"access_token", "issued_token_type", "token_type", "expires_in"}
+    assert [set(each) for each in answers] == [members, members]
+    assert not [each for each in answers if "scope" in claims_of(each["access_token"])]
 
 
 async def test_chain_keeps_user_and_nests_actors(
@@ -278,7 +278,7 @@ async def test_public_client_may_not_exchange(scene: Scene, tools: Resource, ann
     ids=lambda change: "-".join(f"{name}={value[-12:]}" for name, value in change.items()),
 )
 @pytest.mark.deviation("no-refresh-token-by-exchange")
-async def test_malformed_requests(
+async def test_a_malformed_request_is_refused(
     scene: Scene, agent: App, tools: Resource, subject: str, change: dict[str, str]
 ) -> None:
     """What is missing, contradictory or not understood is an invalid request."""
@@ -381,7 +381,9 @@ async def test_resource_of_another_issuer_needs_a_connected_account(scene: Scene
     assert "error_uri" in refusal.value.members
 
 
-async def test_chain_without_user(scene: Scene, tools: Resource, api: Resource, tool_server: App) -> None:
+async def test_an_applications_own_token_starts_a_chain(
+    scene: Scene, tools: Resource, api: Resource, tool_server: App
+) -> None:
     """An application's own token starts a chain too: subject and session are that application's."""
     robot = await scene.company.app(scene.zone, "robot", dependencies=[tools])
     own = await scene.post(
@@ -440,7 +442,7 @@ async def test_an_access_token_may_be_asked_for_by_its_type(
     assert answer["issued_token_type"] == ACCESS_TOKEN
 
 
-async def test_expired_subject_token(
+async def test_an_expired_subject_token_is_refused(
     scene: Scene, agent: App, tools: Resource, ann: Person, subject: str
 ) -> None:
     """An expired token is refused with the one text for every bad subject token."""

@@ -112,9 +112,13 @@ async def test_a_client_stays_in_the_chain_however_its_token_was_handed_over(
     ann = await company.person(zone, "ann@acme.test")
     signed_in = [await company.token(zone, each, ann, audience=tools.identifier) for each in (agent, other)]
     exchanged = (await own_scene.exchange(agent, signed_in[0], tools))["access_token"]
-    for token, client in ((signed_in[0], "agent"), (signed_in[1], "other"), (exchanged, "agent")):
-        further = (await own_scene.exchange(server, token, api))["access_token"]
-        assert acting(claims_of(further)) == ("server", client)
+    tokens = (*signed_in[:2], exchanged)
+    further = [(await own_scene.exchange(server, token, api))["access_token"] for token in tokens]
+    assert [acting(claims_of(token)) for token in further] == [
+        ("server", "agent"),
+        ("server", "other"),
+        ("server", "agent"),
+    ]
 
     there = 'principal, action, resource == Resource::"https://api.test"'
     await company.policies(zone, PERMIT, f'@id("no-chain") forbid ({there}) when {{ {condition} }};')

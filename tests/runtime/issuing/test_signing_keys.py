@@ -24,10 +24,9 @@ async def test_new_zone_has_one_key_of_each_algorithm(company: Company, zone: Zo
 
     assert sorted(jwk["alg"] for jwk in view.jwks) == ["ES256", "RS256"]
     assert {jwk["kty"] for jwk in view.jwks} == {"RSA", "EC"}
-    for jwk in view.jwks:
-        assert not {"d", "p", "q", "dp", "dq", "qi", "k"} & jwk.keys()
-        assert jwk["kid"]
-        assert jwk["use"] == "sig"
+    assert not [jwk for jwk in view.jwks if {"d", "p", "q", "dp", "dq", "qi", "k"} & jwk.keys()]
+    assert not [jwk for jwk in view.jwks if not jwk["kid"]]
+    assert {jwk["use"] for jwk in view.jwks} == {"sig"}
     assert view.access_token_algorithm == "RS256"
 
 

@@ -63,8 +63,9 @@ async def test_what_a_user_forbids_is_refused_at_once(scene: Scene, agent: App, 
     """Also what was issued a moment ago; nobody else's exchange changes, and a reset takes it back."""
     api, payroll = apis
     (ann, hers), (_, his) = [await somebody(scene, agent, name) for name in ("ann", "bob")]
-    for subject in (hers, his):
-        assert (await scene.exchange(agent, subject, payroll))["scope"] == "read write"
+    assert {(await scene.exchange(agent, subject, payroll))["scope"] for subject in (hers, his)} == {
+        "read write"
+    }
 
     await own(scene, agent, ann, PERMIT, NOT_PAYROLL, NO_WRITE)
 

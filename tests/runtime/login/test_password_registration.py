@@ -62,7 +62,9 @@ class TestRegistration:
             ("ada@acme.example", PASSWORD, "cannot be registered"),
         ],
     )
-    def test_refused_fields(self, site: Site, browser: Browser, email: str, password: str, said: str) -> None:
+    def test_a_refused_field_is_named_on_the_page(
+        self, site: Site, browser: Browser, email: str, password: str, said: str
+    ) -> None:
         """The page comes back and names the field."""
         zone = site.zone(requires_invitation=False)
         site.user(zone)
@@ -77,7 +79,7 @@ class TestRegistration:
         assert_page(back.response, 400)
         assert said in back.text
 
-    def test_invitation_only(self, site: Site, browser: Browser) -> None:
+    def test_without_self_registration_the_page_says_why(self, site: Site, browser: Browser) -> None:
         """The default: the sign-in page offers nothing, and the address of the other page says why."""
         zone = site.zone()
         page = browser.open(site.app(zone).url())

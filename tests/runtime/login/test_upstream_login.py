@@ -241,7 +241,7 @@ class TestForeignProvider:
             ("something_of_its_own", "server_error"),
         ],
     )
-    def test_a_refusal_there(
+    def test_a_refusal_of_the_provider_is_told_to_the_application(
         self, site: Site, browser: Browser, foreign: Foreign, said: str, told: str
     ) -> None:
         """The application hears what of it concerns the application."""
@@ -426,7 +426,9 @@ class TestCallback:
         assert foreign.asked == []
 
     @pytest.mark.threat("22d")
-    def test_state_used_twice(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+    def test_a_state_means_nothing_the_second_time(
+        self, site: Site, browser: Browser, foreign: Foreign
+    ) -> None:
         """The second time it means nothing."""
         client = site.app(federated(site, foreign.issuer))
         back = as_person(browser, at_provider(browser, client), "ada")

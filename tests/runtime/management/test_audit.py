@@ -65,8 +65,9 @@ class TestList:
         found = events(api)
 
         assert [one["sequence"] for one in found] == [found[0]["sequence"] - n for n in range(len(found))]
-        for newer, older in pairwise(found):
-            assert newer["previous_hash"] == older["hash"]
+        assert not [
+            (newer, older) for newer, older in pairwise(found) if newer["previous_hash"] != older["hash"]
+        ]
 
     def test_forwards_and_back(self, api: Api, changed: Zone) -> None:
         """Pages do not overlap, their ends are told, and new records do not shift them."""
@@ -98,9 +99,8 @@ class TestList:
         known = {"zone_id": changed.id, "entity_id": changed.id, "action": "zones.create", **key}
         found = events(api, **{name: known[name]})
 
-        assert bool(found) == (name != "changeset_id")
-        for one in found:
-            assert (one["actor"]["id"] if name == "actor_id" else one[name]) == known[name]
+        values = {one["actor"]["id"] if name == "actor_id" else one[name] for one in found}
+        assert values == ({known[name]} if name != "changeset_id" else set())
         assert events(api, **{name: "nothing"}) == []
 
     def test_a_repeated_filter_means_or_and_two_filters_mean_and(self, api: Api, changed: Zone) -> None:

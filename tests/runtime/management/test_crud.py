@@ -160,7 +160,7 @@ class TestProviders:
 
 
 class TestResources:
-    def test_defaults(self, zone: Zone) -> None:
+    def test_a_resource_is_for_web_clients_and_no_prefix_by_default(self, zone: Zone) -> None:
         """A resource is for web clients and no prefix unless it says so."""
         made = zone.make("resources")
         assert made["application_type"] == "web"

@@ -40,8 +40,9 @@ def test_leads_back_to_its_place(value: object) -> None:
 
 def test_a_short_value_is_never_read_again() -> None:
     """Names and times have room: the entity that a cursor was made of may be gone."""
-    for value in ("x" * 60, NOW, None, ("x" * 40, NOW)):
-        assert cursors().open("after", cursors().seal(Position(value, new_id()))).value == value
+    values = ("x" * 60, NOW, None, ("x" * 40, NOW))
+    sealed = [cursors().seal(Position(value, new_id())) for value in values]
+    assert tuple(cursors().open("after", each).value for each in sealed) == values
 
 
 @pytest.mark.threat("30b")

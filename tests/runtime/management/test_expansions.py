@@ -110,18 +110,21 @@ def test_expand_user_names_the_person_behind_a_change(api: Api) -> None:
     """As the user of the organization's zone, on every policy path; keys are nobody, and nobody unasked."""
     zone, person = api.zone(), api.person()
     told = {"id": person.zone_user_id, "email": person.email, "zone_id": api.home_zone().id}
+    wanted, shown, listed, unasked = {}, {}, {}, []
     for path, changes in by_a_person(api, zone, person).items():
-        members = {f"{change}_by_user" for change in changes.split()}
-        shown = api.ok("GET", f"{path}?expand=user")
-        assert {name: shown[name] for name in shown if name.endswith("_by_user")} == dict.fromkeys(
-            members, told
-        )
-        collection, _, wanted = path.rpartition("/")
-        (listed,) = [
-            one for one in api.ok("GET", f"{collection}?expand[]=user")["items"] if one["id"] == wanted
-        ]
-        assert listed == shown
-        assert not [name for name in api.ok("GET", path) if name.endswith("_by_user")]
+        wanted[path] = {f"{change}_by_user": told for change in changes.split()}
+        shown[path] = api.ok("GET", f"{path}?expand=user")
+        collection, _, id_ = path.rpartition("/")
+        items = api.ok("GET", f"{collection}?expand[]=user")["items"]
+        listed[path] = next(one for one in items if one["id"] == id_)
+        unasked += [name for name in api.ok("GET", path) if name.endswith("_by_user")]
+
+    assert {
+        path: {name: value for name, value in one.items() if name.endswith("_by_user")}
+        for path, one in shown.items()
+    } == wanted
+    assert listed == shown
+    assert not unasked
     made = zone.make("policies")
     assert "created_by_user" not in api.ok("GET", zone.path(f"/policies/{made['id']}?expand=user"))
 

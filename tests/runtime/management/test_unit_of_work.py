@@ -42,12 +42,10 @@ def test_the_audit_chain_holds(api: Api, zone: Zone) -> None:
             return await organization_revision.audit_range(conn, api.organization_id, first=1, last=10**9)
 
     records = api.server.call(read)
-    previous = organization_revision.GENESIS
-    for sequence, record in enumerate(records, 1):
-        assert record["sequence"] == sequence
-        assert record["previous_hash"] == previous
-        assert record["hash"] == record_hash(record)
-        previous = str(record["hash"])
+    hashes = [record["hash"] for record in records]
+    assert [record["sequence"] for record in records] == list(range(1, len(records) + 1))
+    assert [record["previous_hash"] for record in records] == [organization_revision.GENESIS, *hashes[:-1]]
+    assert hashes == [record_hash(record) for record in records]
     assert record_hash({**records[-1], "action": "other"}) != records[-1]["hash"]
 
 

@@ -100,8 +100,7 @@ def test_an_account_is_connected_over_both(here: Account, there: Account) -> Non
     back = there.callback(there.desk.page(here.link(token)))
 
     assert "may now use" in here.desk.page(back).text
-    for each in (here, there):
-        assert each.exchange(token)["access_token"] == here.tracker.issued[0]
+    assert {each.exchange(token)["access_token"] for each in (here, there)} == {here.tracker.issued[0]}
 
 
 def test_a_key_is_stored_over_both(here: Account, there: Account) -> None:

@@ -21,8 +21,7 @@ def shop(nodes: Nodes, redis: RedisServer) -> Shop:
 def lives_in(shop: Shop) -> Lives:
     """One for each end, and all that both nodes have cached of it."""
     lives = {end: Life(shop) for end in ENDS}
-    for _ in range(2):
-        assert set(answers(lives, shop.nodes).values()) == {True}
+    assert all(set(answers(lives, shop.nodes).values()) == {True} for _ in range(2))
     return lives
 
 

@@ -71,8 +71,7 @@ def load(nodes: Nodes, shop: Shop) -> Iterator[Load]:
 def ended_at_second(shop: Shop, end: Callable[[Life], None]) -> Life:
     """Tokens that both nodes have cached, and that then lost what they rest on."""
     life = Life(shop, ends_at=shop.nodes.second)
-    for _ in range(2):
-        assert set(answers({end: life}, shop.nodes).values()) == {True}
+    assert all(set(answers({end: life}, shop.nodes).values()) == {True} for _ in range(2))
     end(life)
     return life
 

@@ -122,14 +122,15 @@ def published(lives: Lives, url: str) -> list[bytes | None]:
 @pytest.mark.threat("18o", "35a", "35c", "35e", "35f")
 @pytest.mark.threat("43a", "43b", "43c", "43d", "43e", "43f", "43g", "43j")
 @pytest.mark.parametrize("trouble", [*NO_OLD, *KEEP_OLD], ids=lambda trouble: trouble.__name__)
-def test_ended_everywhere(nodes: Nodes, shop: Shop, redis: RedisServer, trouble: Begin) -> None:
+def test_what_ends_without_the_state_ends_everywhere(
+    nodes: Nodes, shop: Shop, redis: RedisServer, trouble: Begin
+) -> None:
     """A session, a user, a token, a consent, a grant, an application, its accountable user, a dependency.
 
     Each is ended at one node and asked for at both.
     """
     lives = {end: Life(shop) for end in ENDS}
-    for _ in range(2):
-        assert set(answers(lives, nodes).values()) == {True}
+    assert all(set(answers(lives, nodes).values()) == {True} for _ in range(2))
     before = published(lives, redis.url)
     assert None not in before
     with trouble(nodes, redis) as disturbed:

@@ -221,8 +221,9 @@ def test_a_shared_key_that_is_withdrawn_is_handed_out_by_neither(nodes: Nodes, w
         issuer = desk.scene.zone.protocols.oauth2.issuer
         return httpx.post(nodes.at(node, f"{issuer}/oauth/token"), data=form, trust_env=False)
 
-    for _ in range(2):
-        assert {exchange(node).json().get("access_token") for node in nodes.both} == {"sk-old"}
+    assert all(
+        {exchange(node).json().get("access_token") for node in nodes.both} == {"sk-old"} for _ in range(2)
+    )
     there, zone_id = replace(company, services=second.services), desk.scene.zone.id
     if what == "deleted":
         second.call(lambda _: there.delete(SECRET, zone_id, secret_id))

@@ -183,10 +183,19 @@ async def test_two_processes_write_to_one_sqlite_file(sqlite_database, sqlite_ur
 async def test_sqlite_holds_to_foreign_keys_and_writes_ahead(sqlite_database):
     """The pragmas that correctness and concurrency rest on are set on every connection."""
     async with sqlite_database.querying() as conn, sqlite_database.querying() as second:
-        for connection in (conn, second):
-            assert (await connection.execute(text("PRAGMA foreign_keys"))).scalar_one() == 1
-            assert (await connection.execute(text("PRAGMA journal_mode"))).scalar_one() == "wal"
-            assert (await connection.execute(text("PRAGMA busy_timeout"))).scalar_one() > 0
+        assert {
+            (await connection.execute(text("PRAGMA foreign_keys"))).scalar_one()
+            for connection in (conn, second)
+        } == {1}
+        assert {
+            (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
+            for connection in (conn, second)
+        } == {"wal"}
+        assert not [
+            connection
+            for connection in (conn, second)
+            if not (await connection.execute(text("PRAGMA busy_timeout"))).scalar_one() > 0
+        ]
 
 
 async def test_streams_do_not_need_everything_in_memory(database, zone):

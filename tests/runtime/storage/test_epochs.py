@@ -95,8 +95,7 @@ async def test_a_crowd_of_writers_and_readers(database):
     done.set()
 
     written = sorted(f"{writer}.{number}" for writer in range(6) for number in range(10))
-    for reader in readers:
-        assert sorted(await reader) == written
+    assert [sorted(await reader) for reader in readers] == [written] * len(readers)
 
 
 async def test_a_database_that_was_set_back_is_noticed(database):
@@ -141,7 +140,7 @@ async def test_old_notes_go(database):
     assert (await read(database, seen))[0] == {"b": 1}
 
 
-async def test_the_databases_clock(database):
+async def test_the_databases_clock_never_goes_back(database):
     """Seconds since 1970, a fraction with them, and never back."""
     async with database.querying() as conn:
         first = await epochs.database_time(conn)

@@ -163,9 +163,12 @@ async def test_what_stands_stays_when_clients_learn_to_register_themselves(empty
 
     newer = Database.open(empty_url)
     async with newer.reading() as conn:
-        for table in ("sessions", "refresh_families", "consents"):
-            found = (await conn.execute(text(f"SELECT application_id, user_agent_id FROM {table}"))).all()
-            assert found == [("application", None)], (empty_url, table)
+        assert not [
+            (empty_url, table)
+            for table in ("sessions", "refresh_families", "consents")
+            if (await conn.execute(text(f"SELECT application_id, user_agent_id FROM {table}"))).all()
+            != [("application", None)]
+        ]
         assert (await conn.execute(select(consents.c.id, consents.c.scopes))).one().scopes == ["read"]
         told = "SELECT sessions.client_id FROM sessions JOIN refresh_families USING (client_id)"
         assert len((await conn.execute(text(told))).all()) == 1
@@ -202,18 +205,15 @@ async def test_api_keys_go_on_when_they_learn_to_end(empty_url):
 
     newer = Database.open(empty_url)
     async with newer.reading() as conn:
-        for key_id, name in (("plain", "ci"), ("strange", "c_i _b_"), ("empty", "unnamed")):
-            found = await api_keys.find(conn, key_id)
-            assert found is not None
-            key = found.key
-            assert (key.name, key.role, key.secret_hash, key.organization_id) == (
-                name,
-                "org_admin",
-                b"hash",
-                "acme",
-            )
-            assert (key.created_by, key.expires_at, key.person_id) == ("zoned", None, None)
-            assert key.created_at == key.updated_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        found = [await api_keys.find(conn, key_id) for key_id in ("plain", "strange", "empty")]
+        keys = [each.key for each in found if each is not None]
+        assert [key.name for key in keys] == ["ci", "c_i _b_", "unnamed"]
+        assert {(key.role, key.secret_hash, key.organization_id) for key in keys} == {
+            ("org_admin", b"hash", "acme")
+        }
+        assert {(key.created_by, key.expires_at, key.person_id) for key in keys} == {("zoned", None, None)}
+        then = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        assert {(key.created_at, key.updated_at) for key in keys} == {(then, then)}
     await newer.close()
 
 

@@ -181,12 +181,14 @@ class TestInProcess:
         state = InProcessState(capacity=50, bounds={"proof": 20, "form": 20})
         now = time.time() + 1
         for zone in ("one", "two"):
-            for n in range(20):
-                assert await state.use_once(f"proof:{zone}:{n}", made_at=now, ttl_seconds=60)
+            assert not [
+                n
+                for n in range(20)
+                if not await state.use_once(f"proof:{zone}:{n}", made_at=now, ttl_seconds=60)
+            ]
             with pytest.raises(Unavailable):
                 await state.use_once(f"proof:{zone}:more", made_at=now, ttl_seconds=60)
-        for n in range(10):
-            assert await state.add(f"form:one:{n}", b"1", ttl_seconds=60)
+        assert not [n for n in range(10) if not await state.add(f"form:one:{n}", b"1", ttl_seconds=60)]
 
         assert len(state) == 50
         assert await state.use_once("proof:three:1", made_at=now, ttl_seconds=60)

@@ -42,7 +42,7 @@ def query_of(endpoint=ENDPOINT, *, scopes=(), resources=(), code_challenge="c" *
     return dict(pairs)
 
 
-def test_the_standard_request():
+def test_a_request_without_settings_is_that_of_the_standards():
     """Without settings it is what RFC 6749 and RFC 7636 say."""
     assert query_of(scopes=["a", "b"]) == {**OWN, "scope": "a b"}
 

@@ -205,9 +205,8 @@ async def test_an_assertion_for_discovered_endpoints_is_for_the_issuer(provider,
 
     await redeem_and_revoke(client, discovered(token_endpoint_auth_method=Method.PRIVATE_KEY_JWT))
 
-    for path in ("/found/token", "/found/revoke"):
-        (received,) = provider.at(path)
-        assert assertion_for(received, provider.url)["aud"] == provider.url
+    received = [each for path in ("/found/token", "/found/revoke") for each in provider.at(path)]
+    assert [assertion_for(each, provider.url)["aud"] for each in received] == [provider.url] * 2
 
 
 @pytest.mark.threat("46j")
@@ -549,8 +548,12 @@ async def test_one_providers_failures_are_no_others(provider, client, settings, 
 async def test_refusals_are_no_failures(provider, client, settings):
     """A provider that says no works."""
     provider.answers({"error": "invalid_grant"}, 400)
-    for _ in range(2 * FAILURES_TO_OPEN):
-        assert (await client.refresh(settings(), refresh_token="rt")).kind is RefusalKind.DEAD_GRANT
+    assert all(
+        [
+            (await client.refresh(settings(), refresh_token="rt")).kind is RefusalKind.DEAD_GRANT
+            for _ in range(2 * FAILURES_TO_OPEN)
+        ]
+    )
 
 
 async def test_a_provider_that_cannot_be_reached_is_temporary(client, settings):
@@ -577,8 +580,9 @@ async def test_only_so_many_requests_are_under_way_to_a_provider(provider, outbo
         for _ in range(MOST_OF_A_PROVIDER)
     ]
     try:
-        for _ in range(MOST_OF_A_PROVIDER):
-            assert await asyncio.to_thread(under_way.acquire, timeout=20)
+        assert all(
+            [await asyncio.to_thread(under_way.acquire, timeout=20) for _ in range(MOST_OF_A_PROVIDER)]
+        )
         refused = await client.refresh(settings(), refresh_token="rt")
         other = settings(provider_id="p2", token_endpoint=f"{provider.url}/other")
         assert isinstance(await client.refresh(other, refresh_token="rt"), UpstreamTokens)

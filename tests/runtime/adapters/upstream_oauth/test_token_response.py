@@ -32,7 +32,7 @@ def read(body, *, status=200, headers=None, refresh_token=None, scopes=REQUESTED
     return read_token_response(settings, answer, scopes=scopes, refresh_token=refresh_token, now=NOW)
 
 
-def test_the_standard_answer():
+def test_an_answer_of_the_standard_is_read():
     """RFC 6749 section 5.1; members that are not known are ignored."""
     body = {
         "access_token": "at",
@@ -394,5 +394,8 @@ def test_every_answer_is_tokens_or_a_refusal(
 def test_no_result_shows_a_secret(body, secret, status):
     """A provider that repeats what it was sent, in whatever member, gets it into no representation."""
     echoing = {"error": secret, "error_description": secret, "access_token": secret, "x": body}
-    for answer in (echoing, {**echoing, "error": ""}, {"error": {"code": secret}}):
-        assert secret not in repr(read(answer, status=status, client_secret=secret, refresh_token=secret))
+    assert not [
+        answer
+        for answer in (echoing, {**echoing, "error": ""}, {"error": {"code": secret}})
+        if secret in repr(read(answer, status=status, client_secret=secret, refresh_token=secret))
+    ]

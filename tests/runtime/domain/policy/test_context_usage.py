@@ -22,7 +22,7 @@ HEAD = "permit (principal, action, resource)"
         (f'{HEAD} when {{ {{"a": context}}.a.scopes.contains("b") }};', None),
     ],
 )
-def test_reads_of(text: str, names: frozenset[str] | None) -> None:
+def test_members_that_rules_look_at_are_found(text: str, names: frozenset[str] | None) -> None:
     """Members by either spelling count; using the context as a whole counts as looking at everything."""
     assert context_usage_of(cedar.to_json(text)) == [
         ContextUsage(None, names if names is None else frozenset(names))

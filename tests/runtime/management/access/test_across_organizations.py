@@ -135,7 +135,9 @@ class TestConnection:
 
     @pytest.mark.threat("39a", "39b")
     @pytest.mark.parametrize("change", ["update", "a new connection"])
-    def test_another_issuer(self, home: Api, away: Api, issuer: OpenIDServer, change: str) -> None:
+    def test_the_same_person_of_another_issuer_is_somebody_else(
+        self, home: Api, away: Api, issuer: OpenIDServer, change: str
+    ) -> None:
         """Who is called and addressed like Ada there is somebody else: neither her account nor invited."""
         connect(home, issuer)
         ada = federated(home, issuer, "ada")

@@ -49,8 +49,7 @@ class Team:
     def refused(self, status: int, *operations: dict[str, Any]) -> str:
         """What a refusal says, which is the same for a dry run."""
         answers = [self.post(*operations, dry_run=dry_run) for dry_run in (True, False)]
-        for answer in answers:
-            assert answer.status_code == status, answer.text
+        assert {answer.status_code for answer in answers} == {status}
         (message,) = {answer.json()["message"] for answer in answers}
         return str(message)
 
@@ -606,7 +605,7 @@ class TestServiceAccounts:
         assert team.post(app(api.named(), zone.id)).status_code == 403
         its.refused(403, "POST", "/zones", {"name": "x"})
 
-    def test_ends(self, api: Api) -> None:
+    def test_a_token_ends_with_its_credential(self, api: Api) -> None:
         """A token lives no longer than its credential, and neither is worth anything afterwards."""
         place, its = account(api, expires_in_seconds=600)
         its.ok("GET", "/zones")

@@ -101,7 +101,9 @@ def test_nothing_is_looked_up(
 
 @pytest.mark.threat("42a", "42b", "42c", "42e")
 @pytest.mark.parametrize(("route", "role"), HIDDEN, ids=lambda one: getattr(one, "operation_id", one))
-def test_cell(api: Api, senders: dict[str, Api], tenant: Tenant, route: Route, role: str) -> None:
+def test_a_hidden_kind_is_404_whatever_is_sent(
+    api: Api, senders: dict[str, Api], tenant: Tenant, route: Route, role: str
+) -> None:
     """With ids that are there, with ids that are not, and with any body: one and the same 404."""
     names = [name for name in parameters(route) if name not in ("organization_id", "organizationId")]
 

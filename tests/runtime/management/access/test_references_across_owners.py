@@ -69,13 +69,10 @@ def test_every_reference_of_every_kind_has_a_rule() -> None:
         for name in _references(model)
     }
     assert found == set(REFERENCES)
-    for place, rule in REFERENCES.items():
-        is_part = credential_scope._PARTS.get(place[0], ("",))[0] == place[1]
-        assert (place in credential_scope.NAMED, place in credential_scope.LENT, is_part) == (
-            rule == "named",
-            rule == "lent",
-            rule == "part",
-        ), place
+    parts = {(kind, names[0]) for kind, names in credential_scope._PARTS.items()}
+    known = {"named": credential_scope.NAMED, "lent": credential_scope.LENT, "part": parts}
+    found = {place: {rule for rule, places in known.items() if place in places} for place in REFERENCES}
+    assert found == {place: {rule} & known.keys() for place, rule in REFERENCES.items()}
 
 
 def _new(api: Api, zone: Zone, kind: str) -> dict[str, Any]:
@@ -161,9 +158,15 @@ def test_single_calls_name_nothing_of_others_anew(api: Api, zone: Zone, member: 
 
     mine.api.ok("POST", zone.path("/resources"), {**body, member: own})
     body["identifier"] += "/more"
-    for method, path, sent in (("PATCH", place, patch), ("POST", zone.path("/resources"), {**body, **patch})):
-        told = mine.api.refused(403, method, path, sent)
-        assert f"belongs to the configuration `{theirs.owner}`" in told["message"]
+    assert not [
+        (method, path, sent)
+        for method, path, sent in (
+            ("PATCH", place, patch),
+            ("POST", zone.path("/resources"), {**body, **patch}),
+        )
+        if f"belongs to the configuration `{theirs.owner}`"
+        not in mine.api.refused(403, method, path, sent)["message"]
+    ]
     api.ok("PATCH", place, patch)
     mine.api.ok("PATCH", place, {"description": "as it is", **patch})
     mine.api.ok("PATCH", place, {member: own})
@@ -208,8 +211,11 @@ def test_a_dependency_lends_no_credentials_of_others(api: Api, zone: Zone, kind:
     for each in (own, other, nobodys):
         api.ok("PATCH", zone.path(f"/resources/{each}"), {"credential_provider_id": _provider(zone, kind)})
 
-    for team, resource in ((mine, own), (mine, nobodys), (Team(api, mine.owner), other)):
-        assert _depend(team, zone, resource, place).is_success
+    assert not [
+        (team, resource)
+        for team, resource in ((mine, own), (mine, nobodys), (Team(api, mine.owner), other))
+        if not _depend(team, zone, resource, place).is_success
+    ]
     answer = _depend(mine, zone, other, place)
     assert answer.status_code == 403
     assert f"Resource `{other}` belongs to the configuration `{theirs.owner}`" in answer.json()["message"]

@@ -48,19 +48,22 @@ class TestWhoMayAsk:
         tokens = ann.run(others)
         assert Holder(**{**vars(ann), "token": tokens.pop("right")})("GET").status_code == 200
         tokens |= {"key": ann.api.server.api_key, "text": "x", "dots": "a.b.c"}
-        for name, token in tokens.items():
-            assert self.both(ann, token) == {401}, name
+        assert not [name for name, token in tokens.items() if self.both(ann, token) != {401}]
 
     @pytest.mark.threat("13k")
     def test_a_token_for_the_zone_opens_nothing_else(self, ann: Holder) -> None:
         """The management API refuses it on every route."""
         assert ann("GET").status_code == 200
+        headers = {"Authorization": f"Bearer {ann.token}"}
+        statuses = {}
         for route in ROUTES:
             if route.open or route.zone_token or route.body:
                 continue
             path = route.path.replace("{zoneId}", ann.zone.id).replace("{", "").replace("}", "")
-            headers = {"Authorization": f"Bearer {ann.token}"}
-            assert ann.api.client.request(route.method, path, headers=headers).status_code == 401, route.path
+            answer = ann.api.client.request(route.method, path, headers=headers)
+            statuses[route.operation_id] = answer.status_code
+
+        assert statuses == dict.fromkeys(statuses, 401)
 
     @pytest.mark.threat("12b", "28o")
     def test_a_bundle_is_its_users_alone(self, make: Callable[..., Holder]) -> None:
@@ -112,9 +115,11 @@ class TestWhoMayAsk:
             "user": lambda one: ("PATCH", f"/users/{one.person.user.id}", {"status": "disabled"}),
             "application": lambda one: ("DELETE", f"/applications/{one.app.id}"),
         }
+        answers = {}
         for name, end in endings.items():
             holder = make()
-            assert holder("GET").status_code == 200
+            before_it = holder("GET").status_code
             method, path, *body = end(holder)
             ann.api.ok(method, f"/zones/{ann.zone.id}{path}", *body)
-            assert self.both(holder, holder.token) == {401}, name
+            answers[name] = (before_it, self.both(holder, holder.token))
+        assert answers == {name: (200, {401}) for name in endings}

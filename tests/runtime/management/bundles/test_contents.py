@@ -76,7 +76,7 @@ class TestContents:
 
     @pytest.mark.threat("29f")
     @pytest.mark.parametrize("count", [101, 10_000])
-    def test_many_policies(self, ann: Holder, count: int) -> None:
+    def test_more_than_a_hundred_policies_are_refused(self, ann: Holder, count: int) -> None:
         """More than a hundred are refused; so many that they are a lot to read, before they are."""
         hundred = [{"new_policy": f"p{n}"} for n in range(100)]
         assert ann.put(archive_of(*hundred)).status_code == 200
@@ -174,14 +174,16 @@ class TestContents:
             ("multipart/form-data", 415),
         ],
     )
-    def test_codec(self, ann: Holder, media: str, status: int) -> None:
+    def test_another_media_type_is_refused_unread(self, ann: Holder, media: str, status: int) -> None:
         """Other media types are not looked into."""
         assert ann.put(archive_of(), Content_Type=media).status_code == status
 
     @pytest.mark.threat("28p")
     @pytest.mark.parametrize("size", [MAX_ARCHIVE_BYTES + 1, 10 * MAX_ARCHIVE_BYTES])
     @pytest.mark.parametrize("chunked", [False, True])
-    def test_size(self, ann: Holder, size: int, chunked: bool) -> None:
+    def test_a_body_that_is_too_large_is_refused_before_its_end(
+        self, ann: Holder, size: int, chunked: bool
+    ) -> None:
         """A body that is too large is not read to its end, whether it tells its size or not."""
         assert ann.put(archive_of()).status_code == 200
         body = bytes(size)

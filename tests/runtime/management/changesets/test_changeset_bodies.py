@@ -126,7 +126,9 @@ def test_broken_bodies_are_refused(text: bytes, data: st.DataObject) -> None:
         (body(OPERATION, '{"op": "create"}'), ValidationFailed, "operations[1].kind"),
     ],
 )
-def test_refused(text: bytes, error: type[ManagementError], message: str) -> None:
+def test_what_is_wrong_is_told_with_its_place(
+    text: bytes, error: type[ManagementError], message: str
+) -> None:
     """What is wrong is told with its place, for bodies in one piece and for those that are cut up."""
     with pytest.raises(error) as refused:
         read(text)
@@ -160,7 +162,7 @@ def test_an_unusual_name_is_read_too() -> None:
         ),
     ],
 )
-def test_caps(fitting: list[str], beyond: list[str]) -> None:
+def test_more_than_the_sender_may_have_is_a_413(fitting: list[str], beyond: list[str]) -> None:
     """More of anything than the sender may have is a 413, and nothing of it is parsed."""
     if fitting[0].isspace():
         fitting, beyond = [fitting[0] + fitting[1]], [beyond[0] + beyond[1]]
@@ -283,8 +285,8 @@ def test_the_digest_is_that_of_the_whole() -> None:
         text = body(*operations, envelope=f'{ENVELOPE}, "source": {json.dumps(source)}')
         changeset = parse(Changeset, read_json(text, "application/json"))
         told = changeset.model_dump(mode="json")
-        for operation in told["operations"]:
-            assert operation.pop("source") is None  # counts only where it is said
+        # `source` counts only where it is said.
+        assert {operation.pop("source") for operation in told["operations"]} == {None}
         whole = json.dumps(told, sort_keys=True)
         assert asyncio.run(body_digest(hasher, read(text))) == hasher.hash(whole).hex()
 

@@ -308,7 +308,7 @@ async def test_creates_cost_about_one_statement_each(git: Git, zone: str) -> Non
     assert statements < 400 * 1.2 + of_names
 
 
-async def test_credentials_of_workloads(git: Git, zone: str) -> None:
+async def test_credentials_of_workloads_need_no_name(git: Git, zone: str) -> None:
     """They need no name: the service gives one, and a snapshot tells only what was said."""
     agent, corp = ref("Application", "agent"), ref("Provider", "corp")
     members: dict[str, dict[str, Any]] = {

@@ -50,9 +50,9 @@ def test_snapshot_is_cached_by_revision(api: Any) -> None:
     assert first.headers["content-type"] == "application/x-ndjson"
     assert json.loads(first.text.splitlines()[-1])["type"] == "end"
     tag = first.headers["etag"]
-    for seen in (tag, f"W/{tag}", f'"x", {tag}'):
-        again = api("GET", path, headers={"If-None-Match": seen})
-        assert (again.status_code, again.content) == (304, b"")
+    tags = (tag, f"W/{tag}", f'"x", {tag}')
+    again = [api("GET", path, headers={"If-None-Match": seen}) for seen in tags]
+    assert [(each.status_code, each.content) for each in again] == [(304, b"")] * len(tags)
     api.zone()
     assert api("GET", path, headers={"If-None-Match": tag}).status_code == 200
 
@@ -86,7 +86,7 @@ def test_changeset_answers_json(api: Any) -> None:
     assert page["items"] == [receipt]
 
 
-def test_changeset_in_lines(api: Any) -> None:
+def test_lines_tell_progress_and_then_the_result(api: Any) -> None:
     """Progress comes while it runs, then the result."""
     zone = a_zone()
     place = {"local_id": zone["local_id"]}
@@ -116,7 +116,7 @@ def test_lines_come_while_nothing_is_done(api: Any, monkeypatch: pytest.MonkeyPa
     assert [line["type"] for line in lines[-2:]] == ["progress", "result"]
 
 
-def test_refusal_in_lines(api: Any) -> None:
+def test_a_refusal_is_a_line_with_its_status(api: Any) -> None:
     """A refusal is a line as well, with its status inside, and the progress before it was for nothing."""
     zone = a_zone()
     place = {"local_id": zone["local_id"]}
@@ -142,7 +142,9 @@ def test_refusal_in_lines(api: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("headers", [{}, LINES], ids=["json", "lines"])
-def test_refused(api: Any, headers: dict[str, str], more: dict[str, Any], status: int, code: str) -> None:
+def test_a_changeset_that_cannot_begin_has_its_status(
+    api: Any, headers: dict[str, str], more: dict[str, Any], status: int, code: str
+) -> None:
     """A changeset that cannot begin is refused with its status, in either form."""
     response = post(api, {**changeset(api, a_zone()), **more}, headers=headers)
     assert (response.status_code, response.json()["code"]) == (status, code)
@@ -218,7 +220,7 @@ def test_key_must_be_the_digest(api: Any) -> None:
     assert response.status_code == 400
 
 
-def test_dry_run(api: Any) -> None:
+def test_a_dry_run_answers_as_the_real_one(api: Any) -> None:
     """A dry run answers as the real one would, for a reader as well."""
     body = changeset(api, a_zone())
     path = f"/organizations/{api.organization_id}/changesets?dry_run=true"

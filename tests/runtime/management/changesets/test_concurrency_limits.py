@@ -194,8 +194,7 @@ def test_places_are_counted(api: Api, other: Api) -> None:
             # Who applies does not wait for those who try out.
             assert api("POST", path_of(api, dry_run=False), changeset(api, a_zone())).status_code == 200
     body = changeset(api, a_zone())  # what was planned before the apply is refused for that
-    for sender in (first, third):
-        assert eventually(sender, body).status_code == 200
+    assert {eventually(sender, body).status_code for sender in (first, third)} == {200}
 
 
 @pytest.mark.threat("41e", "41i")

@@ -97,8 +97,7 @@ def test_what_is_not_seen_is_not_there(
         return told(response, {id_: "ID", name: "NAME"})
 
     absent = answer(senders[role], new_id(), "nobody")
-    for name, id_ in accounts.ids.items():
-        assert answer(senders[role], id_, name) == absent
+    assert {answer(senders[role], id_, name) for name, id_ in accounts.ids.items()} == {absent}
     assert absent[0] in (403, 404)
     # Those who see them are told more.
     if dry_run:
@@ -167,8 +166,11 @@ def test_who_changed_it_is_told_to_readers_of_the_audit_log(
             assert all("was changed by api_key" in one for one in messages)
         else:
             assert all(one.endswith("has changed") for one in messages)
-            for secret in ("api_key", "applications.update", "zones.adopt", "2026-", "changeset `"):
-                assert secret not in " ".join(messages)
+            assert not [
+                secret
+                for secret in ("api_key", "applications.update", "zones.adopt", "2026-", "changeset `")
+                if secret in " ".join(messages)
+            ]
     assert answers[0].json()["details"][0]["field"] == "operations[0]"
 
 

@@ -227,7 +227,7 @@ async def test_deleted_by_hand_is_not_there(git: Git) -> None:
         (["list"], {"list": []}, {"list": ["x"]}, {}, {"list": []}),
     ],
 )
-def test_applied_values(
+def test_the_base_of_the_next_comparison_is_what_was_applied(
     fields: list[str],
     written: dict[str, Any],
     before: dict[str, Any],

@@ -95,11 +95,17 @@ async def test_audit_records_belong_to_the_changeset(
         )
     assert [record["action"] for record in records] == ["applications.create"] * 3
     assert [record["entity_id"] for record in records] == [git.id("Application", name) for name in "abc"]
-    for before, after in pairwise(records):
-        assert (after["previous_hash"], after["sequence"]) == (before["hash"], before["sequence"] + 1)
+    assert not [
+        (before, after)
+        for before, after in pairwise(records)
+        if (after["previous_hash"], after["sequence"]) != (before["hash"], before["sequence"] + 1)
+    ]
     assert {record["changeset_id"] for record in records} == {answer["id"]}
-    for record in records:
-        assert record_hash({k: v for k, v in record.items() if k != "hash"}) == record["hash"]
+    assert not [
+        record
+        for record in records
+        if record_hash({k: v for k, v in record.items() if k != "hash"}) != record["hash"]
+    ]
 
 
 async def test_history_is_newest_first(git: Git, zone: str) -> None:

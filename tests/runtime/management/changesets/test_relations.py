@@ -103,9 +103,10 @@ async def test_an_older_version_that_decides_is_told(git: Git, zone: str) -> Non
     await _activate(git, zone, older)
     policy, policy_set = await git.found("Policy", "a"), await git.found("PolicySet", "main")
     text = policy["in_force"]["spec"]["cedar"]
-    for line in (policy, policy_set):
-        activated = line["in_force"].pop("activated")
-        assert (activated["action"], activated["changeset_id"]) == ("policy_set_versions.activate", None)
+    activations = [line["in_force"].pop("activated") for line in (policy, policy_set)]
+    assert {(each["action"], each["changeset_id"]) for each in activations} == {
+        ("policy_set_versions.activate", None)
+    }
     assert text.startswith("permit")
     assert policy["in_force"] == {"version": 1, "latest_version": 2, "spec": {"cedar": text}}
     assert policy["spec"]["cedar"].startswith("forbid")
@@ -150,7 +151,7 @@ async def test_same_text_is_no_new_version(git: Git, zone: str) -> None:
     assert len(versions) == 1
 
 
-async def test_bad_policy_text(git: Git, zone: str) -> None:
+async def test_cedars_complaint_comes_back_at_the_member(git: Git, zone: str) -> None:
     """Cedar's complaint comes back at the member."""
     with pytest.raises(ValidationFailed) as refused:
         await git.apply(app("x", zone), create("Policy", "a", zone, cedar="permit(nobody);"))

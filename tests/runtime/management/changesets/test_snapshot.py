@@ -93,7 +93,7 @@ async def test_secrets_only_say_that_they_are_set(git: Git) -> None:
 
 
 @pytest.mark.parametrize("by", ["slug", "id"])
-async def test_one_zone(git: Git, by: str) -> None:
+async def test_a_zone_is_named_by_slug_or_id(git: Git, by: str) -> None:
     """A zone is named by slug or id; organization-level entities come along."""
     zone = await git.found("Zone", "acme")
     lines = (await git.snapshot("acme" if by == "slug" else zone["id"]))[1:-1]
@@ -123,7 +123,7 @@ async def test_what_concerns_an_owner(git: Git) -> None:
     assert "theirs" in {line.get("zone") for line in await git.snapshot(owner="acme/others")}
 
 
-async def test_unknown_zone(git: Git) -> None:
+async def test_a_zone_of_nobody_or_somebody_else_is_not_there(git: Git) -> None:
     """A zone of nobody, and a zone of somebody else, are both not there."""
     other = await found_company(git.company.services, "Other")
     elsewhere = await other.zone("Elsewhere")

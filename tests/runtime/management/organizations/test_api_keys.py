@@ -272,8 +272,11 @@ class TestRevoking:
             one.refused(401, "GET", "/zones")
         other.ok("GET", "/zones")
         assert listed(api).keys().isdisjoint({stolen_id, made_id, again_id})
-        for one_id in (stolen_id, made_id, again_id):
-            assert events(api, one_id) == ["api_keys.delete", "api_keys.create"]
+        assert not [
+            one_id
+            for one_id in (stolen_id, made_id, again_id)
+            if events(api, one_id) != ["api_keys.delete", "api_keys.create"]
+        ]
         assert events(api, other_id) == ["api_keys.create"]
 
     @pytest.mark.threat("18m")

@@ -33,7 +33,7 @@ class TestOrganizations:
         other.refused(400, "PATCH", path, {"label": "x"})
         other.refused(400, "PATCH", path, {"sso_enabled": True})
 
-    def test_roles(self, api: Api) -> None:
+    def test_roles_are_those_of_both_levels_or_of_one(self, api: Api) -> None:
         """The roles of both levels, or of one."""
         path = f"/organizations/{api.organization_id}/roles"
         page = api.ok("GET", path)

@@ -18,7 +18,7 @@ class TestUsers:
         """Users come from signing in: there is no create."""
         api.refused(405, "POST", zone.path("/users"), {"email": "a@example.com"})
 
-    def test_change(self, api: Api, zone: Zone) -> None:
+    def test_a_new_address_counts_as_not_verified(self, api: Api, zone: Zone) -> None:
         """Status, address and identifier; a new address counts as not verified."""
         user = zone.user()
         path = zone.path(f"/users/{user.id}")
@@ -60,7 +60,7 @@ class TestUsers:
         api.ok("PATCH", synced.path(), {"external_sync_enabled": True})
         api.refused(409, "PATCH", synced.path(f"/users/{user.id}"), {"status": "disabled"})
 
-    def test_expansions(self, api: Api, zone: Zone) -> None:
+    def test_a_list_expands_all_that_can_be_asked_of_a_user(self, api: Api, zone: Zone) -> None:
         """Everything that can be asked about a user, on the list."""
         user, group, role, direct = zone.user(), zone.make("groups"), zone.make("roles"), zone.make("roles")
         api.ok("POST", zone.path(f"/groups/{group['id']}/members"), {"user_id": user.id})

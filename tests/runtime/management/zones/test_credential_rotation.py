@@ -39,8 +39,7 @@ def test_one_application_has_two_secrets_of_a_client_id(zone: Zone, application:
     made = [zone.make("application-credentials", **body(application, client_id)) for _ in range(2)]
 
     assert [each["identifier"] for each in made] == [client_id, client_id]
-    for member in ("id", "slug", "password"):
-        assert len({each[member] for each in made}) == 2
+    assert {len({each[member] for each in made}) for member in ("id", "slug", "password")} == {2}
 
 
 def test_a_third_is_refused_with_the_two_that_there_are(zone: Zone, application: str, client_id: str) -> None:

@@ -213,8 +213,11 @@ def test_the_value_stands_nowhere_but_sealed(api: Api, zone: Zone, owner: str, c
         async with services.database.reading() as conn:
             stored = {row.id: row.data for row in await conn.execute(select(table))}
             sealer = await zone_keys.sealer(services.key_encryption, conn, zone.id)
+        opened = [
+            sealer.open(stored[each], bound_to=f"secrets/{each}/data") for each in (first["id"], second["id"])
+        ]
+        assert not [each for each in opened if CANARY.encode() not in each]
         for mine, theirs in ((first["id"], second["id"]), (second["id"], first["id"])):
-            assert CANARY.encode() in sealer.open(stored[mine], bound_to=f"secrets/{mine}/data")
             with pytest.raises(SealBroken):
                 sealer.open(stored[mine], bound_to=f"secrets/{theirs}/data")
 
