@@ -276,6 +276,8 @@ class TestScopes:
         assert "without having been requested, and not part of what you have allowed here: admin" in done.text
         assert account.exchange(token)["scope"] == "read"
         assert _grant(account)["scopes"] == ["read"]
+        (consent,) = [each for each in account.rows("consents") if each["resource_id"] == account.issues.id]
+        assert consent["scopes"] == ["read"]
 
     @pytest.mark.threat("45f")
     def test_it_is_said_before_the_user_goes_back(self, account: Account) -> None:
@@ -446,6 +448,38 @@ def test_what_ends_while_the_user_is_at_the_provider_ends_the_connection(
     MEANWHILE[event](account)
 
     account.desk.page(back, status=400)
+    assert account.tracker.redeemed == []
+    assert _nothing_is_linked(account)
+
+
+@pytest.mark.threat("45d")
+def test_a_provider_that_is_changed_ends_the_links_from_before(account: Account) -> None:
+    """Before its page is opened, too: the user was asked about another configuration."""
+    token = account.desk.sign_in(account.agent)
+    fine, before = account.link(token), account.link(token)
+    assert "Tracker" in account.desk.page(fine).text
+
+    account.desk.update(PROVIDER, account.provider.id, name="Other")
+
+    account.desk.page(before, status=400)
+    assert "Other" in account.desk.page(account.link(token)).text
+
+
+@pytest.mark.threat("45d")
+def test_a_provider_that_a_late_clock_has_changed_ends_the_connection(account: Account) -> None:
+    """By its revision: the time of the change may be that of a node whose clock is behind."""
+    desk = account.desk
+    back = account.callback(desk.page(account.link(desk.sign_in(account.agent))))
+
+    async def at_an_earlier_time() -> None:
+        table, then = TABLES[PROVIDER.name], account.provider.updated_at
+        async with desk.site.services.database.transaction() as conn:
+            await conn.execute(update(table).where(table.c.id == account.provider.id).values(updated_at=then))
+
+    desk.update(PROVIDER, account.provider.id, name="Other")
+    desk.site.run(at_an_earlier_time())
+
+    desk.page(back, status=400)
     assert account.tracker.redeemed == []
     assert _nothing_is_linked(account)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 from tests.runtime.vault.conftest import TOKENS, Account
+from tests.support.state_doubles import Counting, with_state
 
 from runtime.domain.errors import AccessDenied, OAuthError
 from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, PROVIDER, RESOURCE, SESSION, USER
@@ -55,6 +56,36 @@ async def test_a_second_exchange_does_not_read_the_vault(warm: Account) -> None:
     assert reads == []
     assert answer["access_token"] == TOKENS.access_token
     assert 1700 <= answer["expires_in"] <= 1800
+
+
+async def test_a_warm_exchange_is_one_trip_and_no_statement(warm: Account) -> None:
+    """As for tokens of the zone: everything else is known. Behind the answers one record each is written, and
+    once in ten minutes that the credential is in use.
+    """
+    scene, state = warm.scene, Counting(warm.scene.services.state)
+    services = with_state(scene.services, state)
+    subject = await scene.company.token(scene.zone, warm.shy, warm.ann)
+    await warm.agree(ClientRef(application_id=warm.shy.id))
+    for _ in range(2):
+        await scene.exchange(warm.shy, subject, warm.resource, services=services)
+    await services.decisions.flush()
+    statements: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if not any(each in statement for each in ("token_events", "epoch_changes", "SET used_at")):
+            statements.append(statement)
+
+    state.calls.clear()
+    engine = scene.services.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        for _ in range(5):
+            await scene.exchange(warm.shy, subject, warm.resource, services=services)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+    assert state.calls == ["fetch"] * 5
+    assert [each for each in statements if each.startswith(("SELECT", "UPDATE"))] == []
 
 
 async def test_applications_share_the_entry_and_never_the_consent(warm: Account) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def noted(database: Database) -> Iterator[list[tuple[str, Any]]]:
     found: list[tuple[str, Any]] = []
 
     def note(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
-        if statement.startswith(("SELECT", "WITH")) and re.search(_GROWING, statement):
+        if statement.startswith(("SELECT", "WITH", "DELETE")) and re.search(_GROWING, statement):
             found.append((statement, parameters))
 
     engine = database.engine.sync_engine
@@ -63,6 +64,28 @@ async def _due(desk: Desk) -> None:
         assert await vault_tokens.due(conn, now=now, used_since=now, limit=10) == []
 
 
+async def _forgotten(desk: Desk) -> None:
+    now = desk.scene.services.clock()
+    async with desk.scene.services.database.transaction() as conn:
+        assert await vault_tokens.forget(conn, before=now - timedelta(days=30), limit=10) == 0
+
+
+async def _revoked(desk: Desk) -> None:
+    """What is revoked at a provider with a user, a resource, a provider and a zone."""
+    zone_id, whole = desk.scene.zone.id, {"limit": 10}
+    async with desk.scene.services.database.transaction() as conn:
+        for named in (
+            {"user_id": desk.ann.user.id},
+            {"resource_id": desk.resource.id},
+            {"provider_id": desk.vault.id},
+            {},
+        ):
+            assert await vault_tokens.issued(conn, zone_id=zone_id, **whole, **named) == []
+        now = desk.scene.services.clock()
+        of_user = {"zone_id": zone_id, "user_id": desk.ann.user.id}
+        assert await vault_tokens.connected_providers(conn, now=now, **of_user)
+
+
 async def _account(desk: Desk) -> None:
     of_user = {"zone_id": desk.scene.zone.id, "user_id": desk.ann.user.id}
     now = desk.scene.services.clock()
@@ -89,6 +112,10 @@ async def _listed(desk: Desk, **query: Any) -> None:
     assert len(found.items) == 1
 
 
+async def _all(desk: Desk) -> None:
+    await _listed(desk)
+
+
 async def _by_user(desk: Desk) -> None:
     await _listed(desk, filters={"user_id": (desk.ann.user.id,)})
 
@@ -103,11 +130,22 @@ async def _by_status(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [_exchange, _due, _account, _agreed, _by_user, _by_resource, _by_status],
+    [
+        _exchange,
+        _due,
+        _forgotten,
+        _revoked,
+        _account,
+        _agreed,
+        _all,
+        _by_user,
+        _by_resource,
+        _by_status,
+    ],
     ids=lambda each: each.__name__[1:],
 )
 async def test_no_statement_reads_a_whole_table(desk: Desk, read: Any) -> None:
-    """Neither of an exchange, nor of the account page, nor of a list of the management API."""
+    """Neither of an exchange, nor of a job, nor of the account page, nor of a list of the management API."""
     await desk.store()
     await desk.agree(ClientRef(application_id=desk.shy.id))
     database = desk.scene.services.database
