@@ -64,6 +64,8 @@ class ConnectedAccount:
             TRACKER_CLIENT_SECRET=self.tracker.client_secret,
         )
         show(outcome_of(applied.stdout))
+        say("created: the tracker as a provider, and its API as a resource whose tokens the tracker issues;")
+        say("updated: calendar-tools, which may ask for that resource from now on")
 
     def connect(self, tools: Application, tool_token: str) -> None:
         """The refused exchange, the connect link, and the exchange again."""
@@ -74,11 +76,12 @@ class ConnectedAccount:
         require(reason == "user_authorization_required", f"the exchange was answered {body}")
         say(f"calendar-tools asks for {self._resource}: refused, {body['error']} ({reason})")
         say("the answer has a link, which the tool server passes on to her:")
-        say(f"  {link.partition('link=')[0]}link=...")
+        say(f"  {self._named(link.partition('link=')[0])}link=...")
         visited = len(self.browser.visited)
         self._open(link)
         for step in self.browser.visited[visited:]:
-            say(f"  {step}")
+            say(f"  {self._named(step)}")
+        say("the zone has redeemed the tracker's code; calendar-tools only ever gets access tokens")
         self.upstream_token = self._granted(tools, tool_token)
         say(f"calendar-tools asks again: a token of the tracker's, {shortened(self.upstream_token)}")
         answer = self._call()
@@ -99,6 +102,9 @@ class ConnectedAccount:
         require(self._call().status_code == 200, "the API refuses the refreshed token")
         refreshed = self.tracker.requests["refresh_token"]
         say(f"calendar-tools exchanges again: another token, which works (refresh requests: {refreshed})")
+        say(
+            "the zone has sent the refresh token to the tracker meanwhile; calendar-tools has asked as before"
+        )
 
     def revoke(self, agent: Application, agent_token: str, tools: Application, tool_token: str) -> None:
         """She disconnects the account, then the agent's access, and everybody refuses."""
@@ -112,7 +118,9 @@ class ConnectedAccount:
             lambda: self._exchange(tools, tool_token),
             400,
         )
-        self._measure("the tracker's API refuses the token that it has", disconnected, self._call, 401)
+        self._measure(
+            "the tracker's API refuses the token that calendar-tools has", disconnected, self._call, 401
+        )
         removed = self._press(self._id_of("applications", agent.client_id))
         say("she presses Remove access, for the calendar agent")
         self._measure(
@@ -141,6 +149,10 @@ class ConnectedAccount:
             time.sleep(0.01)
         say(f"  {what} {(time.monotonic() - started) * 1000:.0f} ms later")
 
+    def _named(self, step: str) -> str:
+        """A step with names in place of addresses, as in the first act."""
+        return step.replace(self.issuer, "acme-product").replace(self.tracker.url, "tracker")
+
     @property
     def _resource(self) -> str:
         return f"{self.tracker.url}/api"
@@ -162,6 +174,7 @@ class ConnectedAccount:
     def _granted(self, tools: Application, tool_token: str) -> str:
         answer = self._exchange(tools, tool_token)
         require(answer.status_code == 200, f"the exchange was answered {answer.status_code} {answer.text}")
+        require("refresh_token" not in answer.json(), "the tool server got a refresh token")
         token: str = answer.json()["access_token"]
         return token
 

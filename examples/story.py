@@ -1,9 +1,12 @@
 """How the demo tells its story: chapters, lines, tokens in part; and the check that stops it."""
 
+import re
 from typing import Any
 
 from acme import Unexpected, claims
 from rich.console import Console
+
+_COUNTED = re.compile(r"\d+ manifests?: ")
 
 out = Console(highlight=False, soft_wrap=True, width=110)
 
@@ -57,8 +60,10 @@ def require(condition: bool, failure: str) -> None:
 
 
 def summary_of(plan: str) -> str:
-    """The end of a plan's output: how much it changes, and its digest."""
-    return "\n".join(plan.strip().splitlines()[-2:])
+    """The end of a plan's output: how much it changes, its digest, and what is noted below."""
+    lines = plan.strip().splitlines()
+    starts = [number for number, line in enumerate(lines) if _COUNTED.match(line)]
+    return "\n".join(lines[starts[-1] :] if starts else lines[-2:])
 
 
 def outcome_of(applied: str) -> str:

@@ -36,7 +36,9 @@ def test_tells_the_whole_story_and_leaves_nothing(tmp_path: Path):
         expected
         for expected in (
             r"zoned serve\s+answers at http://127\.0\.0\.1:\d+",
+            r"23 manifests: 23 to create",
             r"she types her password",
+            r"GET  tracker/authorize",
             r"aud\s+https://tools\.acme\.example/mcp",
             r"aud\s+https://calendar\.acme\.example/api",
             r"act\s+calendar-tools, for calendar-agent",
@@ -49,7 +51,7 @@ def test_tells_the_whole_story_and_leaves_nothing(tmp_path: Path):
             r"knows it as ada@tracker\.example, and lists 2 issues",
             r"another token, which works \(refresh requests: [1-9]\d*\)",
             r"calendar-tools is refused the tracker's token \d+ ms later",
-            r"API refuses the token that it has \d+ ms later",
+            r"API refuses the token that calendar-tools has \d+ ms later",
             r"calendar-agent is refused any token \d+ ms later",
             r"calendar-tools is refused any token \d+ ms later",
             r"All of it happened",
