@@ -1,6 +1,7 @@
 """Client authentication (RFC 6749 section 2.3): a secret, an assertion, or none for public clients."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.services.client_types import Client
@@ -37,13 +38,14 @@ async def authenticate_client(
             too often.
         Unavailable: whether an assertion was used before cannot be told now.
     """
+    now = services.clock()
     try:
-        client = await _proved(services, zone, form, authorization, address, throttle)
+        client = await _proved(services, zone, form, authorization, address, throttle, now)
     except (InvalidClient, InvalidRequest) as refusal:
         raise await count_refusal(
             services.rate_limiter, zone.id, refusal, whose=network_of(address)
         ) from None
-    LAST_USED.record(services, zone.id, client)
+    LAST_USED.record(services, zone.id, client, now)
     return client
 
 
@@ -54,10 +56,11 @@ async def _proved(
     authorization: str | None,
     address: str,
     throttle: FailedAuthenticationThrottle,
+    now: datetime,
 ) -> Client:
     """Raises as above, without a count."""
     if "client_assertion" in form or "client_assertion_type" in form:
-        return await _asserted(services, zone, form, authorization, address, throttle)
+        return await _asserted(services, zone, form, authorization, address, throttle, now)
     basic = basic_credentials(authorization)
     if basic and "client_secret" in form:
         raise InvalidRequest("use one client authentication method per request")
@@ -69,10 +72,9 @@ async def _proved(
     claimed = pairs[0][0]
     if not claimed:
         raise InvalidClient(internal="no client id", basic=bool(basic))
-    now = services.clock().timestamp()
-    _require_not_blocked(zone, claimed, address, throttle, now)
+    _require_not_blocked(zone, claimed, address, throttle, now.timestamp())
     try:
-        return await _with_secret(services, zone, pairs)
+        return await _with_secret(services, zone, pairs, now)
     except SecretRefused as refused:
         if refused.is_guess:
             await throttle.record_failure(
@@ -81,7 +83,7 @@ async def _proved(
                 claimed,
                 address,
                 application_id=refused.application_id,
-                now=now,
+                now=now.timestamp(),
             )
         raise InvalidClient(
             internal=str(refused), basic=bool(basic), application_id=refused.application_id
@@ -100,17 +102,17 @@ def _require_not_blocked(
 
 
 async def _with_secret(
-    services: Services, zone: CachedZone, pairs: Sequence[tuple[str, str | None]]
+    services: Services, zone: CachedZone, pairs: Sequence[tuple[str, str | None]], now: datetime
 ) -> Client:
     """The client that one of these readings of a header, or of a form, belongs to. Raises SecretRefused."""
     *others, last = pairs
     for client_id, secret in others:
         try:
-            return await client_with_secret(services, zone, client_id, secret)
+            return await client_with_secret(services, zone, client_id, secret, now)
         except SecretRefused as refused:
             if not refused.is_guess:
                 raise
-    return await client_with_secret(services, zone, *last)
+    return await client_with_secret(services, zone, *last, now)
 
 
 async def _asserted(
@@ -120,11 +122,11 @@ async def _asserted(
     authorization: str | None,
     address: str,
     throttle: FailedAuthenticationThrottle,
+    now: datetime,
 ) -> Client:
     """The client that a JWT in the request speaks for."""
     if authorization is not None or "client_secret" in form:
         raise InvalidRequest("use one client authentication method per request")
-    now = services.clock()
     assertion = assertions.read(form)
     _require_not_blocked(zone, assertion.claimed, address, throttle, now.timestamp())
     try:

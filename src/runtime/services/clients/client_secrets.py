@@ -57,7 +57,7 @@ def basic_credentials(authorization: str | None) -> list[tuple[str, str]]:
 
 
 async def client_with_secret(
-    services: Services, zone: CachedZone, client_id: str, secret: str | None
+    services: Services, zone: CachedZone, client_id: str, secret: str | None, now: datetime
 ) -> Client:
     """The client that shows this secret, or is public and shows none.
 
@@ -74,7 +74,7 @@ async def client_with_secret(
         found = await zone.clients.find_now(client_id)
         client = found.client if found is not None else None
         proved = _proved(services, client, secret)
-    useless = _useless(proved, found.is_active, services.clock()) if found and proved else ""
+    useless = _useless(proved, found.is_active, now) if found and proved else ""
     if proved and not useless and (admitted := await revalidated_client(zone, proved)) is not None:
         return admitted
     if found is not None:  # an unknown one was just asked for

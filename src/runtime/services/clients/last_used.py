@@ -24,11 +24,11 @@ class LastUsedRecorder:
         # Kept here so that they are not collected before they have run.
         self._writes: set[asyncio.Task[None]] = set()
 
-    def record(self, services: Services, zone_id: str, client: Client) -> None:
+    def record(self, services: Services, zone_id: str, client: Client, now: datetime) -> None:
         """Have it recorded that a client has authenticated now; a public one has proved nothing."""
         if not isinstance(client, ApplicationClient) or client.is_public:
             return
-        now, credential = services.clock(), client.credential
+        credential = client.credential
         last = self._recorded.get(credential.id) or credential.last_used_at
         if last is not None and now - last < _RECORDED_EVERY:
             return

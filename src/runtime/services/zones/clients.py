@@ -78,6 +78,8 @@ class ClientCache:
 
         An application's credential goes before a user agent.
         """
+        if (held := self._by_id.get(client_id)) is not None:
+            return held
 
         async def query(conn: AsyncConnection) -> FoundClient | None:
             if found := await storage.client(conn, self._zone_id, client_id):
