@@ -17,19 +17,25 @@ async def attest(
 
     The statement is part of the version; the JWS stands in the audit record of its making.
     """
-    zone_id = policy_set.zone_id
-    key = await _signing_key(unit, zone_id)
-    statement = AttestationStatement(
+    key = await _signing_key(unit, policy_set.zone_id)
+    statement = statement_of(unit, policy_set, version=version, manifest_sha=manifest_sha, key_id=key.kid)
+    return statement, key.sign(statement.model_dump(mode="json"), typ=ATTESTATION_TYPE)
+
+
+def statement_of(
+    unit: UnitOfWork, policy_set: PolicySet, *, version: int, manifest_sha: str, key_id: str
+) -> AttestationStatement:
+    """The statement about a new version, under the key of that id: of `ALGORITHM`, one of the zone's."""
+    return AttestationStatement(
         attested_at=unit.now,
         attested_by=unit.caller.id,
-        key_id=key.kid,
+        key_id=key_id,
         manifest_sha=manifest_sha,
         policy_set_id=policy_set.id,
         policy_set_version=version,
         status="created",
-        zone_id=zone_id,
+        zone_id=policy_set.zone_id,
     )
-    return statement, key.sign(statement.model_dump(mode="json"), typ=ATTESTATION_TYPE)
 
 
 async def _signing_key(unit: UnitOfWork, zone_id: str) -> SigningKey:

@@ -32,13 +32,14 @@ _ROLES = (
 
 async def create_default_entities(unit: UnitOfWork, zone: Zone) -> None:
     """Create the keys, built-in providers, platform roles and active default policies of a new zone."""
+    signing = await _signing_keys(unit)
     await zone_keys.create_zone_keys(
         unit.conn,
         unit.services.key_encryption,
         organization_id=zone.organization_id,
         zone_id=zone.id,
         now=unit.now,
-        signing=await _signing_keys(unit),
+        signing=signing,
     )
     common = {
         "organization_id": zone.organization_id,
@@ -61,7 +62,7 @@ async def create_default_entities(unit: UnitOfWork, zone: Zone) -> None:
     for kind, made in ((PROVIDER, providers), (ROLE, roles)):
         for entity in made:
             unit.cache.existing.add((zone.id, kind.name, entity.id))
-    await _policies(unit, zone, common)
+    await _policies(unit, zone, common, key_id=signing[attestations.ALGORITHM].kid)
 
 
 async def _signing_keys(unit: UnitOfWork) -> dict[Algorithm, SigningKey]:
@@ -80,7 +81,7 @@ def _checked(text: str, schema_version: str) -> CheckedPolicyText:
     return policy_texts.read(cedar_raw=text, schema_version=schema_version)
 
 
-async def _policies(unit: UnitOfWork, zone: Zone, common: dict[str, object]) -> None:
+async def _policies(unit: UnitOfWork, zone: Zone, common: dict[str, object], *, key_id: str) -> None:
     version = schema.CURRENT_VERSION
     policies, versions = [], []
     for default in all_defaults():
@@ -117,11 +118,16 @@ async def _policies(unit: UnitOfWork, zone: Zone, common: dict[str, object]) -> 
         )
     await storage.insert_many(unit.conn, POLICY, policies)
     await storage.insert_many(unit.conn, POLICY_VERSION, versions)
-    await _policy_set(unit, zone, common, versions)
+    await _policy_set(unit, zone, common, versions, key_id=key_id)
 
 
 async def _policy_set(
-    unit: UnitOfWork, zone: Zone, common: dict[str, object], versions: list[PolicyVersion]
+    unit: UnitOfWork,
+    zone: Zone,
+    common: dict[str, object],
+    versions: list[PolicyVersion],
+    *,
+    key_id: str,
 ) -> None:
     set_id, version_id = new_id(), new_id()
     manifest = manifest_of(versions)
@@ -136,7 +142,7 @@ async def _policy_set(
             "latest_version_id": version_id,
         }
     )
-    statement, _ = await attestations.attest(unit, policy_set, version=1, manifest_sha=digest)
+    statement = attestations.statement_of(unit, policy_set, version=1, manifest_sha=digest, key_id=key_id)
     version = PolicySetVersion.model_validate(
         {
             **common,
