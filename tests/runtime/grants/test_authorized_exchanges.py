@@ -8,13 +8,13 @@ from sqlalchemy import select
 from tests.support.factories import App, Person
 from tests.support.scene import Scene, claims_of
 
+from runtime.domain.errors import AccessDenied, InvalidScope
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.attenuation import Target
 from runtime.services.authority.consents import Allowance
 from runtime.services.client_types import ApplicationClient
 from runtime.services.grants.authorized_exchanges import AllowedTarget, AllowedTargetCache
 from runtime.services.issuing import policy_decision
-from runtime.services.issuing.policy_decision import PolicyVerdict
 from runtime.services.zones import SessionRoot
 from runtime.storage.sql.session_roots import DelegatedGrantRecord
 from runtime.storage.sql.tables import token_events
@@ -23,7 +23,6 @@ PERIOD_BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = timedelta(seconds=policy_decision.valid_until(PERIOD_BEGINS) - PERIOD_BEGINS.timestamp())
 ALMOST, LATER = timedelta(seconds=4), timedelta(seconds=6)
 READ, READ_AND_WRITE = frozenset({"read"}), frozenset({"read", "write"})
-PERMITTED = PolicyVerdict(READ, ("rule",), is_for_any_scopes=True)
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,10 @@ class Allowed:
     client: ApplicationClient
     root: SessionRoot
 
-    def cache(
-        self, root: SessionRoot | None = None, verdict: PolicyVerdict = PERMITTED
-    ) -> AllowedTargetCache:
+    def cache(self, root: SessionRoot | None = None) -> AllowedTargetCache:
         """A cache that remembers it, under that root."""
         cache = AllowedTargetCache()
-        cache.store("question", self.target, verdict, self.client, root or self.root, PERIOD_BEGINS)
+        cache.store("question", self.target, self.client, root or self.root, PERIOD_BEGINS)
         return cache
 
     def ending(self, **ends: timedelta) -> SessionRoot:
@@ -64,24 +61,14 @@ async def allowed(scene: Scene, agent: App, api: Resource, ann: Person) -> Allow
     assert root is not None
     root = replace(root, session=replace(root.session, expires_at=PERIOD_BEGINS + timedelta(days=1)))
     limits = Target(api.identifier, READ_AND_WRITE, 3600, allowed=READ)
-    return Allowed(AllowedTarget(api, limits, Allowance(READ), None), client, root)
+    return Allowed(AllowedTarget(api, limits, Allowance(READ), None, ("rule",)), client, root)
 
 
 async def test_it_is_found_for_the_client_and_the_root_that_it_was_allowed_to(allowed: Allowed) -> None:
     """Under the same client and root the rules need not be asked again."""
     found = allowed.cache().find("question", allowed.client, allowed.root, READ, PERIOD_BEGINS + ALMOST)
 
-    assert found == allowed.target._replace(permitted_by=("rule",))
-
-
-async def test_policies_that_look_at_scopes_are_asked_about_each_request(allowed: Allowed) -> None:
-    """What they say of some scopes tells nothing of others."""
-    about_these = PERMITTED._replace(is_for_any_scopes=False)
-    cache = allowed.cache(verdict=about_these)
-
-    found = cache.find("question", allowed.client, allowed.root, READ, PERIOD_BEGINS)
-    assert found is not None
-    assert found.permitted_by is None
+    assert found is allowed.target
 
 
 async def test_the_database_is_asked_before_scopes_are_refused(allowed: Allowed) -> None:
@@ -161,3 +148,32 @@ async def test_a_remembered_exchange_gives_no_longer_token_than_a_new_one(
     ]
 
     assert max(ends) <= claims_of(subject)["exp"]
+
+
+async def test_policies_that_look_at_scopes_are_asked_about_those_of_each_request(own_scene: Scene) -> None:
+    """What they say of some scopes tells nothing of others, whatever was allowed before."""
+    company, zone = own_scene.company, own_scene.zone
+    api = await company.resource(zone, "https://scoped.test", scopes=["read", "write"])
+    app = await company.app(zone, "scoped", dependencies=[api])
+    subject = await company.token(zone, app, await company.person(zone, "eve@acme.test"))
+    no_writing = (
+        '@id("no-write") forbid (principal, action, resource) when { context.scopes.contains("write") };'
+    )
+    await company.policies(zone, '@id("all") permit (principal, action, resource);', no_writing)
+
+    assert (await own_scene.exchange(app, subject, api, "read"))["scope"] == "read"
+    with pytest.raises(AccessDenied):
+        await own_scene.exchange(app, subject, api, "write")
+
+
+async def test_each_request_for_a_remembered_target_is_held_to_its_scopes(scene: Scene, ann: Person) -> None:
+    """Other scopes of the resource are issued as asked for; those that it has not are refused each time."""
+    api = await scene.company.resource(scene.zone, "https://held.test", scopes=["read", "write"])
+    agent = await scene.company.app(scene.zone, "held", dependencies=[api])
+    subject = await scene.company.token(scene.zone, agent, ann)
+
+    for scope in ("read", "write", "read write"):
+        assert (await scene.exchange(agent, subject, api, scope))["scope"] == scope
+    for _ in range(2):
+        with pytest.raises(InvalidScope):
+            await scene.exchange(agent, subject, api, "read erase")

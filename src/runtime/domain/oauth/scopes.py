@@ -39,10 +39,9 @@ def narrow(requested: frozenset[str] | None, *bounds: frozenset[str] | None) -> 
     Spec: zone interface, section 6, rule 2.
     """
     given = [bound for bound in bounds if bound is not None]
-    allowed = frozenset.intersection(*given) if given else None
     if requested is None:
-        return ScopeRestriction(allowed if allowed is not None else frozenset(), frozenset())
-    issued = requested if allowed is None else requested & allowed
+        return ScopeRestriction(frozenset.intersection(*given) if given else frozenset(), frozenset())
+    issued = requested.intersection(*given)
     return ScopeRestriction(issued, requested - issued)
 
 

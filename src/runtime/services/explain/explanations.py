@@ -121,9 +121,9 @@ async def _hops(services: Services, zone: CachedZone, asked: ExplainBody) -> tup
 
 
 async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
-    forbidding = hop.authorized.verdict.forbidding if hop.authorized is not None else ()
+    forbidding = hop.authorized.forbidding if hop.authorized is not None else ()
     left_out = hop.authorized.left_out if hop.authorized is not None else frozenset()
-    unpermitted = hop.authorized.verdict.unpermitted if hop.authorized is not None else frozenset()
+    unpermitted = hop.authorized.unpermitted if hop.authorized is not None else frozenset()
     async with services.database.querying() as conn:
         described = await determining_policies.describe(
             conn, zone.organization_id, zone.id, {*hop.decision.determining, *forbidding}

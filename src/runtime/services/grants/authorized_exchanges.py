@@ -20,7 +20,6 @@ from runtime.services.authority.consents import Allowance
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient
 from runtime.services.issuing import policy_decision
-from runtime.services.issuing.policy_decision import PolicyVerdict
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import SessionRoot, ZoneCache
 
@@ -32,8 +31,8 @@ class AllowedTarget(NamedTuple):
         limits: what limits a token for the resource, its end included.
         allowance: what the user has said about it, which `limits` has in it.
         credential: from the vault, in place of a token of the zone.
-        permitted_by: names of the policy rules that permit it with any scopes; None where policies are to be
-            asked about those of the request.
+        permitted_by: names of the policy rules that permit it with any scopes; None where policies look at
+            them.
     """
 
     resource: Resource
@@ -49,14 +48,20 @@ class AuthorizedExchange(NamedTuple):
     Attributes:
         plan: what the token would say.
         credential: from the vault, in place of a token of the zone.
+        permitted_by: names of the policy rules that permit it with any scopes; None where policies look at
+            them.
         left_out: scopes that policies leave out, of those that were left to them.
+        forbidding: names of the policy rules that forbid some of these.
+        unpermitted: those of them that no rule permits.
     """
 
     resource: Resource
     plan: Delegation
     credential: KeptCredential | None
-    verdict: PolicyVerdict
+    permitted_by: tuple[str, ...] | None = None
     left_out: frozenset[str] = frozenset()
+    forbidding: tuple[str, ...] = ()
+    unpermitted: frozenset[str] = frozenset()
 
 
 class _Entry(NamedTuple):
@@ -99,7 +104,6 @@ class AllowedTargetCache(ZoneCache):
         self,
         key: str,
         allowed: AllowedTarget,
-        verdict: PolicyVerdict,
         client: ApplicationClient,
         root: SessionRoot | None,
         now: datetime,
@@ -110,8 +114,6 @@ class AllowedTargetCache(ZoneCache):
         """
         if allowed.credential is not None or (root is not None and root.principal.own_policies):
             return
-        permitted_by = verdict.determining if verdict.is_for_any_scopes else None
-        allowed = allowed._replace(permitted_by=permitted_by)
         self._entries[key] = _Entry(allowed, client, root, _until(root, now))
 
 

@@ -126,8 +126,9 @@ async def authorize(
         resource=resource,
         plan=plan.restricted_to(verdict.scopes),
         credential=None,
-        verdict=verdict,
         left_out=plan.scopes - verdict.scopes,
+        forbidding=verdict.forbidding,
+        unpermitted=verdict.unpermitted,
     )
 
 

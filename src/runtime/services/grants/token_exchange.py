@@ -166,7 +166,8 @@ async def exchange(
         zone, client, request.scopes, chain, allowed, now=now, decision=decision, jkt=jkt
     )
     if question is not None and not is_known:
-        zone.cache_of(AllowedTargetCache).store(question, allowed, authorized.verdict, client, root, now)
+        known = allowed._replace(permitted_by=authorized.permitted_by)
+        zone.cache_of(AllowedTargetCache).store(question, known, client, root, now)
     plan = authorized.plan
 
     decision.step, credential = Step.CREDENTIAL, allowed.credential
@@ -318,17 +319,17 @@ async def authorize_scopes(
 
     decision.step = Step.POLICY
     if allowed.permitted_by is not None:
-        verdict = policy_decision.permitted(plan.scopes, allowed.permitted_by)
-    else:
-        verdict = await policy_decision.decide_exchange(
-            zone,
-            client,
-            chain.authority,
-            actors=decision.actors,
-            resource=resource,
-            scopes=plan.scopes,
-            now=now,
-        )
+        decision.determining = allowed.permitted_by
+        return AuthorizedExchange(resource, plan, credential, allowed.permitted_by)
+    verdict = await policy_decision.decide_exchange(
+        zone,
+        client,
+        chain.authority,
+        actors=decision.actors,
+        resource=resource,
+        scopes=plan.scopes,
+        now=now,
+    )
     decision.determining = verdict.determining
     if verdict.scopes is None:
         raise policy_decision.denied()
@@ -340,8 +341,10 @@ async def authorize_scopes(
         resource=resource,
         plan=plan.restricted_to(verdict.scopes),
         credential=credential,
-        verdict=verdict,
+        permitted_by=verdict.determining if verdict.is_for_any_scopes else None,
         left_out=plan.scopes - verdict.scopes,
+        forbidding=verdict.forbidding,
+        unpermitted=verdict.unpermitted,
     )
 
 

@@ -113,11 +113,6 @@ def valid_until(now: datetime) -> float:
     return (int(now.timestamp()) // _REMEMBERED_SECONDS + 1) * _REMEMBERED_SECONDS
 
 
-def permitted(scopes: frozenset[str], determining: tuple[str, ...]) -> PolicyVerdict:
-    """The verdict about scopes that the rules of these names permit, as they do any."""
-    return PolicyVerdict(scopes, determining, is_for_any_scopes=True)
-
-
 def denied() -> AccessDenied:
     """The refusal in the name of policy: no retry and nothing the user does will help."""
     return AccessDenied("denied by policy", reason=POLICY_DENIED)
