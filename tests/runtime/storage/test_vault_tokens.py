@@ -274,6 +274,23 @@ async def test_only_the_holder_of_the_lease_counts_a_refusal(conn: AsyncConnecti
     assert found.failures == 0
 
 
+async def test_only_the_holder_of_the_lease_ends_it_for_a_pause(conn: AsyncConnection, zone: Zone) -> None:
+    """One that lost its lease lets nobody in beside the next holder, and keeps nobody out for longer."""
+    place = await place_in(conn, zone)
+    row_id, until = await place.put(conn, "first"), NOW + 3 * MINUTE
+    assert await place.lease(conn, row_id, "slow")
+    assert await place.lease(conn, row_id, "next", now=NOW + MINUTE)
+
+    held = []
+    for owner in ("slow", "next"):
+        await vault_tokens.pause(conn, row_id, zone_id=zone.id, version=1, owner=owner, until=until)
+        found = await place.find(conn)
+        assert found is not None
+        held.append((found.lease_owner, found.lease_until))
+
+    assert held == [("next", NOW + 2 * MINUTE), (None, until)]
+
+
 async def test_a_success_forgets_the_refusals_before(conn: AsyncConnection, zone: Zone) -> None:
     """Only refusals in a row make a credential dead."""
     place = await place_in(conn, zone)

@@ -273,3 +273,19 @@ def _sealed(account: Account, provider: Provider) -> SealedTokens:
     assert zone is not None
     tokens = VaultTokens(SecretStr("at"), SecretStr("rt"), "Bearer", None)
     return seal(zone.sealer, "row", 1, tokens, provider)
+
+
+async def test_what_a_former_provider_was_granted_says_nothing(account: Account) -> None:
+    """A revoked grant of the provider that the resource had before keeps no account of the new one out."""
+    company, zone_id = account.scene.company, account.scene.zone.id
+    former = await account.connect()
+    assert (await account.exchange())["access_token"] == TOKENS.access_token
+    await company.update(DELEGATED_GRANT, zone_id, former, status="revoked")
+    new = await company.create(PROVIDER, zone_id, identifier="https://new.test", name="New", client_id="zone")
+    await company.update(RESOURCE, zone_id, account.resource.id, credential_provider_id=new.id)
+    with pytest.raises(AccessDenied):
+        await account.exchange()
+
+    await account.connect(replace(TOKENS, access_token="at-new"), provider=new)
+
+    assert (await account.exchange())["access_token"] == "at-new"
