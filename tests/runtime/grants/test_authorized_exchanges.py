@@ -172,8 +172,8 @@ async def test_each_request_for_a_remembered_target_is_held_to_its_scopes(scene:
     agent = await scene.company.app(scene.zone, "held", dependencies=[api])
     subject = await scene.company.token(scene.zone, agent, ann)
 
-    for scope in ("read", "write", "read write"):
-        assert (await scene.exchange(agent, subject, api, scope))["scope"] == scope
+    asked = ["read", "write", "read write"]
+    assert [(await scene.exchange(agent, subject, api, scope))["scope"] for scope in asked] == asked
     for _ in range(2):
         with pytest.raises(InvalidScope):
             await scene.exchange(agent, subject, api, "read erase")

@@ -74,13 +74,14 @@ async def _revoked(desk: Desk) -> None:
     """What is revoked at a provider with a user, a resource, a provider and a zone."""
     zone_id, whole = desk.scene.zone.id, {"limit": 10}
     async with desk.scene.services.database.transaction() as conn:
-        for named in (
+        selections = (
             {"user_id": desk.ann.user.id},
             {"resource_id": desk.resource.id},
             {"provider_id": desk.vault.id},
             {},
-        ):
-            assert await vault_tokens.issued(conn, zone_id=zone_id, **whole, **named) == []
+        )
+        found = [await vault_tokens.issued(conn, zone_id=zone_id, **whole, **named) for named in selections]
+        assert found == [[], [], [], []]
         now = desk.scene.services.clock()
         of_user = {"zone_id": zone_id, "user_id": desk.ann.user.id}
         assert await vault_tokens.connected_providers(conn, now=now, **of_user)
