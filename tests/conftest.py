@@ -38,8 +38,15 @@ _LONG = (
     "tests/runtime/nodes",
     "tests/reconciler/hostile",
     "tests/reconciler/plan",
+    "tests/reconciler/real",
+    "tests/runtime/authority/test_revocation_effects.py",
+    "tests/runtime/authorization/test_client_libraries.py",
+    "tests/runtime/connect",
     "tests/runtime/grants/test_attenuated_zone.py",
     "tests/runtime/grants/test_delegation_chains.py",
+    "tests/runtime/management/changesets",
+    "tests/runtime/test_floods.py",
+    "tests/runtime/test_leaks.py",
 )
 
 _started = pytest.StashKey[dict[str, str]]()

@@ -61,7 +61,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with the example carried out."""
     copy = tmp_path_factory.mktemp("copy") / "project"
     for name in ("src", "schemas", "tests", "docs", "examples"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name)
     shutil.copy(ROOT / "pyproject.toml", copy)
     kind, migration = blocks("python")
     newest = sorted(file.stem[:4] for file in (copy / VERSIONS).glob("0*.py"))[-1]

@@ -1,8 +1,8 @@
 """Expensive things that the tests of a process share, since making them again proves nothing.
 
 Nothing here is another mechanism than the product's. RSA keys are real and each is a new one, passwords are
-hashed by argon2id, connections over TLS are verified: only the cost is lower. Services that tests start as
-processes of their own know nothing of it.
+hashed by argon2id, connections over TLS are verified: only the cost is lower. Garbage is looked for as often
+as in `zoned serve`. Services that tests start as processes of their own know nothing of it.
 """
 
 import gc
@@ -20,11 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from runtime.adapters import passwords
 from runtime.adapters.keys.signing import Algorithm, SigningKey
+from runtime.cli.worker import _GC_THRESHOLDS
 
 _EXPONENT = 65537
-# A test leaves little that is garbage, and a process of tests holds much that is none: looking for garbage as
-# often as Python does by itself takes a twelfth of all the time of the tests.
-_GC_THRESHOLDS = (50_000, 20, 20)  # as `gc.set_threshold` takes them
 _generate = SigningKey.generate
 _make_context = ssl.create_default_context
 _AUTHORITIES = (None, certifi.where(), os.environ.get("SSL_CERT_FILE"))
