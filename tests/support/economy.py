@@ -1,10 +1,12 @@
 """Expensive things that the tests of a process share, since making them again proves nothing.
 
 Nothing here is another mechanism than the product's. RSA keys are real and each is a new one, passwords are
-hashed by argon2id, connections over TLS are verified: only the cost is lower. Garbage is looked for as often
-as in `zoned serve`. Services that tests start as processes of their own know nothing of it.
+hashed by argon2id, connections over TLS are verified: only the cost is lower. Event loops are uvloop's, and
+garbage is looked for as often, as in `zoned serve`. Services that tests start as processes of their own know
+nothing of it.
 """
 
+import asyncio
 import gc
 import os
 import ssl
@@ -15,6 +17,7 @@ from itertools import combinations
 from typing import Any
 
 import certifi
+import uvloop
 from argon2 import PasswordHasher
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -33,6 +36,7 @@ def economize() -> None:
 
     A context of TLS takes longer to make than a request takes: it reads every authority's certificate.
     """
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     gc.set_threshold(*_GC_THRESHOLDS)
     SigningKey.generate = Keys().generate
     passwords.PasswordHasher = partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
