@@ -14,7 +14,7 @@ from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Page, 
 from runtime.domain.errors import BadLink
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, DELEGATED_GRANT, RESOURCE, SESSION, USER
-from runtime.services.authority import connect_links
+from runtime.services.authority import connect_links, sealed_links
 from runtime.services.authority.connect_links import CONNECT_LINK_SECONDS
 from runtime.services.connect import requests
 from runtime.services.container import Services
@@ -40,6 +40,26 @@ def test_a_user_who_says_yes_authorizes_the_application(desk: Desk) -> None:
     assert_page(done.response, 200)
     assert "Research Agent may now use https://documents.example in your name." in done.text
     assert desk.exchange(token, desk.documents, scope="read")["scope"] == "read"
+
+
+@pytest.mark.threat("45d")
+def test_a_link_is_not_for_who_has_the_client_id_later(desk: Desk) -> None:
+    """It names the application besides: what one was refused, another one with its client id is not given."""
+    link = desk.link(desk.sign_in(), desk.documents)
+    assert "Research Agent" in desk.page(link).text
+    (text,) = parse_qs(urlsplit(link).query)["link"]
+
+    async def of_a_former_application() -> str:
+        services = desk.site.services
+        zone = await services.zones.get(desk.zone.id)
+        opened = connect_links.open_link(zone, text, services.clock())
+        return sealed_links.seal_link(
+            zone, "connect_links", opened.model_copy(update={"party_id": new_id(), "id": new_id()})
+        )
+
+    page = desk.page(link.replace(text, desk.site.run(of_a_former_application())), status=400)
+
+    assert "Research Agent" not in page.text
 
 
 def test_all_scopes_of_the_resource_are_asked_for_where_none_is_named(desk: Desk) -> None:

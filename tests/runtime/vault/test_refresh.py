@@ -208,6 +208,21 @@ async def test_a_provider_that_fails_is_said_to(
     assert grant["status"] == "active"
 
 
+@pytest.mark.threat("20d", "20f")
+async def test_who_asks_during_the_pause_is_told_what_is_left_of_it(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """Later, and in another process: the provider's time to wait, and not that of who waits for a refresh."""
+    idp.answer = Scripted(status=429, headers={"retry-after": "60"})
+
+    refusals = await exchanges(connected, 1)
+    refusals += await exchanges(connected, 1) + await exchanges(connected, 1, another_process(connected))
+
+    assert {type(refusal) for refusal in refusals} == {UpstreamUnavailable}
+    assert all(10 < refusal.retry_after_seconds <= 60 for refusal in refusals)
+    assert idp.refreshes == 1
+
+
 async def test_after_the_pause_the_provider_is_asked_again(connected: Account, idp: RotatingProvider) -> None:
     """A provider that is back brings the next token."""
     idp.answer = Scripted(status=503)
