@@ -24,7 +24,7 @@ from runtime.services.vault import credential_cache, refresh, refresh_ahead
 from runtime.services.vault.upstream_tokens import refresh_after
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import TABLES, vault_tokens
-from runtime.storage.sql.vault_tokens import VaultPlace
+from runtime.storage.sql.vault_tokens import VaultPlace, VaultRecord
 
 EXPIRING = replace(TOKENS, refresh_token="rt-0")
 
@@ -379,10 +379,33 @@ async def test_a_refresh_narrows_the_grant_and_never_widens_it(
     """What the provider takes away is gone; what it adds was not authorized."""
     tokens = {"access_token": "at", "refresh_token": "rt", "expires_in": 3600, "scope": scope}
     idp.answer = Scripted(tokens)
+    ((_, before),) = await users_of(connected)
 
     assert (await connected.exchange())["scope"] == granted
     assert (await connected.exchange())["scope"] == granted
     assert " ".join((await connected.rows("delegated_grants"))[0]["scopes"]) == granted
+    ((_, after),) = await users_of(connected)
+    assert (after > before) == (granted == "read"), "what is cached of a grant that has changed counts still"
+
+
+async def users_of(account: Account) -> list[tuple[str, int]]:
+    """The zone's users, each with the epoch under which everything of theirs is cached."""
+    return [(row["id"], row["epoch"]) for row in await account.rows("users")]
+
+
+async def test_what_was_refreshed_meanwhile_is_not_refreshed_again(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """Who has read the former token, and asks for what another process has just done, gets the new row."""
+    assert (await connected.exchange())["access_token"] == "at-1"
+    services, zone_id = connected.scene.services, connected.scene.zone.id
+    place = VaultPlace(zone_id, connected.ann.user.id, connected.resource.id, connected.provider.id)
+
+    found = await refresh.refresh(services, await services.zones.get(zone_id), place)
+
+    assert isinstance(found, VaultRecord)
+    assert found.version == 2
+    assert idp.refreshes == 1
 
 
 @pytest.mark.threat("46h")
