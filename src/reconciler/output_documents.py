@@ -247,7 +247,8 @@ class PlanDocument(TypedDict):
     that depend on the moment or on the caller: `guards` and `problems` (why the plan is refused now);
     `losses` (what the server deletes along); `unmanaged` (objects of the zones that no configuration manages)
     and `unmanaged_truncated` (kinds of which the server did not list all); `missing_names` (names in active
-    policies that match no object, also after an apply); `undelivered` (titles of objects whose one-time
+    policies that match no object, also after an apply); `without_permit` (titles of policy sets that refuse
+    every token, since no policy in them has a `permit`); `undelivered` (titles of objects whose one-time
     secret was never confirmed as delivered); `similar_owner` (the owner that was probably intended);
     `expiring` (manifests of objects that have expired or expire soon; not in a saved plan); and `shown_once`
     (titles of objects whose secret the server shows once: an apply without `--secrets-dir` is refused).
@@ -276,6 +277,7 @@ class PlanDocument(TypedDict):
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     unmanaged_truncated: NotRequired[Sequence[str]]
     missing_names: NotRequired[Sequence[MissingNameDocument]]
+    without_permit: NotRequired[Sequence[str]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[CascadeDocument]]

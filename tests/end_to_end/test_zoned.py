@@ -300,7 +300,7 @@ def test_an_added_key_works(server: Server):
 
 def test_an_unknown_zone_is_one_line(server: Server):
     """A refusal is told in one line, not as a traceback."""
-    with pytest.raises(Unexpected, match="there is no zone `nowhere`") as refused:
+    with pytest.raises(Unexpected, match="no zone has the id or slug `nowhere`") as refused:
         server.run("keys", "rotate", "--zone", "nowhere")
     assert "Traceback" not in str(refused.value)
 

@@ -19,6 +19,7 @@ from .model import BY_OTHERS, Action, FieldChange, Op, Plan, Unmanaged
 from .other_owners import ReferenceUnresolved
 from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT, PolicyPreview
 from .replacements import exclusive_place, unlinking_update
+from .sets_without_permit import find_sets_without_permit
 from .similar_owners import find_similar_owner
 from .three_way_diff import PROTECT, fixed_changes, foreign_secret_addresses, three_way_diff, with_new_ids
 from .unmanaged import UnmanagedSearch
@@ -83,6 +84,7 @@ def build_plan(
         unmanaged=builder.unmanaged(),
         unmanaged_truncated=snapshot.undescribable_truncated,
         missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
+        without_permit=find_sets_without_permit(builder.matcher.matches, builder.actions, kinds),
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
         names_writers=snapshot.names_writers,

@@ -35,6 +35,7 @@ NOT_IN_DIGEST = (
     "unmanaged",
     "unmanaged_truncated",
     "missing_names",
+    "without_permit",
     "undelivered",
     "similar_owner",
     "shown_once",
@@ -284,6 +285,7 @@ class Plan:
         unmanaged: objects in the zones of the manifests that no configuration manages. Shown to reviewers
             only, and so not in a saved plan.
         unmanaged_truncated: kinds of which the server did not list all objects.
+        without_permit: titles of policy sets that refuse every token: no policy in them has a `permit`.
         missing_names: names in active policies that match no object, also after the plan. Shown as
             `unmanaged` is.
         saved: it was read from a file, which somebody else may have written.
@@ -312,6 +314,7 @@ class Plan:
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
     unmanaged_truncated: tuple[str, ...] = field(default=(), compare=False)
     missing_names: tuple[MissingPolicyName, ...] = field(default=(), compare=False)
+    without_permit: tuple[str, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)

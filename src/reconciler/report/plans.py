@@ -14,7 +14,7 @@ from reconciler.terminal import Line, Styled, line_parts
 from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmanaged_line, write_line
 from .diagnostics import diagnostic_block
 from .expiries import Expiry
-from .policy_impact import impact_lines, impact_summary, missing_name_lines
+from .policy_impact import impact_lines, impact_summary, missing_name_lines, without_permit_lines
 from .value_diff import as_text, counted, difference_lines, whole_lines
 
 _SIGNS = {
@@ -41,6 +41,7 @@ def plan_lines(
     """
     yield from impact_lines(plan)
     yield from missing_name_lines(plan.missing_names)
+    yield from without_permit_lines(plan.without_permit)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, cascades)
     yield summary_line(plan, refused=refused or bool(refusals))
@@ -111,6 +112,8 @@ def plan_json(
     document["unmanaged"] = [each.as_json() for each in plan.unmanaged]
     if plan.unmanaged_truncated:
         document["unmanaged_truncated"] = list(plan.unmanaged_truncated)
+    if plan.without_permit:
+        document["without_permit"] = list(plan.without_permit)
     if plan.missing_names:
         document["missing_names"] = [each.as_json() for each in plan.missing_names]
     if ending := [each.as_json() for each in expiring]:

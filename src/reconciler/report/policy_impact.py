@@ -117,6 +117,16 @@ def missing_name_lines(found: Iterable[MissingPolicyName]) -> Iterator[Line]:
         )
 
 
+def without_permit_lines(titles: Iterable[str]) -> Iterator[Line]:
+    """Policy sets by which every token is refused, and what to do about each."""
+    for title in titles:
+        yield Styled("! every token is refused: ", "red"), f"no policy of {title} has a `permit`"
+        yield (
+            "    a policy set replaces the default policies; add policies that permit, for example copies of"
+            " the default ones"
+        )
+
+
 def _widened_lines(found: Sequence[WidenedAccess]) -> Iterator[Line]:
     one = found[0]
     yield Styled(f"! access is widened in zone {one.zone}: ", "red"), f"{one.name} {_change_text(one)}"

@@ -33,6 +33,9 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Method = Literal["GET", "POST"]
 
 
+_NOT_PUBLIC = "an address that is not public (ZONED_ALLOW_PRIVATE_ADDRESSES permits those, for development)"
+
+
 class OutboundRefused(Exception):
     """The address is not one this service talks to, and nothing was sent."""
 
@@ -311,7 +314,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
                 continue
             if not self._allow_private and not is_public(stream.get_extra_info("server_addr")[0]):
                 await stream.aclose()
-                raise OutboundRefused("the connection reached an address that is not public")
+                raise OutboundRefused(f"the connection reached {_NOT_PUBLIC}")
             return stream
         raise failure or httpcore.ConnectError("no address")
 
@@ -336,7 +339,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         except UnicodeError:
             raise OutboundRefused("the URL's host is not a host name") from None
         if not self._allow_private and not all(is_public(address) for address in found):
-            raise OutboundRefused("the host has an address that is not public")
+            raise OutboundRefused(f"the host has {_NOT_PUBLIC}")
         return sorted(found, key=lambda address: ipaddress.ip_address(address.partition("%")[0]).version)
 
 

@@ -17,7 +17,9 @@ from runtime.services.zones import CachedZone
 from runtime.settings import Settings
 
 _ZONE = click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
-_USER = click.option("--user", "name", required=True, help="The user's id, identifier or e-mail address.")
+_USER = click.option(
+    "--user", "--email", "name", required=True, help="The user's id, identifier or e-mail address."
+)
 
 
 @click.group()

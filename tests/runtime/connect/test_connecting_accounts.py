@@ -213,7 +213,7 @@ class TestAnswers:
         assert (record.request_id, record.outcome) == (request_id, "refused")
         provider = f"provider `{account.provider.identifier}`"
         assert record.reason.startswith(f"provider_failed: {provider}: the token endpoint: {reason}")
-        (line,) = [each for each in lines if each["event"].startswith("an outside provider refused")]
+        (line,) = [each for each in lines if each["event"].startswith("an outside provider cannot be used")]
         assert (line["log_level"], line["request_id"]) == ("warning", request_id)
         assert (line["provider_id"], line["reason"]) == (account.provider.id, record.reason)
         assert "se cret" not in f"{record} {lines} {told.text}"

@@ -318,8 +318,9 @@ def _refusal_of(failure: ProviderRefused | OutboundRefused | OutboundFailed) -> 
         kind = RefusalKind.TEMPORARY if failure.temporary else RefusalKind.MISCONFIGURED
         code = "unreachable" if failure.temporary else "invalid_response"
         return UpstreamRefusal(kind, code, status=failure.status)
-    code = "address_refused" if isinstance(failure, OutboundRefused) else failure.code
-    return UpstreamRefusal(RefusalKind.MISCONFIGURED, code)
+    if isinstance(failure, OutboundRefused):
+        return UpstreamRefusal(RefusalKind.MISCONFIGURED, "address_refused", detail=str(failure))
+    return UpstreamRefusal(RefusalKind.MISCONFIGURED, failure.code)
 
 
 def _temporary(code: str, seconds: float) -> UpstreamRefusal:

@@ -81,7 +81,7 @@ def try_again_or_report() -> str:
 
 def warn_of_configuration(provider: Provider) -> None:
     """Have it logged, with the record of this request, that a provider may be misconfigured."""
-    warning = "an outside provider refused: its configuration may be wrong"
+    warning = "an outside provider cannot be used: its configuration may be wrong"
     current_decision().warning = (warning, {"provider_id": provider.id})
 
 

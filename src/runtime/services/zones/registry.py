@@ -136,7 +136,10 @@ class ZoneRegistry:
         async with self._database.querying() as conn:
             found = await storage.zones_named(conn, id_or_slug)
         if not found:
-            raise NotFound(f"there is no zone `{id_or_slug}`")
+            raise NotFound(
+                f"no zone has the id or slug `{id_or_slug}`; a slug is made of the zone's `name`, not of its"
+                " manifest's"
+            )
         if len(found) > 1:
             raise NotFound(
                 f"{len(found)} zones have the slug `{id_or_slug}`: name one by its id, {', '.join(found)}"
