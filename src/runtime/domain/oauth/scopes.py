@@ -28,6 +28,7 @@ class ScopeRestriction(NamedTuple):
     refused: frozenset[str]
 
 
+@lru_cache(maxsize=1024)  # a repeated exchange asks the same of the same sets
 def narrow(requested: frozenset[str] | None, *bounds: frozenset[str] | None) -> ScopeRestriction:
     """Intersect what is asked for with every bound.
 
