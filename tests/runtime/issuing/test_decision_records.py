@@ -23,14 +23,16 @@ from runtime.domain.errors import (
     TooManyRequests,
 )
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import APPLICATION_CREDENTIAL
+from runtime.domain.kinds import APPLICATION_CREDENTIAL, SESSION, USER
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.services import rate_limits, refused_requests
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision, DecisionLog
 from runtime.services.rate_limits import MAX_SECRET_GUESSES, RECORDED_REFUSALS_OF_ADDRESS
+from runtime.services.tokens import revocation
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
 
@@ -100,6 +102,58 @@ async def test_the_record_of_an_issued_token_tells_the_request_and_the_rules(rec
     assert issued.request_id == "test-request"
     assert issued.determining
     assert abs((issued.at - datetime.now(UTC)).total_seconds()) < 60
+
+
+_ENDS = {
+    "session ended": (SESSION, lambda ann: ann.session_id, {"status": "revoked"}, Step.SESSION),
+    "user disabled": (USER, lambda ann: ann.user.id, {"status": "disabled"}, Step.SESSION),
+}
+
+
+@pytest.mark.parametrize("is_cached", [True, False], ids=["cached", "read"])
+@pytest.mark.parametrize("end", _ENDS)
+async def test_a_refusal_for_what_has_ended_names_user_and_resource(
+    company: Company, end: str, is_cached: bool
+) -> None:
+    """Whose token it was is known by then, whether the session was at hand or comes from the database."""
+    own = Scene(company, await company.zone())
+    api = await company.resource(own.zone, "https://api.test")
+    agent = await company.app(own.zone, "agent", dependencies=[api])
+    ann = await company.person(own.zone, "ann@acme.test")
+    subject = await company.token(own.zone, agent, ann)
+    if is_cached:
+        await own.exchange(agent, subject, api)
+    kind, id_of, patch, step = _ENDS[end]
+    await company.update(kind, own.zone.id, id_of(ann), **patch)
+
+    with pytest.raises(InvalidGrant):
+        await own.exchange(agent, subject, api)
+
+    refused = (await _rows(own))[-1]
+    assert (refused.outcome, refused.step) == ("refused", step)
+    assert (refused.user_id, refused.resource_id) == (ann.user.id, api.id)
+
+
+async def test_a_refusal_of_a_revoked_token_names_user_and_resource(company: Company) -> None:
+    """The token alone is revoked; the session goes on."""
+    own = Scene(company, await company.zone())
+    api = await company.resource(own.zone, "https://api.test")
+    agent = await company.app(own.zone, "agent", dependencies=[api])
+    ann = await company.person(own.zone, "ann@acme.test")
+    subject = await company.token(own.zone, agent, ann)
+    await own.exchange(agent, subject, api)
+    view = await own.services.zones.get(own.zone.id)
+    client = await view.clients.get(agent.client_id)
+    assert client is not None
+    unrecorded = Decision(own.zone.organization_id, own.zone.id, own.services.clock(), "")
+    await revocation.revoke(own.services, view, client, subject, own.services.clock(), unrecorded)
+
+    with pytest.raises(InvalidGrant):
+        await own.exchange(agent, subject, api)
+
+    refused = (await _rows(own))[-1]
+    assert refused.reason == "invalid_grant: the token has been revoked"
+    assert (refused.user_id, refused.resource_id) == (ann.user.id, api.id)
 
 
 async def test_a_wrong_secret_is_recorded_with_the_application_that_the_client_id_names(

@@ -128,9 +128,12 @@ async def exchange(
     subject = verify_subject_token(zone, request.subject_token, now)
     decision.actors = names_of(subject.actors)
     resource = await zone.resources.resolve(request.resource)
+    decision.resource_id = resource.id if resource else None
 
     decision.step = Step.SESSION
     held = await revalidation.cached_root(zone, subject.session_id)
+    # A session never changes its user: whoever it is, a refusal from here on is one of theirs.
+    decision.user_id = held.root.principal.user.id if held.root else None
     before = await prior_actors(zone, client, subject)
     place = await credential_cache.place_of(zone, held.root, resource)
     if place is not None:
@@ -140,7 +143,6 @@ async def exchange(
     standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
     require_not_denied(zone, subject.token_id)
     root, authority = await authority_of(zone, subject, standing, now)
-    decision.user_id = root.principal.user.id if root else None
 
     chain = VerifiedChain(subject, before, root, authority)
     question = cached = allowed = None
