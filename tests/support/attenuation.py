@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from runtime.domain.errors import InvalidRequest, InvalidScope
 from runtime.domain.oauth import attenuation
-from runtime.domain.oauth.attenuation import Delegation, Target
+from runtime.domain.oauth.attenuation import Delegation, TokenLimits
 from runtime.domain.oauth.claims import ChainActor
 
 _T = TypeVar("_T")
@@ -131,10 +131,10 @@ class Attenuation(RuleBasedStateMachine):
 
     def _target(
         self, app: str, place: Place, *ends: datetime | None, within: _Scopes | None = None
-    ) -> Target:
+    ) -> TokenLimits:
         word = self.words.get((app, place.identifier))
         allowed = word if within is None else within if word is None else within & word
-        return Target(place.identifier, place.scopes, place.lifetime_seconds, allowed, ends)
+        return TokenLimits(place.identifier, place.scopes, place.lifetime_seconds, allowed, ends)
 
     def _keep(self, token: Token) -> None:
         self._check(token)
@@ -183,7 +183,7 @@ class Attenuation(RuleBasedStateMachine):
     def own_token(self, dice: Dice) -> None:
         """Client credentials: the application for itself, without a user."""
         app, place, key, asked = dice.one(APPS), dice.one(self.places), dice.one(KEYS), dice.asked()
-        target = Target(place.identifier, place.scopes, place.lifetime_seconds)
+        target = TokenLimits(place.identifier, place.scopes, place.lifetime_seconds)
         try:
             issued = attenuation.originate(target, asked, jkt=key, now=self.now)
         except InvalidScope:

@@ -10,7 +10,7 @@ from tests.support.scene import Scene, claims_of
 
 from runtime.domain.errors import AccessDenied, InvalidScope
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.oauth.attenuation import Target
+from runtime.domain.oauth.attenuation import TokenLimits
 from runtime.services.authority.consents import Allowance
 from runtime.services.client_types import ApplicationClient
 from runtime.services.grants.authorized_exchanges import AllowedTarget, AllowedTargetCache
@@ -60,7 +60,7 @@ async def allowed(scene: Scene, agent: App, api: Resource, ann: Person) -> Allow
     assert isinstance(client, ApplicationClient)
     assert root is not None
     root = replace(root, session=replace(root.session, expires_at=PERIOD_BEGINS + timedelta(days=1)))
-    limits = Target(api.identifier, READ_AND_WRITE, 3600, allowed=READ)
+    limits = TokenLimits(api.identifier, READ_AND_WRITE, 3600, allowed=READ)
     return Allowed(AllowedTarget(api, limits, Allowance(READ), None, ("rule",)), client, root)
 
 

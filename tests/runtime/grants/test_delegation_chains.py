@@ -15,7 +15,7 @@ from tests.support.scene import Scene
 from runtime.domain.errors import InvalidScope, InvalidTarget
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
-from runtime.domain.oauth.attenuation import Delegation, Target
+from runtime.domain.oauth.attenuation import Delegation, TokenLimits
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 
 SCOPES = ["read", "write", "admin", "call"]
@@ -32,7 +32,7 @@ def test_nothing_that_is_issued_ever_widens() -> None:
 
 
 def _without_the_parents_scopes(
-    parent: Delegation, target: Target, *rest: object, **more: object
+    parent: Delegation, target: TokenLimits, *rest: object, **more: object
 ) -> Delegation:
     return _ATTENUATE(replace(parent, audience="https://elsewhere.test"), target, *rest, **more)  # type: ignore[arg-type]
 

@@ -42,7 +42,7 @@ class Delegation:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TokenLimits:
     """What a token is for, with everything that limits it there, whatever it is made from.
 
     Attributes:
@@ -60,7 +60,7 @@ class Target:
 
 
 def originate(
-    target: Target, requested: frozenset[str] | None, *, jkt: str | None, now: datetime
+    limits: TokenLimits, requested: frozenset[str] | None, *, jkt: str | None, now: datetime
 ) -> Delegation:
     """The delegation of a token that is made from no other: of a sign-in, or of an application by itself.
 
@@ -69,12 +69,12 @@ def originate(
         jkt: thumbprint of the key that the sender has proved to have.
     Raises: InvalidScope.
     """
-    return Delegation(target.audience, _scopes(target, requested), (), _end(target, now), jkt)
+    return Delegation(limits.audience, _scopes(limits, requested), (), _end(limits, now), jkt)
 
 
 def attenuate(
     parent: Delegation,
-    target: Target,
+    limits: TokenLimits,
     requested: frozenset[str] | None,
     *,
     actor: ChainActor,
@@ -88,12 +88,12 @@ def attenuate(
         actor: who exchanges it.
     Raises: InvalidScope; InvalidRequest for a chain too long.
     """
-    held = parent.scopes if parent.audience == target.audience else None
+    held = parent.scopes if parent.audience == limits.audience else None
     return Delegation(
-        target.audience,
-        _scopes(target, requested, held),
+        limits.audience,
+        _scopes(limits, requested, held),
         extend_chain(parent.actors, actor),
-        min(_end(target, now), parent.expires_at),
+        min(_end(limits, now), parent.expires_at),
         jkt,
     )
 
@@ -116,10 +116,10 @@ def extend_chain(previous: tuple[ChainActor, ...], actor: ChainActor) -> tuple[C
 
 
 def _scopes(
-    target: Target, requested: frozenset[str] | None, held: frozenset[str] | None = None
+    limits: TokenLimits, requested: frozenset[str] | None, held: frozenset[str] | None = None
 ) -> frozenset[str]:
     """What is issued, within what the subject token has, where that is for the same resource."""
-    narrowed = scope_strings.narrow(requested, target.scopes, target.allowed, held)
+    narrowed = scope_strings.narrow(requested, limits.scopes, limits.allowed, held)
     if narrowed.refused:
         named = " ".join(sorted(narrowed.refused))[:_MAX_SHOWN_CHARS]
         raise InvalidScope(
@@ -128,9 +128,9 @@ def _scopes(
     return narrowed.issued
 
 
-def _end(target: Target, now: datetime) -> datetime:
-    end = now + timedelta(seconds=target.lifetime_seconds)
-    for each in target.ends:
+def _end(limits: TokenLimits, now: datetime) -> datetime:
+    end = now + timedelta(seconds=limits.lifetime_seconds)
+    for each in limits.ends:
         if each is not None and each < end:
             end = each
     return end

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.oauth.attenuation import Delegation, Target
+from runtime.domain.oauth.attenuation import Delegation, TokenLimits
 from runtime.services import cache_sizes
 from runtime.services.authority.consents import Allowance
 from runtime.services.bounded_cache import BoundedCache
@@ -36,7 +36,7 @@ class AllowedTarget(NamedTuple):
     """
 
     resource: Resource
-    limits: Target
+    limits: TokenLimits
     allowance: Allowance
     credential: KeptCredential | None
     permitted_by: tuple[str, ...] | None = None

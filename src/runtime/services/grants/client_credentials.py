@@ -71,7 +71,7 @@ async def client_credentials(
             raise InvalidScope(
                 "a token for the zone itself has no scopes: send `resource`, or leave out `scope`"
             )
-        own = attenuation.Target(zone.issuer, frozenset(), services.settings.token_lifetime_seconds)
+        own = attenuation.TokenLimits(zone.issuer, frozenset(), services.settings.token_lifetime_seconds)
         return await _issue(services, zone, client, attenuation.originate(own, None, jkt=jkt, now=now), now)
     authorized = await authorize(
         services, zone, client, named, audiences=audiences, scopes=scopes, now=now, decision=decision, jkt=jkt
@@ -109,7 +109,7 @@ async def authorize(
     decision.step = Step.CONSENT
     await target_checks.require_own_tokens(zone, client, resource, has_user=False)
     decision.step = Step.SCOPES
-    target = attenuation.Target(
+    target = attenuation.TokenLimits(
         resource.identifier,
         frozenset(resource.scopes or ()),
         resource.credential_lifetime_seconds or services.settings.token_lifetime_seconds,

@@ -265,21 +265,21 @@ async def require_target(
     await target_checks.require_dependency(zone, client, resource)
 
     decision.step = Step.CONSENT
-    source = await target_checks.require_token_source(zone, client, resource)
+    provider = await target_checks.find_credential_provider(zone, client, resource)
     allowance = Allowance()
     if root is not None:
         allowance = await require_allowance(
             services, zone, client, root, resource, wanted=request.scopes, now=now
         )
     credential = None
-    if source is not None:
+    if provider is not None:
         credential = await credentials.require(
             services,
             zone,
             client,
             root,
             resource,
-            source,
+            provider,
             allowance=allowance,
             now=now,
             wanted=request.scopes,
@@ -432,12 +432,12 @@ def _require_consented(
 
 def _limits(
     services: Services, root: SessionRoot | None, resource: Resource, allowance: Allowance
-) -> attenuation.Target:
+) -> attenuation.TokenLimits:
     """What limits a token for the resource, whatever it is made from.
 
     Spec: zone interface, section 6, rules 2, 4, 5 and 7.
     """
-    return attenuation.Target(
+    return attenuation.TokenLimits(
         resource.identifier,
         frozenset(resource.scopes or ()),
         resource.credential_lifetime_seconds or services.settings.token_lifetime_seconds,

@@ -71,12 +71,12 @@ async def require_own_tokens(zone: CachedZone, client: Client, resource: Resourc
     Args:
         has_user: whether the request is for a token of a user.
     """
-    if await require_token_source(zone, client, resource) is not None:
+    if await find_credential_provider(zone, client, resource) is not None:
         told = _EXCHANGE if has_user else f"client credentials have no user. {_EXCHANGE}; {_SHARED}"
         raise AccessDenied(told, reason=EXCHANGE_REQUIRED)
 
 
-async def require_token_source(zone: CachedZone, client: Client, resource: Resource) -> Provider | None:
+async def find_credential_provider(zone: CachedZone, client: Client, resource: Resource) -> Provider | None:
     """The provider whose credentials the vault keeps for a resource; None where the zone makes its tokens.
 
     A provider of type `service-vault` has the keys that users have stored; one of type `external` the tokens

@@ -32,7 +32,7 @@ from runtime.services.issuing.access_tokens import (
     new_token_id,
     token_type,
 )
-from runtime.services.issuing.target_checks import require_own_tokens, require_token_source
+from runtime.services.issuing.target_checks import find_credential_provider, require_own_tokens
 from runtime.services.zones import CachedZone
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -173,13 +173,13 @@ async def answer(
 
 def _limits(
     services: Services, zone: CachedZone, authority: UserAuthorization, target: TokenTarget | None
-) -> attenuation.Target:
+) -> attenuation.TokenLimits:
     """What limits a token of this authority, for a resource or for the zone itself."""
     lifetime, ends = services.settings.token_lifetime_seconds, authority.session.expires_at
     if target is None:
-        return attenuation.Target(zone.issuer, authority.scopes, lifetime, ends=(ends,))
+        return attenuation.TokenLimits(zone.issuer, authority.scopes, lifetime, ends=(ends,))
     resource = target.resource
-    return attenuation.Target(
+    return attenuation.TokenLimits(
         resource.identifier,
         frozenset(resource.scopes or ()),
         resource.credential_lifetime_seconds or lifetime,
@@ -203,7 +203,8 @@ def person_claims(user: User, session_data: Mapping[str, Any], scopes: frozenset
 async def _is_in_vault(zone: CachedZone, authority: UserAuthorization, asked: RequestedResource) -> bool:
     """Tell whether only an exchange hands out what a resource accepts."""
     resource = await zone.resources.get(asked.id)
-    return resource is not None and await require_token_source(zone, authority.client, resource) is not None
+    client = authority.client
+    return resource is not None and await find_credential_provider(zone, client, resource) is not None
 
 
 async def _usable(

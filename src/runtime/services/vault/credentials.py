@@ -83,7 +83,7 @@ async def require(
 
     Args:
         root: None for a chain without a user, for which there are shared credentials alone.
-        provider: what `target_checks.require_token_source` found.
+        provider: what `target_checks.find_credential_provider` found.
         allowance: what the user lets this application do; the credential counts only within it.
         wanted: the scopes that were requested; None for all.
         cached: the user's own, from `credential_cache`; nothing is read from the database then.

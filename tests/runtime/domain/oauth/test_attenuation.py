@@ -8,7 +8,7 @@ import pytest
 from runtime.domain.errors import InvalidRequest, InvalidScope
 from runtime.domain.oauth.attenuation import (
     Delegation,
-    Target,
+    TokenLimits,
     attenuate,
     extend_chain,
     is_held_with,
@@ -18,14 +18,14 @@ from runtime.domain.oauth.claims import ChainActor
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 READ, WRITE = frozenset({"read"}), frozenset({"write"})
-API = Target("https://api.example", READ | WRITE, 3600)
+API = TokenLimits("https://api.example", READ | WRITE, 3600)
 HELD = Delegation(API.audience, READ, (ChainActor("portal"),), NOW + timedelta(hours=8), "key")
 ELSEWHERE = replace(HELD, audience="https://elsewhere.example")
 AGENT = ChainActor("agent")
 
 
 def exchanged(
-    parent: Delegation, target: Target = API, requested: frozenset[str] | None = None
+    parent: Delegation, target: TokenLimits = API, requested: frozenset[str] | None = None
 ) -> Delegation:
     return attenuate(parent, target, requested, actor=AGENT, jkt=None, now=NOW)
 
@@ -41,7 +41,7 @@ def test_the_users_word_limits_the_scopes() -> None:
 
 
 @pytest.mark.parametrize("target", [API, replace(API, allowed=READ)])
-def test_a_scope_beyond_the_limits_is_refused(target: Target) -> None:
+def test_a_scope_beyond_the_limits_is_refused(target: TokenLimits) -> None:
     """It is not dropped in silence."""
     with pytest.raises(InvalidScope):
         originate(target, READ | WRITE | {"root"}, jkt=None, now=NOW)
