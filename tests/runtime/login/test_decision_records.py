@@ -10,7 +10,9 @@ from tests.runtime.login.federation import federated
 from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site, chained
 from tests.support.openid_server import openid_server
 
+from runtime.domain.kinds import USER
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.services.container import Services
 from runtime.storage.sql.tables import token_events
 
@@ -272,3 +274,51 @@ def test_what_databases_do_not_take_stops_no_record(site: Site, client: Client, 
 
     assert attack.status_code == 400
     assert last(site, client.zone).request_id == attack.headers["X-Request-ID"]
+
+
+@pytest.mark.parametrize("redeemed", ["code", "refresh token"])
+def test_what_policy_refuses_of_a_sign_in_is_recorded_as_that(
+    site: Site, browser: Browser, redeemed: str
+) -> None:
+    """At the step that refused, with the user, the resource and the rule; what was issued had a rule, too."""
+    zone = site.zone()
+    ada = site.user(zone)
+    files = site.run(site.company.resource(zone, "https://files.example", scopes=["read"]))
+    client = site.app(zone, dependencies=[files])
+    tokens = client.sign_in(browser, resources=[files.identifier])
+    issued = last(site, zone)
+    assert (issued.event, issued.outcome, issued.step) == ("authorization_code", "issued", None)
+    assert (issued.user_id, issued.resource_id) == (ada.id, files.id)
+    assert issued.determining
+    site.run(site.company.policies(zone, '@id("never") forbid (principal, action, resource);'))
+
+    if redeemed == "code":
+        place = browser.open(client.url(resources=[files.identifier]))
+        assert isinstance(place, Answer)
+        answer = client.redeem(place.code)
+    else:
+        answer = client.refresh(tokens["refresh_token"])
+
+    assert answer.json()["reason"] == "policy_denied"
+    refused = last(site, zone)
+    assert refused.request_id == answer.headers["X-Request-ID"]
+    assert (refused.reason, refused.step) == ("access_denied: policy_denied", Step.POLICY)
+    assert (refused.user_id, refused.resource_id) == (ada.id, files.id)
+    assert [name.partition("#")[2] for name in refused.determining] == ["never"]
+
+
+def test_a_code_of_a_disabled_user_is_refused_at_the_session(
+    site: Site, browser: Browser, client: Client
+) -> None:
+    """An attempt on what this process had of the user leaves nothing else in the record."""
+    client.sign_in(browser)
+    place = browser.open(client.url())
+    assert isinstance(place, Answer)
+    user_id = last(site, client.zone).user_id
+    site.run(site.company.update(USER, client.zone.id, user_id, status="disabled"))
+
+    assert client.redeem(place.code).json()["error"] == "invalid_grant"
+
+    refused = last(site, client.zone)
+    assert (refused.step, refused.user_id, refused.resource_id) == (Step.SESSION, user_id, None)
+    assert not refused.determining

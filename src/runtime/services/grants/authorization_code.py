@@ -9,6 +9,7 @@ from typing import Any
 from runtime.domain.errors import InvalidGrant, InvalidRequest, OAuthError
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth import pkce
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
 from runtime.services.authority.browser_sessions import BrowserSessionCache
@@ -17,6 +18,7 @@ from runtime.services.authorization.authorization_codes import REFUSED, CodeGran
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.grants import refresh_token_rotation as refreshing
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
@@ -31,7 +33,7 @@ _LOOKS = 3  # at a sign-in that others change at the same time
 
 async def grant(context: TokenContext) -> dict[str, Any]:
     """The tokens of a sign-in, for the client that started it."""
-    answer, authority = await redeem(
+    return await redeem(
         context.services,
         context.zone,
         context.client,
@@ -39,9 +41,8 @@ async def grant(context: TokenContext) -> dict[str, Any]:
         context.resources,
         context.now,
         context.jkt,
+        decision=context.decision,
     )
-    context.decision.user_id = authority.user.id
-    return answer
 
 
 async def redeem(
@@ -52,13 +53,16 @@ async def redeem(
     named: Sequence[str],
     now: datetime,
     jkt: str | None = None,
-) -> tuple[dict[str, Any], UserAuthorization]:
-    """The token response for a code, and the authority it was made from.
+    *,
+    decision: Decision,
+) -> dict[str, Any]:
+    """The token response for a code.
 
     Whatever is wrong with the request, the code is gone afterwards.
 
     Args:
         jkt: thumbprint of the key that the sender has proved to have; the tokens are bound to it.
+        decision: is filled in on the way; its step is the one that refused.
     Raises: InvalidRequest, InvalidGrant, InvalidTarget, AccessDenied.
     Spec: RFC 6749 section 4.1.3, RFC 7636 section 4.6.
     """
@@ -70,10 +74,11 @@ async def redeem(
     _require_same_redirect_uri(grant, form.get("redirect_uri"))
     _require_same_key(grant, jkt)
     pkce.check_verifier(form.get("code_verifier"), grant.challenge)
-    made = CodeRedemption(services, zone, client, grant, produced, named, jkt, now)
-    answer, authority = await _made_of(made)
+    made = CodeRedemption(services, zone, client, grant, produced, named, jkt, now, decision)
+    decision.user_id = grant.user_id
+    answer = await _made_of(made)
     await authorization_codes.end_if_reused(services, zone.id, code, produced)
-    return answer, authority
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class CodeRedemption:
     named: Sequence[str]
     jkt: str | None
     now: datetime
+    decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,7 @@ class _Changed(Exception):
     """The sign-in is not what it was when it was looked at."""
 
 
-async def _made_of(redemption: CodeRedemption) -> tuple[dict[str, Any], UserAuthorization]:
+async def _made_of(redemption: CodeRedemption) -> dict[str, Any]:
     """The answer, once what it stands on is kept.
 
     The sign-in as this process saw it last is good enough to try: what is kept is kept only if the sign-in is
@@ -120,17 +126,23 @@ async def _made_of(redemption: CodeRedemption) -> tuple[dict[str, Any], UserAuth
         with suppress(_Changed, OAuthError):
             return await _made_under(redemption, _SignIn(session, user, top=session))
     for _ in range(_LOOKS):
+        _forget_attempt(redemption.decision)
         with suppress(_Changed):
             return await _made_under(redemption, await _signed_in(redemption))
+    _forget_attempt(redemption.decision)
     raise InvalidGrant(REFUSED, internal="the session changed repeatedly during the request")
 
 
-async def _made_under(
-    redemption: CodeRedemption, sign_in: _SignIn
-) -> tuple[dict[str, Any], UserAuthorization]:
+def _forget_attempt(decision: Decision) -> None:
+    """Begin at the session again: what an attempt that does not count came to is no part of the record."""
+    decision.step, decision.resource_id, decision.determining = Step.SESSION, None, ()
+
+
+async def _made_under(redemption: CodeRedemption, sign_in: _SignIn) -> dict[str, Any]:
     """The answer under a sign-in. Raises _Changed when that is not so any more, and nothing is kept."""
     services, zone, now = redemption.services, redemption.zone, redemption.now
     grant, client, produced = redemption.grant, redemption.client, redemption.produced
+    decision = redemption.decision
     _require_standing(grant, sign_in, now)
     authority = UserAuthorization(
         session=_application_session(redemption, sign_in),
@@ -140,8 +152,13 @@ async def _made_under(
         resources=grant.resources,
         jkt=redemption.jkt,
     )
-    target = await token_responses.choose_target(services, zone, authority, redemption.named)
-    answer = await token_responses.answer(services, zone, authority, target, nonce=grant.nonce, now=now)
+    target = await token_responses.choose_target(
+        services, zone, authority, redemption.named, decision=decision
+    )
+    answer = await token_responses.answer(
+        services, zone, authority, target, nonce=grant.nonce, now=now, decision=decision
+    )
+    decision.step = Step.STORING
     refresh_token, family = refreshing.new_family(services, zone, authority, produced.family_id, now)
     under = BrowserLogin(sign_in.top, sign_in.user)
     async with services.database.writing_once() as conn:
@@ -149,7 +166,7 @@ async def _made_under(
         if not await code_redemption.insert_session(conn, authority.session, kept, under=under):
             raise _Changed
         await client_lookup.mark_used(conn, client, now=now)
-    return answer | ({"refresh_token": refresh_token} if client.may_refresh else {}), authority
+    return answer | ({"refresh_token": refresh_token} if client.may_refresh else {})
 
 
 def _require_same_client(grant: CodeGrant, client: Client) -> None:

@@ -21,6 +21,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth import assertions as rules
 from runtime.domain.oauth.claims import is_time
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.session_claims import kept_claims
 from runtime.services.authority import admission
 from runtime.services.authority.admission import UserAssertion
@@ -29,6 +30,7 @@ from runtime.services.authorization import requests
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import UserAuthorization
@@ -42,7 +44,7 @@ _T = TypeVar("_T")
 
 async def grant(context: TokenContext) -> dict[str, Any]:
     """A token of the user whom the provider vouches for."""
-    answer, authority = await redeem(
+    return await redeem(
         context.services,
         context.zone,
         require_confidential(context.client),
@@ -50,9 +52,8 @@ async def grant(context: TokenContext) -> dict[str, Any]:
         context.resources,
         context.now,
         context.jkt,
+        decision=context.decision,
     )
-    context.decision.user_id = authority.user.id
-    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,14 @@ async def redeem(
     named: Sequence[str],
     now: datetime,
     jkt: str | None = None,
-) -> tuple[dict[str, Any], UserAuthorization]:
-    """The token response for an assertion, and the authority it was made from. No refresh token is in it.
+    *,
+    decision: Decision,
+) -> dict[str, Any]:
+    """The token response for an assertion. No refresh token is in it.
 
     Args:
         jkt: thumbprint of the key that the sender has proved to have; the access token is bound to it.
+        decision: is filled in on the way; its step is the one that refused.
     Raises: InvalidRequest; InvalidGrant, with one text for whatever is wrong with the assertion or its user;
         InvalidScope, InvalidTarget, AccessDenied; Unavailable.
     """
@@ -100,19 +104,24 @@ async def redeem(
     vouched = await _verify(services, zone, client, assertion, now)
     async with services.database.reading() as conn:
         user = await _admissible(admission.find_admissible(conn, zone.entity, vouched.identity))
+    decision.step, decision.user_id = Step.RESOURCE, user.id
     asked, resources = await requests.requested_access(zone, client, list(named), form.get("scope"))
     scopes = asked - {"offline_access"}  # nothing here outlives the session
     session = _session(services, zone, client, user, vouched, now)
     authority = UserAuthorization(session, user, client, scopes, resources, jkt)
-    target = await token_responses.choose_target(services, zone, authority, named)
+    target = await token_responses.choose_target(services, zone, authority, named, decision=decision)
+    decision.step = Step.SUBJECT_TOKEN
     await _use_once(services, zone, vouched, now)
-    answer = await token_responses.answer(services, zone, authority, target, nonce=None, now=now)
+    answer = await token_responses.answer(
+        services, zone, authority, target, nonce=None, now=now, decision=decision
+    )
+    decision.step = Step.STORING
     async with services.database.transaction() as conn:
         admitted = await _admissible(admission.admit(conn, zone.entity, vouched.identity, now=now))
         if admitted.user.id != user.id:
             raise InvalidGrant(REFUSED, internal="the subject now identifies another user")
         await sessions.add(conn, authority.session)
-    return answer, authority
+    return answer
 
 
 async def _verify(

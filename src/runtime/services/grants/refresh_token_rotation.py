@@ -13,12 +13,14 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 from runtime.domain.kinds.role import User
 from runtime.domain.lifetimes import is_active
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services.authority import active, session_revocation
 from runtime.services.authority.active import NotActive
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import UserAuthorization
@@ -35,7 +37,7 @@ _MAX_TOKEN_CHARS = 200
 
 async def grant(context: TokenContext) -> dict[str, Any]:
     """New tokens in place of those that run out, and the refresh token that follows."""
-    answer, authority = await refresh(
+    return await refresh(
         context.services,
         context.zone,
         context.client,
@@ -43,9 +45,8 @@ async def grant(context: TokenContext) -> dict[str, Any]:
         context.resources,
         context.now,
         context.jkt,
+        decision=context.decision,
     )
-    context.decision.user_id = authority.user.id
-    return answer
 
 
 def new_family(
@@ -78,13 +79,16 @@ async def refresh(
     named: Sequence[str],
     now: datetime,
     jkt: str | None = None,
-) -> tuple[dict[str, Any], UserAuthorization]:
-    """The token response for a refresh token, and the authority it was made from.
+    *,
+    decision: Decision,
+) -> dict[str, Any]:
+    """The token response for a refresh token.
 
     Scopes and resources can only be narrowed, and only for this one answer.
 
     Args:
         jkt: thumbprint of the key that the sender has proved to have; the access token is bound to it.
+        decision: is filled in on the way; its step is the one that refused.
     Raises: UnauthorizedClient, InvalidRequest, InvalidGrant, InvalidScope, InvalidTarget, AccessDenied.
     Spec: RFC 6749 section 6; RFC 9700 section 4.14.
     """
@@ -96,13 +100,18 @@ async def refresh(
     family = await _family(services, zone, client, token, now)
     await _require_same_key(services, zone, family, jkt)
     family = replace(family, jkt=family.jkt or _bound(client, jkt))
+    decision.step, decision.user_id = Step.SESSION, family.user_id
     session, user = await require_active_family(services, zone, family, now)
+    decision.step = Step.SCOPES
     whole = await _authority(zone, client, family, session, user)
     authority = replace(token_responses.narrowed(whole, form.get("scope")), jkt=jkt)
-    target = await token_responses.choose_target(services, zone, authority, named)
-    answer = await token_responses.answer(services, zone, authority, target, nonce=None, now=now)
+    target = await token_responses.choose_target(services, zone, authority, named, decision=decision)
+    answer = await token_responses.answer(
+        services, zone, authority, target, nonce=None, now=now, decision=decision
+    )
+    decision.step = Step.STORING
     successor = await _successor(services, zone, client, family, session, token, now)
-    return {**answer, "refresh_token": successor}, authority
+    return {**answer, "refresh_token": successor}
 
 
 async def _family(

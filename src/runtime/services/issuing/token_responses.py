@@ -16,6 +16,7 @@ from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.domain.oauth.entity_profiles import EntityProfile
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.resources import RequestedResource, at_most_one
 from runtime.services.authority import consents
 from runtime.services.authority.browser_sessions import profile_claims
@@ -24,6 +25,7 @@ from runtime.services.authority.consents import authorization_required
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.issuing import policy_decision
 from runtime.services.issuing.access_tokens import (
     confirmation,
@@ -71,7 +73,12 @@ class TokenTarget:
 
 
 async def choose_target(
-    services: Services, zone: CachedZone, authority: UserAuthorization, named: Sequence[str]
+    services: Services,
+    zone: CachedZone,
+    authority: UserAuthorization,
+    named: Sequence[str],
+    *,
+    decision: Decision,
 ) -> TokenTarget | None:
     """The resource an access token is for; None for the zone itself.
 
@@ -80,20 +87,24 @@ async def choose_target(
 
     Args:
         named: what the token request says; it can only narrow what was authorized.
+        decision: is filled in on the way; its step is the one that refused.
     Raises: InvalidTarget; AccessDenied when the client may not know any more who the user is, or may not use
         the resource: the user has taken it back, or has agreed to another client than it is by now.
     Spec: RFC 8707 section 2.2; zone interface, section 3.
     """
     wanted = at_most_one(named)
+    decision.step = Step.CONSENT
     if not await consents.covers_sign_in(services, zone, authority.client, authority.user, authority.scopes):
         raise authorization_required(
             zone, authority.client, None, internal="no consent to the sign-in scopes"
         )
+    decision.step = Step.RESOURCE
     authorized = {each.id: each for each in authority.resources}
     if wanted == zone.issuer:
         return None
     if wanted is not None:
         found = await zone.resources.resolve(wanted)
+        decision.resource_id = found.id if found else None
         asked = authorized.get(found.id) if found else None
         if asked is None:
             raise InvalidTarget("the user has not authorized this `resource`")
@@ -101,7 +112,7 @@ async def choose_target(
         asked = authority.resources[0]
     else:
         return None
-    return await _usable(services, zone, authority, asked)
+    return await _usable(services, zone, authority, asked, decision)
 
 
 def narrowed(authority: UserAuthorization, scope: str | None) -> UserAuthorization:
@@ -125,11 +136,18 @@ async def answer(
     *,
     nonce: str | None,
     now: datetime,
+    decision: Decision,
 ) -> dict[str, Any]:
-    """The members of a token response, but for a refresh token. Raises AccessDenied when policy says no."""
+    """The members of a token response, but for a refresh token. Raises AccessDenied when policy says no.
+
+    Args:
+        decision: is filled in on the way; its step is the one that refused.
+    """
+    decision.step = Step.SCOPES
     plan = attenuation.originate(_limits(services, zone, authority, target), None, jkt=authority.jkt, now=now)
     if target is not None:
-        plan = plan.restricted_to(await _permitted(zone, authority, target, plan.scopes, now))
+        plan = plan.restricted_to(await _permitted(zone, authority, target, plan.scopes, now, decision))
+    decision.step = Step.SIGNING
     facts = AccessTokenFacts(
         issuer=zone.issuer,
         subject=authority.user.identifier,
@@ -208,16 +226,22 @@ async def _is_in_vault(zone: CachedZone, authority: UserAuthorization, asked: Re
 
 
 async def _usable(
-    services: Services, zone: CachedZone, authority: UserAuthorization, asked: RequestedResource
+    services: Services,
+    zone: CachedZone,
+    authority: UserAuthorization,
+    asked: RequestedResource,
+    decision: Decision,
 ) -> TokenTarget:
     """The resource as it stands now, if the application may still have a token for it.
 
     Raises: InvalidTarget; AccessDenied when the user has taken it back, or must connect an account first.
     """
+    decision.step, decision.resource_id = Step.DEPENDENCY, asked.id
     resource = await zone.resources.get(asked.id)
     client = authority.client
     if resource is None or not await client_lookup.may_request(zone, client, resource):
         raise InvalidTarget("the application may no longer request a token for that resource")
+    decision.step = Step.CONSENT
     await require_own_tokens(zone, client, resource, has_user=True)
     allowance = await consents.find_granted_allowance(services, zone, client, authority.user, asked)
     if allowance is None:
@@ -237,8 +261,10 @@ async def _permitted(
     target: TokenTarget,
     scopes: frozenset[str],
     now: datetime,
+    decision: Decision,
 ) -> frozenset[str]:
     """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
+    decision.step = Step.POLICY
     session, person = authority.session, await zone.session_roots.principal(authority.user)
     verdict = await policy_decision.decide_exchange(
         zone,
@@ -255,6 +281,7 @@ async def _permitted(
         scopes=scopes,
         now=now,
     )
+    decision.determining = verdict.determining
     if verdict.scopes is None:
         raise policy_decision.denied()
     return verdict.scopes
