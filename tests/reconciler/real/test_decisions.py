@@ -196,7 +196,7 @@ def test_a_refusal_is_explained_step_by_step(staffed: Company) -> None:
         "refused: `agent` does not get `https://payroll.example` for `ann@acme.example`: access_denied"
     )
     assert "   8  dependency  ok" in said
-    assert "   9  consent     refused  no consent, or the grant was ended" in said
+    assert "   9  consent     refused  the user has not consented" in said
     assert "  11  policy      not reached" in said
     assert "  to fix: the user has to consent to `agent` for `https://payroll.example`" in said
 

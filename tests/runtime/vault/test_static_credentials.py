@@ -48,6 +48,7 @@ async def test_without_a_key_the_user_is_asked_for(desk: Desk) -> None:
 
     assert refusal.members["reason"] == REQUIRED
     assert "/oauth/connect?" in refusal.members["error_uri"]
+    assert refusal.internal == "no key is stored"
 
 
 async def test_client_credentials_are_told_that_they_have_no_user(desk: Desk) -> None:
@@ -232,7 +233,11 @@ async def test_a_revoked_grant_hands_out_nothing_and_keeps_no_key(desk: Desk) ->
     await desk.revoke(grant["id"])
 
     assert await desk.rows("vault_tokens") == []
-    assert (await refused(desk)).members["reason"] == REQUIRED
+    refusal = await refused(desk)
+    assert refusal.members["reason"] == REQUIRED
+    assert (
+        refusal.internal == "the user's grant for the resource was revoked, by the user or an administrator"
+    )
 
 
 async def test_storing_a_key_renews_a_revoked_grant(desk: Desk) -> None:
@@ -253,7 +258,7 @@ async def test_a_key_ends_with_its_grant(desk: Desk) -> None:
         ended = desk.scene.services.clock() - timedelta(seconds=1)
         await conn.execute(update(delegated_grants).values(expires_at=ended))
 
-    await refused(desk)
+    assert (await refused(desk)).internal == "the user's grant for the resource has expired"
 
 
 @pytest.mark.parametrize("gone", ["grant", "user", "resource"])

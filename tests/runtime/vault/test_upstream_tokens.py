@@ -54,6 +54,7 @@ async def test_without_an_account_the_user_is_asked_for(account: Account) -> Non
 
     assert refusal.value.members["reason"] == REQUIRED
     assert "/oauth/connect?" in refusal.value.members["error_uri"]
+    assert refusal.value.internal == "no account is connected"
 
 
 async def test_a_shared_secret_does_not_stand_in_for_an_account(account: Account) -> None:
@@ -133,8 +134,11 @@ async def test_the_consent_to_one_application_is_none_to_another(account: Accoun
     await account.agree(ClientRef(application_id=account.shy.id))
 
     assert (await account.exchange(account.shy))["access_token"] == TOKENS.access_token
-    with pytest.raises(AccessDenied):
+    with pytest.raises(AccessDenied) as refusal:
         await account.exchange(account.coy)
+    assert refusal.value.internal == (
+        "the user has not consented, or has withdrawn the consent to this application"
+    )
 
 
 async def test_a_resource_that_loses_a_scope_takes_another_authorization(account: Account) -> None:

@@ -13,7 +13,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent, ProviderType
-from runtime.domain.lifetimes import is_active
+from runtime.domain.lifetimes import ACTIVE, is_active
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import ALWAYS_ASKED
 from runtime.services import cache_sizes
@@ -81,6 +81,20 @@ def allowance(
     return Allowance(given.intersection(*(grant.scopes for grant in grants)), ends_at)
 
 
+def why_nothing_is_allowed(grants: Sequence[DelegatedGrantRecord], now: datetime) -> str:
+    """Why `allowance` is None, for the record: a grant that has ended, else there is no consent.
+
+    Args:
+        grants: those of the user for the resource.
+    """
+    ended = [grant for grant in grants if not is_active(grant, now)]
+    if not ended:
+        return "the user has not consented, or has withdrawn the consent to this application"
+    if any(grant.status != ACTIVE for grant in ended):
+        return "the user's grant for the resource was revoked, by the user or an administrator"
+    return "the user's grant for the resource has expired"
+
+
 def allowance_of(
     asker: ConsentClient, agreed: ConsentState, resource_id: str, now: datetime
 ) -> Allowance | None:
@@ -101,13 +115,14 @@ async def require_allowance(
     now: datetime,
 ) -> Allowance:
     """What the user allowed. Raises AccessDenied when that is nothing, or was withdrawn."""
-    found = await find_allowance(services, zone, client, root, resource, wanted=wanted, now=now)
+    given, grants = await _word(services, zone, client, root, resource, wanted, now)
+    found = allowance(client, given, grants, now)
     if found is None:
         raise authorization_required(
             zone,
             client,
             resource,
-            internal="no consent, or the grant was ended",
+            internal=why_nothing_is_allowed(grants, now),
             missing=MissingAuthorization(root.session, wanted, now),
         )
     return found
@@ -128,6 +143,20 @@ async def find_allowance(
     What is known under the user's present epoch counts as long as it suffices; before anything is refused or
     cut short the database is asked, so a user who has just agreed is not told to.
     """
+    given, grants = await _word(services, zone, asker, root, resource, wanted, now)
+    return allowance(asker, given, grants, now)
+
+
+async def _word(
+    services: Services,
+    zone: CachedZone,
+    asker: ConsentClient,
+    root: SessionRoot,
+    resource: Resource,
+    wanted: frozenset[str] | None,
+    now: datetime,
+) -> tuple[frozenset[str] | None, list[DelegatedGrantRecord]]:
+    """The scopes that the user consented to, None without consent, and their grants for the resource."""
     grants = await grants_of(zone, resource, root.delegated)
     if not all(is_active(grant, now) for grant in grants):
         async with services.database.querying() as conn:
@@ -135,7 +164,7 @@ async def find_allowance(
         grants = await grants_of(zone, resource, again)
     implied = asker.consent is Consent.IMPLICIT
     given = None if implied else await _consent(services, zone, asker, root, resource, wanted)
-    return allowance(asker, given, grants, now)
+    return given, grants
 
 
 async def grants_of(

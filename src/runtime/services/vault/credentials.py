@@ -92,7 +92,7 @@ async def require(
     missing = MissingAuthorization(root.session, wanted, now) if root else None
     found = cached or await _own_or_shared(services, zone, root, resource, provider, now)
     if found is None or not found.is_usable(now):
-        internal = "no credential in the vault"
+        internal = _why_unusable(found, provider)
         raise authorization_required(zone, client, resource, internal=internal, missing=missing)
     offered = frozenset(resource.scopes or ())
     if not found.scopes <= offered:
@@ -108,6 +108,16 @@ async def require(
         internal = "the consent covers fewer scopes than the credential has"
         raise authorization_required(zone, client, resource, internal=internal, missing=missing)
     return found
+
+
+def _why_unusable(found: KeptCredential | None, provider: Provider) -> str:
+    """Why the vault has nothing to hand out, for the record."""
+    is_account = provider.type is ProviderType.EXTERNAL
+    if found is None:
+        return "no account is connected" if is_account else "no key is stored"
+    if found.is_dead:
+        return "the provider has refused to refresh the token of the connected account"
+    return "the token of the connected account has expired" if is_account else "the stored key has expired"
 
 
 async def _own_or_shared(
