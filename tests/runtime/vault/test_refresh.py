@@ -92,6 +92,25 @@ async def test_an_expired_token_is_refreshed(connected: Account, idp: RotatingPr
     assert grant["status"] == "active"
 
 
+async def test_a_grant_tells_of_the_connection_that_it_has_now(
+    connected: Account, idp: RotatingProvider
+) -> None:
+    """Connected again, nothing has been refreshed yet; revoked, there is no refresh token."""
+    await connected.exchange()
+    (grant,) = await connected.rows("delegated_grants")
+    assert grant["refreshed_at"] is not None
+    assert grant["refresh_token_set"]
+
+    await connected.connect()
+    (grant,) = await connected.rows("delegated_grants")
+    assert (grant["refreshed_at"], grant["refresh_token_set"]) == (None, True)
+
+    zone_id = connected.scene.zone.id
+    await connected.scene.company.update(DELEGATED_GRANT, zone_id, grant["id"], status="revoked")
+    (grant,) = await connected.rows("delegated_grants")
+    assert (grant["status"], grant["refresh_token_set"]) == ("revoked", False)
+
+
 async def test_a_refreshed_token_is_handed_out_without_another_refresh(
     connected: Account, idp: RotatingProvider
 ) -> None:

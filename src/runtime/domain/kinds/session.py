@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import Kind, Listing, PageShape, Verb, ZoneEntity
@@ -17,6 +17,8 @@ from runtime.domain.kinds.values import GrantStatus, Id, Part, SessionStatus, Se
 from runtime.domain.kinds.zone import ZONE
 
 _NEVER = datetime(9999, 12, 31, tzinfo=UTC)
+_REFRESH_TOKEN_SET = "Whether the provider has issued a refresh token; false once the grant is revoked."
+_REFRESHED_AT = "The last refresh since the account was connected; left out before the first one."
 _ENDED_ONLY = frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE})
 
 
@@ -86,8 +88,8 @@ class DelegatedGrant(ZoneEntity):
     expires_at: Annotated[Timestamp, Mark.SERVER]  # the last day there is, where none was set
     provider: Annotated[Provider | None, Mark.DERIVED, Embed("provider_id")] = None
     provider_id: Annotated[Id, Mark.SERVER]
-    refresh_token_set: Annotated[bool, Mark.SERVER]
-    refreshed_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    refresh_token_set: Annotated[bool, Mark.SERVER, Field(description=_REFRESH_TOKEN_SET)]
+    refreshed_at: Annotated[Annotated[Timestamp, Field(description=_REFRESHED_AT)] | None, Mark.SERVER] = None
     resource: Annotated[Resource | None, Mark.DERIVED, Embed("resource_id")] = None
     resource_id: Annotated[Id, Mark.SERVER]
     scopes: Annotated[list[str], Mark.SERVER, Example(["calendar.use"])]

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     bindparam,
@@ -220,6 +221,12 @@ async def grant(
     return standing.id, epoch
 
 
+def _revoked(now: datetime) -> dict[str, Any]:
+    """What a grant says once it was revoked: its credential is forgotten in the same transaction."""
+    status, epoch = _REVOKED.target.value, _grants.c.epoch + 1
+    return {"status": status, "epoch": epoch, "refresh_token_set": False, "updated_at": now}
+
+
 async def revoke(conn: AsyncConnection, grant_id: str, *, zone_id: str, now: datetime) -> bool:
     """End a delegated grant, and what the user agreed to for its resource; False when it has ended already.
 
@@ -233,7 +240,7 @@ async def revoke(conn: AsyncConnection, grant_id: str, *, zone_id: str, now: dat
             _grants.c.zone_id == zone_id,
             may_move(now, Cause.REVOCATION),
         )
-        .values(status=_REVOKED.target.value, epoch=_grants.c.epoch + 1, updated_at=now)
+        .values(**_revoked(now))
         .returning(_grants.c.user_id, _grants.c.resource_id)
     )
     ended = done.one_or_none()
@@ -266,7 +273,7 @@ async def revoke_credentials(
     ended = await conn.execute(
         update(_grants)
         .where(*meant, with_credential, may_move(now, Cause.REVOCATION))
-        .values(status=_REVOKED.target.value, epoch=_grants.c.epoch + 1, updated_at=now)
+        .values(**_revoked(now))
     )
     revoked = select(_grants.c.id).where(*meant, _grants.c.status == _REVOKED.target.value)
     await conn.execute(delete(_vault).where(_vault.c.zone_id == zone_id, _vault.c.grant_id.in_(revoked)))

@@ -207,7 +207,7 @@ async def put(
     await conn.execute(
         update(_grants)
         .where(_grants.c.zone_id == zone_id, _grants.c.id == grant_id)
-        .values(refresh_token_set=tokens.refresh_token is not None)
+        .values(refresh_token_set=tokens.refresh_token is not None, refreshed_at=None)
     )
 
 
