@@ -221,10 +221,20 @@ def process_with_port(pids: list[int], port: int) -> int:
 
 @pytest.mark.threat("20a")
 def test_a_hundred_exchanges_at_once_make_one_refresh(connected: Connected, idp: RotatingProvider) -> None:
-    """Over four workers: the provider sees one request, and everybody gets what it has issued."""
+    """Over four workers: the provider sees one request, and everybody gets what it has issued.
+
+    Who has waited for three seconds, which busy machines take, is told to ask again: 503 with Retry-After.
+    """
     idp.delay_seconds = 0.5
 
     answers = connected.exchanges(*connected.fleet.nodes)
+    later = [
+        answer for answer in answers if (answer.status_code, answer.headers.get("retry-after")) == (503, "1")
+    ]
+    if later:
+        answers = [answer for answer in answers if answer not in later]
+        wait_until(lambda: connected.exchange(connected.fleet.nodes[0]).is_success)
+        answers += connected.exchanges(*connected.fleet.nodes, count=len(later))
 
     assert {answer.status_code for answer in answers} == {200}
     assert {answer.json()["access_token"] for answer in answers} == {"at-1"}
