@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,3 +119,11 @@ def test_locks_pin_by_hash_and_name_no_address(lock: Path):
     assert not re.search(r"^\s*-(?!-hash=)", text, re.MULTILINE)
     entries = re.split(r"\n(?=\S)", text.strip())
     assert [entry for entry in entries if not re.match(r"\S+==\S+ .*--hash=sha256:", entry, re.DOTALL)] == []
+
+
+def test_the_table_of_steps_has_every_step():
+    """By number and name, as records show them."""
+    rows = re.findall(
+        r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs" / "refusals.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [(int(number), name) for number, name in rows] == [(step.value, step.label) for step in Step]

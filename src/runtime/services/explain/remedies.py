@@ -46,7 +46,10 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
                 f" otherwise the token has to be for a resource that `{application}` provides"
             )
         case Step.RESOURCE:
-            told = f"create a resource that covers `{named}`, or correct the request"
+            told = (
+                "name the resource by its `identifier` or id, and not by its manifest's name; or create a"
+                f" resource that covers `{named}`"
+            )
         case Step.DEPENDENCY:
             place = await _place(services, zone, hop.client.application if hop.client else None, APPLICATION)
             told = f"add `{named}` to the dependencies of `{application}`{place}"
@@ -188,7 +191,8 @@ def _policy(policies: Sequence[DecidingPolicy], application: str, named: str) ->
     if not policies:
         return [f"add a policy to the active policy set that permits `{application}` to use `{named}`"]
     return [
-        f"policy `{each.policy or each.policy_version_id}`, rule `{each.rule}`, forbids it{_at(each.source)}"
+        f"policy `{each.policy or each.policy_version_id}`, rule `{each.rule}`, forbids it{_at(each.source)};"
+        " if that is not intended, change the rule, or the groups and roles that it names"
         for each in policies
     ]
 
