@@ -23,7 +23,6 @@ from runtime.quotas.memory import MEMORY
 from runtime.quotas.state import STATE
 from runtime.quotas.tables import CONFIGURATION, RECORDS
 from runtime.services import rate_limits
-from runtime.services.bounded_cache import BoundedCache
 from runtime.services.container import Services
 from runtime.services.zones import ZoneCache
 from runtime.settings import Settings
@@ -181,13 +180,11 @@ def test_all_that_a_process_remembers_is_listed(tmp_path: Path) -> None:
         assert of_modules == {place for place in BOUNDED_MODULES if place.startswith("runtime.")}
         assert found.keys() - _FIXED == listed.keys() - of_modules
         contained = [(place, each) for place, containers in found.items() for each in containers]
-        caches = {
-            (place, each.maxsize) for place, each in contained if isinstance(each, Cache | BoundedCache)
-        }
+        caches = {(place, each.maxsize) for place, each in contained if isinstance(each, Cache)}
         assert caches == {(place, listed[place]) for place, _ in caches}
         others = [
             (place, each, listed[place])
             for place, each in contained
-            if not isinstance(each, Cache | BoundedCache) and isinstance(listed.get(place), int)
+            if not isinstance(each, Cache) and isinstance(listed.get(place), int)
         ]
         assert not [place for place, each, most in others if len(each) > int(most)]

@@ -7,9 +7,7 @@ from typing import Any
 
 from cachetools import Cache
 
-from runtime.services.bounded_cache import BoundedCache
-
-Container = dict | list | set | deque | Cache | BoundedCache
+Container = dict | list | set | deque | Cache
 
 # What stands as it was made: definitions, settings and values.
 _FIXED = ("runtime.cli.", "runtime.contract.", "runtime.domain.", "runtime.settings.", "runtime.quotas.")
@@ -41,7 +39,7 @@ def _objects(roots: Iterable[Any]) -> Iterator[Any]:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, dict | Cache | BoundedCache):
+        if isinstance(each, dict | Cache):
             waiting.extend(each.values())
         elif isinstance(each, list | set | deque | tuple):
             waiting.extend(each)

@@ -115,7 +115,7 @@ async def require_allowance(
     now: datetime,
 ) -> Allowance:
     """What the user allowed. Raises AccessDenied when that is nothing, or was withdrawn."""
-    given, grants = await _word(services, zone, client, root, resource, wanted, now)
+    given, grants = await _consent_and_grants(services, zone, client, root, resource, wanted, now)
     found = allowance(client, given, grants, now)
     if found is None:
         raise authorization_required(
@@ -143,11 +143,11 @@ async def find_allowance(
     What is known under the user's present epoch counts as long as it suffices; before anything is refused or
     cut short the database is asked, so a user who has just agreed is not told to.
     """
-    given, grants = await _word(services, zone, asker, root, resource, wanted, now)
+    given, grants = await _consent_and_grants(services, zone, asker, root, resource, wanted, now)
     return allowance(asker, given, grants, now)
 
 
-async def _word(
+async def _consent_and_grants(
     services: Services,
     zone: CachedZone,
     asker: ConsentClient,
