@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from tests.support import rewriting
+from tests.support.database_timeouts import lengthen_database_timeouts
 from tests.support.economy import economize
-from tests.support.patience import let_databases_take_their_time
 from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.redis import RedisServer, running_redis
 from tests.support.server import Server, migrated, serve
@@ -29,7 +29,7 @@ from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
 from runtime.storage.state.redis import RedisState
 
-PATIENCE_SECONDS = 30.0
+HTTP_TIMEOUT_SECONDS = 30.0
 
 # Where tests start processes, wait for what only time brings, or try many random cases.
 _LONG = (
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Do once what is dear, and let tests wait longer than httpx does: a busy machine is no failure."""
     config.stash[_started] = {}
     economize()
-    let_databases_take_their_time()
+    lengthen_database_timeouts()
     if not hasattr(config, "workerinput"):  # for the processes that tests start
         compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
         config.option.loadscopereorder = False  # by `pytest_collection_modifyitems`
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
             modules = rewriting.modules_of(config.args, config.invocation_params.dir)
             rewriting.prepare(modules, config, processes=os.cpu_count() or 1)
     for name in ("connect", "read", "write", "pool"):
-        setattr(DEFAULT_TIMEOUT_CONFIG, name, PATIENCE_SECONDS)
+        setattr(DEFAULT_TIMEOUT_CONFIG, name, HTTP_TIMEOUT_SECONDS)
 
 
 @pytest.hookimpl(optionalhook=True)

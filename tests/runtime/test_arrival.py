@@ -26,10 +26,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             yield started
 
 
-def sent(server: Server, text: str, drip: str = "", *, patience: float = 8) -> tuple[int, bool]:
+def sent(server: Server, text: str, drip: str = "", *, seconds: float = 8) -> tuple[int, bool]:
     """The status of the answer (0 for none in time), and whether the connection was closed."""
     host, _, port = server.url.removeprefix("http://").partition(":")
-    deadline, heard, closed = time.monotonic() + patience, b"", False
+    deadline, heard, closed = time.monotonic() + seconds, b"", False
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(text.encode())
         connection.settimeout(0.1)

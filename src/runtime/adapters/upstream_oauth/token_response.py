@@ -39,7 +39,7 @@ _OTHER_TOKEN_TYPES = frozenset({"dpop", "pop", "mac", "n_a"})
 
 
 class RefusalKind(StrEnum):
-    """What a refusal asks for: a new authorization by the user, a mended configuration, or patience."""
+    """What a refusal asks for: a new authorization by the user, a mended configuration, or a later try."""
 
     DEAD_GRANT = "dead_grant"
     MISCONFIGURED = "misconfigured"

@@ -20,7 +20,7 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 _IDLE_SECONDS, _SILENCE_SECONDS = 0.5, 2.0
 
 # A body that may be larger than requests usually are comes at such a rate; so long it may be behind.
-PATIENCE_SECONDS = 10.0
+MAX_LAG_SECONDS = 10.0
 BYTES_A_SECOND = 512 * 1024
 
 
@@ -93,7 +93,7 @@ async def _arriving(request: Request) -> AsyncIterator[Callable[[int], None]]:
     most = stream.request_bytes if stream.request_body is True else stream.request_max_size
     is_large = most > config.REQUEST_MAX_SIZE
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS if is_large else config.REQUEST_TIMEOUT) as limit:
+        async with asyncio.timeout(MAX_LAG_SECONDS if is_large else config.REQUEST_TIMEOUT) as limit:
             yield partial(_prolong, limit) if is_large else lambda _: None
     except TimeoutError:
         stream.keep_alive, stream.request_body = False, None
@@ -104,4 +104,4 @@ def _prolong(limit: asyncio.Timeout, size: int) -> None:
     """What has come of a large body gives it time, never more than it had at first."""
     until, now = limit.when(), asyncio.get_running_loop().time()
     if until is not None and until > now:  # else it has ended
-        limit.reschedule(min(until + size / BYTES_A_SECOND, now + PATIENCE_SECONDS))
+        limit.reschedule(min(until + size / BYTES_A_SECOND, now + MAX_LAG_SECONDS))

@@ -13,7 +13,7 @@ from sanic import Request
 from sanic.exceptions import RequestCancelled
 
 # Time that may be spent waiting for a reader; what has been sent gives time back, never more than that.
-PATIENCE_SECONDS = 60.0
+MAX_LAG_SECONDS = 60.0
 BYTES_A_SECOND = 512 * 1024
 
 
@@ -26,7 +26,7 @@ class TimedResponse:
 
     request: Request
     stream: Any  # Sanic's own, from `respond`
-    _left: float = field(default_factory=lambda: PATIENCE_SECONDS)
+    _left: float = field(default_factory=lambda: MAX_LAG_SECONDS)
 
     async def send(self, part: bytes) -> None:
         """Send a part. Raises RequestCancelled."""
@@ -46,4 +46,4 @@ class TimedResponse:
             transport.abort()  # closing it politely would wait for what nobody reads
             raise RequestCancelled from None
         left = self._left - (monotonic() - began) + size / BYTES_A_SECOND
-        self._left = min(left, PATIENCE_SECONDS)
+        self._left = min(left, MAX_LAG_SECONDS)

@@ -24,13 +24,13 @@ DIALECTS = ("sqlite", "postgresql")
 BUSY_SECONDS = 15
 CONNECT_SECONDS = 5
 # Longer than any statement takes, another's lock included. That a server hangs is found out sooner.
-PATIENCE_SECONDS = 30
+STATEMENT_TIMEOUT_SECONDS = 30
 TRIAL_SECONDS = 2.0
 WATCHING_SECONDS = 1.8  # for a small question on the connection that is kept for those
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
 DRY_RUNS = 4
-_DRY_RUN_PATIENCE_SECONDS = 60
+_DRY_RUN_TIMEOUT_SECONDS = 60
 _DRY_RUN_PAGES = 65_536  # of 4 KiB: what SQLite keeps in memory for one of them
 
 _BEGIN = "zonewright_begin"
@@ -81,14 +81,14 @@ class Database:
         *,
         pool_size: int = 16,
         migrating: bool = False,
-        patience_seconds: float = PATIENCE_SECONDS,
+        statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS,
     ) -> "Database":
         """The database at a SQLAlchemy URL; connections are made as they are needed.
 
         Args:
             migrating: SQLite changes a table by making it anew; dropping the old one must not take along
                 the rows that refer to it. A statement may then take as long as it likes.
-            patience_seconds: how long PostgreSQL may leave one statement without an answer.
+            statement_timeout_seconds: how long PostgreSQL may leave one statement without an answer.
         Raises:
             UnsupportedDatabase: the URL names a database that is neither SQLite nor PostgreSQL.
         """
@@ -98,11 +98,12 @@ class Database:
             raise UnsupportedDatabase(
                 f"unknown database `{dialect}`; use one of sqlite+aiosqlite, postgresql+asyncpg"
             )
-        limits = {"timeout": CONNECT_SECONDS, "command_timeout": None if migrating else patience_seconds}
+        statement_timeout = None if migrating else statement_timeout_seconds
+        limits = {"timeout": CONNECT_SECONDS, "command_timeout": statement_timeout}
         if dialect == "postgresql":
             return cls(
                 _postgres(address, limits, pool_size),
-                _postgres(address, limits, DRY_RUNS, more=0, timeout=_DRY_RUN_PATIENCE_SECONDS),
+                _postgres(address, limits, DRY_RUNS, more=0, timeout=_DRY_RUN_TIMEOUT_SECONDS),
                 watching=_postgres(
                     address,
                     {"timeout": WATCHING_SECONDS, "command_timeout": WATCHING_SECONDS},
@@ -123,7 +124,7 @@ class Database:
             reading,
             DRY_RUNS,
             more=0,
-            timeout=_DRY_RUN_PATIENCE_SECONDS,
+            timeout=_DRY_RUN_TIMEOUT_SECONDS,
             execution_options={_READS: True},
         )
         event.listen(for_dry_runs.sync_engine, "connect", _on_sqlite_dry_run_connect)

@@ -247,7 +247,7 @@ TEMPORARY, DEAD, WRONG = RefusalKind.TEMPORARY, RefusalKind.DEAD_GRANT, RefusalK
     ],
 )
 def test_a_refusal_says_what_it_asks_for(status, body, kind, code):
-    """A dead grant, a configuration to mend, or patience; with a code that is known beforehand."""
+    """A dead grant, a configuration to mend, or a later try; with a code that is known beforehand."""
     assert read(body, status=status) == UpstreamRefusal(kind, code, status=status)
 
 

@@ -254,7 +254,7 @@ def test_one_who_applies_leaves_places(api: Api) -> None:
 def test_a_large_body_has_to_keep_coming(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes at a rate takes its time; what drips is not waited for, however large it was to be."""
     reader = api.with_role("org_viewer")
-    monkeypatch.setattr(request_bodies, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(request_bodies, "MAX_LAG_SECONDS", 1.0)
     monkeypatch.setattr(request_bodies, "BYTES_A_SECOND", MIB)
     zone = api.zone()
     apps = [app(f"a{number}", zone.id, description="x" * 2000) for number in range(1_200)]

@@ -117,7 +117,7 @@ def test_one_caller_takes_few(large: Api, other: Api) -> None:
 def test_who_reads_a_little_now_and_then_is_cut_off(large: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that stay open and drip give back their places, and what they hold of the database."""
     reader = large.with_role("org_viewer")
-    monkeypatch.setattr(response_streams, "PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr(response_streams, "MAX_LAG_SECONDS", 3.0)
     assert snapshot(reader).status_code == 200
     with unread(reader, SNAPSHOTS_OF_CALLER - 1):
         dripping = asking(reader)

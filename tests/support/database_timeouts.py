@@ -18,13 +18,13 @@ _OF_THE_PRODUCT = {
 }
 
 
-def let_databases_take_their_time() -> None:
-    """Let no busy machine be a database that hangs."""
+def lengthen_database_timeouts() -> None:
+    """Have a database count as hanging after ten seconds in this process."""
     for module, name in _OF_THE_PRODUCT:
         setattr(module, name, _OF_TESTS)
 
 
-def take_the_products_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a database that hangs count as such as soon as it does outside of tests."""
+def use_product_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have it count as hanging as soon as it does in the product."""
     for (module, name), seconds in _OF_THE_PRODUCT.items():
         monkeypatch.setattr(module, name, seconds)
