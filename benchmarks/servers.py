@@ -60,15 +60,9 @@ def redis(directory: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def empty_sanic() -> Iterator[str]:
     """The yardstick as a process; gives its base address."""
-    port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.empty", str(port)])
-    try:
-        _wait_for_port(port)
-        httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).raise_for_status()
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
+    with _process("benchmarks.empty") as url:
+        httpx.get(f"{url}/readyz", trust_env=False).raise_for_status()
+        yield url
 
 
 @dataclass(frozen=True)
@@ -79,17 +73,24 @@ class Provider:
 
     def done(self) -> Done:
         """What it has done since it was started."""
-        return Done(**httpx.get(self.url, trust_env=False).raise_for_status().json())
+        return Done(**httpx.get(f"{self.url}/done", trust_env=False).raise_for_status().json())
 
 
 @contextlib.contextmanager
 def provider() -> Iterator[Provider]:
     """A provider as a process."""
+    with _process("benchmarks.provider") as url:
+        yield Provider(url)
+
+
+@contextlib.contextmanager
+def _process(module: str) -> Iterator[str]:
+    """A module that serves on the port it is given; gives its base address."""
     port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.provider", str(port)])
+    process = subprocess.Popen([sys.executable, "-m", module, str(port)])
     try:
         _wait_for_port(port)
-        yield Provider(f"http://127.0.0.1:{port}")
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(10)
