@@ -184,8 +184,8 @@ class UserAgentClient:
 
     @property
     def facts_key(self) -> str:
-        """Stands for what policies know of it, which is remembered."""
-        return self.user_agent.id
+        """Stands for what policies know of it, which is remembered: a document may name another method."""
+        return f"{self.user_agent.id} {self.user_agent.client_metadata.token_endpoint_auth_method}"
 
 
 Client = ApplicationClient | UserAgentClient

@@ -12,7 +12,11 @@ from runtime.domain.policy.requests import PolicyApplication, PolicyGroup, Polic
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SCHEMA = cedar.parse_schema(schema.current().text)
-API = PolicyResource("https://api.example", scopes=("read", "write"), provider="api")
+API = PolicyResource(
+    "https://api.example",
+    scopes=("read", "write"),
+    provider=PolicyApplication("api", traits=("mcp-server",), roles=("internal",)),
+)
 ADA = PolicyUser(
     "ada", email="ada@example.test", groups=(PolicyGroup("contractors", "Contractors", ("viewer",)),)
 )
@@ -85,6 +89,9 @@ def test_nothing_permits_without_policies():
         "context has authenticated_at && context.now - context.authenticated_at < 3600",
         'resource == Resource::"https://api.example"',
         'resource has provider && resource.provider == Application::"api"',
+        'resource has provider && resource.provider.identifier == "api"',
+        'resource has provider && resource.provider.traits.contains("mcp-server")',
+        'resource has provider && resource.provider in Role::"internal"',
         'context.credential == "password" && context.registration == "managed"',
     ],
 )

@@ -5,8 +5,15 @@ from sqlalchemy import delete, select
 from tests.support.scene import Scene, acting, claims_of
 
 from runtime.domain.errors import AccessDenied
-from runtime.domain.kinds import PROVIDER
+from runtime.domain.kinds import PROVIDER, ROLE, USER, USER_AGENT
+from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
+from runtime.services.client_types import UserAgentClient
+from runtime.services.clients.dynamic_registration import store_client
+from runtime.services.issuing.policy_decision import PolicyPrincipal, PolicyVerdict, decide_exchange
+from runtime.services.management.people import assignments
 from runtime.services.management.unit_of_work import unit_of_work
+from runtime.services.zone_settings import set_zone_setting
+from runtime.storage.sql import entities
 from runtime.storage.sql.tables import policy_set_bindings, token_events
 
 PERMIT = '@id("permit-all") permit (principal, action, resource);'
@@ -164,3 +171,113 @@ async def test_determining_rules_are_recorded(own_scene: Scene) -> None:
     assert row.step == 11
     assert row.reason == "access_denied: policy_denied"
     assert [name.partition("#")[2] for name in row.determining] == ["never"]
+
+
+@pytest.mark.threat("50a")
+async def test_who_provides_a_resource_does_not_change_with_a_suspension(own_scene: Scene) -> None:
+    """A rule about the provider holds while that is suspended; nothing remembers it as gone."""
+    company, zone = own_scene.company, own_scene.zone
+    ann, olga = await company.person(zone, "ann@acme.test"), await company.user(zone, "olga@acme.test")
+    server = await company.app(zone, "server", accountable_user_id=olga.id)
+    tools = await company.resource(zone, "https://tools.test", application_id=server.id)
+    agent = await company.app(zone, "agent", dependencies=[tools])
+    subject = await company.token(zone, agent, ann)
+    await set_zone_setting(company.services, zone.id, "require-active-accountable", "on")
+    assert await own_scene.exchange(agent, subject, tools)
+
+    of_server = 'resource has provider && resource.provider == Application::"server"'
+    rule = f'@id("not-its") forbid (principal, action, resource) when {{ {of_server} }};'
+    await company.policies(zone, PERMIT, rule)
+    refused = []
+    for status in ("active", "disabled", "active"):
+        await company.update(USER, zone.id, olga.id, status=status)
+        with pytest.raises(AccessDenied) as refusal:
+            await own_scene.exchange(agent, subject, tools)
+        refused.append(refusal.value.members)
+
+    assert refused == [{"reason": "policy_denied"}] * 3
+
+
+@pytest.mark.threat("50b")
+async def test_what_a_client_proves_itself_by_is_asked_each_time(own_scene: Scene) -> None:
+    """A described client that gives up its keys is a public one to the rules, whatever was decided before."""
+    company, zone = own_scene.company, own_scene.zone
+    api = await company.resource(zone, "https://api.test")
+    await company.policies(
+        zone,
+        PERMIT,
+        '@id("no-public") forbid (principal, action, resource) when { context.credential == "public" };',
+    )
+    ann = await company.person(zone, "ann@acme.test")
+    keyed = ClientMetadata(
+        redirect_uris=["https://client.test/callback"],
+        token_endpoint_auth_method="private_key_jwt",
+        jwks_uri="https://client.test/keys",
+    )
+    described = await store_client(
+        company.services,
+        await company.services.zones.get(zone.id),
+        "https://client.test/c",
+        keyed,
+        Registration.METADATA_DOCUMENT,
+    )
+
+    async def verdict(client: UserAgent) -> PolicyVerdict:
+        view = await company.services.zones.get(zone.id)
+        principal = await view.session_roots.principal(ann.user)
+        return await decide_exchange(
+            view,
+            UserAgentClient(client),
+            PolicyPrincipal(principal.policy_user, "ann"),
+            actors=(client.identifier,),
+            resource=api,
+            scopes=frozenset(),
+            now=company.services.clock(),
+        )
+
+    assert (await verdict(described)).scopes is not None
+
+    public = keyed.model_copy(update={"token_endpoint_auth_method": "none", "jwks_uri": None})
+    changed = described.model_copy(update={"client_metadata": public})
+    async with company.services.database.transaction() as conn:
+        await entities.replace(conn, USER_AGENT, changed, within={"zone_id": zone.id})
+
+    assert (await verdict(changed)).scopes is None
+
+
+@pytest.mark.threat("50c")
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'resource.provider in Role::"untrusted"',
+        'resource.provider.traits.contains("mcp-server")',
+        'resource.provider.identifier == "server"',
+    ],
+)
+async def test_a_rule_about_who_provides_a_resource_holds(own_scene: Scene, condition: str) -> None:
+    """By a role, a trait or a name of the provider; for resources of others nothing is refused."""
+    company, zone = own_scene.company, own_scene.zone
+    server = await company.app(zone, "server", traits=["mcp-server"])
+    plain = await company.app(zone, "plain")
+    tools = await company.resource(zone, "https://tools.test", application_id=server.id)
+    others = await company.resource(zone, "https://others.test", application_id=plain.id)
+    agent = await company.app(zone, "agent", dependencies=[tools, others])
+    subject = await company.token(zone, agent, await company.person(zone, "ann@acme.test"))
+    role = await company.create(ROLE, zone.id, identifier="untrusted")
+    async with unit_of_work(company.services, company.caller, "test") as unit:
+        within = {"zone_id": zone.id}
+        await assignments.assign(unit, assignments.APPLICATIONS, within, server.id, {"role_id": role.id})
+    assert await own_scene.exchange(agent, subject, tools)
+
+    of_server = f"resource has provider && {condition}"
+    rule = f'@id("not-its") forbid (principal, action, resource) when {{ {of_server} }};'
+    await company.policies(zone, PERMIT, rule)
+
+    assert await own_scene.exchange(agent, subject, others)
+    with pytest.raises(AccessDenied) as refusal:
+        await own_scene.exchange(agent, subject, tools)
+    assert refusal.value.members == {"reason": "policy_denied"}
+    await company.services.decisions.flush()
+    async with company.services.database.reading() as conn:
+        found = await conn.execute(select(token_events).where(token_events.c.zone_id == zone.id))
+    assert [row.determining[0].partition("#")[2] for row in found if row.outcome == "refused"] == ["not-its"]

@@ -55,11 +55,11 @@ class PolicyApplication:
 
 @dataclass(frozen=True, slots=True)
 class PolicyResource:
-    """The target. `provider` is the identifier of the application that provides it."""
+    """The target, with the application that provides it."""
 
     identifier: str
     scopes: tuple[str, ...] = ()
-    provider: str | None = None
+    provider: PolicyApplication | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,9 @@ def _ask(
 ) -> PolicyRequest:
     entities: dict[tuple[str, str], dict[str, Any]] = {}
     for entity in (
+        # First, because it may be the one that asks, of which more is known. Without it, an attribute of the
+        # provider would be an error, and a role of it one that it does not have.
+        *(_application_entities(resource.provider) if resource.provider is not None else ()),
         *_principal_entities(principal),
         *_application_entities(application),
         _resource_entity(resource),
@@ -201,7 +204,7 @@ def _application_entities(application: PolicyApplication) -> list[dict[str, Any]
 def _resource_entity(resource: PolicyResource) -> dict[str, Any]:
     attributes: dict[str, Any] = {"identifier": resource.identifier, "scopes": list(resource.scopes)}
     if resource.provider is not None:
-        attributes["provider"] = _entity_value("Application", resource.provider)
+        attributes["provider"] = _entity_value("Application", resource.provider.identifier)
     return _entity("Resource", resource.identifier, attributes, [])
 
 

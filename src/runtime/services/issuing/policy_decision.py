@@ -230,13 +230,13 @@ async def _parties(
     cache = zone.cache_of(PolicyDecisionCache).parties
     if (held := cache.get(key)) is not None:
         return held
-    provider = await zone.applications.get(resource.application_id) if resource.application_id else None
+    provided_by = resource.application_id
     made = (
         await _asking(zone, client, resource),
         requests.PolicyResource(
             resource.identifier,
             tuple(sorted(resource.scopes or ())),
-            provider.identifier if provider else None,
+            await zone.applications.policy_facts_of(provided_by) if provided_by else None,
         ),
     )
     cache[key] = made

@@ -13,7 +13,7 @@ from runtime.storage.sql.database import Database
 
 
 class ApplicationCache:
-    """The applications of one zone that are not ended."""
+    """The applications of one zone that are not ended, and what policies can read of any."""
 
     def __init__(self, database: Database, zone_id: str, accountability: AccountabilityRule) -> None:
         self._zone_id = zone_id
@@ -47,11 +47,26 @@ class ApplicationCache:
         """What policies may know of an application, how it authenticated and what it depends on left out."""
 
         async def query(conn: AsyncConnection) -> requests.PolicyApplication:
-            roles = await storage.application_roles(conn, self._zone_id, application.id)
-            traits = tuple(sorted(application.traits or ()))
-            return requests.PolicyApplication(application.identifier, traits=traits, roles=roles)
+            return await self._facts(conn, application)
 
         return await self._policy_facts.read(application.id, query)
+
+    async def policy_facts_of(self, application_id: str) -> requests.PolicyApplication | None:
+        """The same of the application of that id, also while it is ended; None when there is none.
+
+        A rule about who provides a resource holds whether that application may act or not.
+        """
+
+        async def query(conn: AsyncConnection) -> requests.PolicyApplication | None:
+            found = await storage.application(conn, self._zone_id, application_id)
+            return await self._facts(conn, found) if found is not None else None
+
+        return await self._policy_facts.read(application_id, query)
+
+    async def _facts(self, conn: AsyncConnection, application: Application) -> requests.PolicyApplication:
+        roles = await storage.application_roles(conn, self._zone_id, application.id)
+        traits = tuple(sorted(application.traits or ()))
+        return requests.PolicyApplication(application.identifier, traits=traits, roles=roles)
 
     async def is_principal(self, application: Application) -> bool:
         """Tell whether its identifier is the application's own: no token says it of a user's."""

@@ -10,7 +10,9 @@ from runtime.domain.policy.requests import PolicyApplication, PolicyGroup, Polic
 
 NOW = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC)
 AGENT = PolicyApplication("agent", credential="password", traits=("mcp",), roles=("runner",))
-API = PolicyResource("https://api.example", scopes=("read",), provider="api")
+API = PolicyResource(
+    "https://api.example", scopes=("read",), provider=PolicyApplication("api", traits=("mcp-server",))
+)
 ADA = PolicyUser(
     "ada",
     email="ada@example.test",
@@ -29,7 +31,7 @@ def named(request):
 
 
 def test_holds_everyone_who_matters_once():
-    """The user with groups and roles, the application, the resource; each entity once."""
+    """The user with groups and roles, the application, the resource, who provides it; each entity once."""
     assert set(named(ask())) == {
         ("User", "ada"),
         ("Group", "eng"),
@@ -37,6 +39,7 @@ def test_holds_everyone_who_matters_once():
         ("Role", "viewer"),
         ("Role", "runner"),
         ("Application", "agent"),
+        ("Application", "api"),
         ("Resource", "https://api.example"),
     }
 
@@ -100,3 +103,9 @@ def test_there_are_three_default_policies():
         "default-app-direct-access",
     ]
     assert all(f'@id("{policy.name}")' in policy.text for policy in defaults.all_defaults())
+
+
+def test_who_asks_for_what_it_provides_is_known_as_who_asks():
+    """Not as an application that has not authenticated."""
+    own = PolicyResource("https://own.example", provider=PolicyApplication("agent"))
+    assert named(ask(resource=own))["Application", "agent"]["attrs"]["credential"] == "password"
