@@ -213,7 +213,9 @@ CREATE INDEX delegated_grants_created_at_idx ON delegated_grants (zone_id, creat
 
 CREATE INDEX delegated_grants_provider_id_idx ON delegated_grants (zone_id, provider_id);
 
-CREATE INDEX delegated_grants_resource_id_idx ON delegated_grants (zone_id, resource_id);
+CREATE INDEX delegated_grants_resource_id_idx ON delegated_grants (zone_id, resource_id, created_at, id);
+
+CREATE INDEX delegated_grants_revoked_idx ON delegated_grants (zone_id, created_at, id) WHERE status = 'revoked';
 
 CREATE UNIQUE INDEX delegated_grants_user_id_key ON delegated_grants (zone_id, user_id, resource_id, provider_id);
 
@@ -971,7 +973,7 @@ CREATE INDEX vault_tokens_grant_expires_at_idx ON vault_tokens (grant_expires_at
 
 CREATE UNIQUE INDEX vault_tokens_grant_id_key ON vault_tokens (zone_id, grant_id);
 
-CREATE INDEX vault_tokens_refresh_at_idx ON vault_tokens (refresh_at);
+CREATE INDEX vault_tokens_in_use_idx ON vault_tokens (refresh_at, used_at, expires_at) WHERE used_at IS NOT NULL;
 
 CREATE TABLE withdrawn_names (
     zone_id VARCHAR NOT NULL,

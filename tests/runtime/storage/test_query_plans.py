@@ -6,7 +6,7 @@ The plan shows it with five thousand, once the database has counted them.
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any
@@ -16,10 +16,13 @@ from sqlalchemy import event, insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support import entities as make
 
+from runtime.domain.kinds import DELEGATED_GRANT
 from runtime.domain.kinds.zone import Zone
-from runtime.storage.sql import consents, vault_resources, vault_tokens
+from runtime.storage.sql import consents, entities, vault_resources, vault_tokens
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import ConsentRecord
+from runtime.storage.sql.entities import Condition, Equals, SqlCondition
+from runtime.storage.sql.grant_states import has_status
 from runtime.storage.sql.tables import METADATA
 from runtime.storage.sql.vault_tokens import SealedTokens
 
@@ -106,6 +109,15 @@ CALLS: Mapping[str, Call] = {
 JOBS: Mapping[str, Call] = {
     "vault_tokens.forget": lambda conn, _: vault_tokens.forget(conn, before=NOW, limit=100),
     "vault_tokens.due": lambda conn, _: vault_tokens.due(conn, now=NOW, used_since=NOW, limit=100),
+    "vault_tokens.forget_uses": lambda conn, _: vault_tokens.forget_uses(
+        conn, before=NOW, now=NOW, limit=100
+    ),
+}
+# The lists of grants that can be long, by the conditions that select them.
+LISTS: Mapping[str, Sequence[Condition]] = {
+    "all": [],
+    "of a resource": [Equals("resource_id", ["resource-1"])],
+    "revoked": [SqlCondition(has_status(NOW, "revoked"))],
 }
 # Of the modules that keep these tables, what no request of an application or a user calls, and why.
 OTHERS = {
@@ -139,7 +151,7 @@ def rows(zone: Zone, user: int, resource: int) -> dict[str, dict[str, Any]]:
             **place,
             provider_id=f"provider-{resource % 3}",
             scopes=["read"],
-            status="active",
+            status="revoked" if user % 50 == 0 else "active",
             epoch=1,
             refresh_token_set=True,
         ),
@@ -153,6 +165,8 @@ def rows(zone: Zone, user: int, resource: int) -> dict[str, dict[str, Any]]:
             token_type="Bearer",
             state="live",
             failures=0,
+            refresh_at=NOW,
+            used_at=NOW if user % 50 == 0 else None,
         ),
         "consents": row(
             "consents",
@@ -266,10 +280,47 @@ async def test_a_job_reaches_its_rows_by_an_index(conn: AsyncConnection, large: 
     ]
 
 
+@pytest.mark.parametrize("name", ["vault_tokens.due", "vault_tokens.forget_uses"])
+async def test_a_refresh_ahead_looks_at_what_is_in_use(conn: AsyncConnection, large: Zone, name: str) -> None:
+    """What nobody uses is due for ever, and nearly all that there is: it is not read."""
+    asked = await statements(conn, JOBS[name](conn, large))
+    found = [each for one in asked for each in await accesses(conn, *one)]
+
+    assert any("vault_tokens_in_use_idx" in each for each in found), found
+
+
+@pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
+@pytest.mark.parametrize("name", LISTS)
+async def test_a_page_of_grants_is_read_in_its_order(
+    conn: AsyncConnection, large: Zone, name: str, descending: bool
+) -> None:
+    """So that a page costs the same, however long the list is: nothing is sorted for it."""
+    asked = await statements(
+        conn,
+        entities.page(
+            conn,
+            DELEGATED_GRANT,
+            within={"zone_id": large.id},
+            where=LISTS[name],
+            descending=descending,
+            limit=20,
+        ),
+    )
+    assert asked
+    explain = "EXPLAIN QUERY PLAN" if conn.dialect.name == "sqlite" else "EXPLAIN"
+    told = [
+        str(each[-1])
+        for statement, parameters in asked
+        for each in await conn.exec_driver_sql(f"{explain} {statement}", parameters)
+    ]
+    assert any("delegated_grants_" in each for each in told), told
+    assert not [each for each in told if "SORT" in each.upper() or "TEMP B-TREE" in each], told
+
+
 async def test_a_statement_without_an_index_is_found(conn: AsyncConnection, large: Zone) -> None:
     """By a column that no index begins with, both databases read everything, and the check says so."""
     asked = await statements(
-        conn, conn.execute(text("SELECT id FROM delegated_grants WHERE status = 'revoked'"))
+        conn, conn.execute(text("SELECT id FROM delegated_grants WHERE status = 'active'"))
     )
     found = [each for one in asked for each in await accesses(conn, *one)]
 

@@ -52,7 +52,7 @@ async def expire(account: Account, left: timedelta = timedelta(seconds=-1), **co
         await conn.execute(
             update(vault_tokens)
             .where(vault_tokens.c.zone_id == account.scene.zone.id)
-            .values(expires_at=now + left, refresh_at=now - timedelta(seconds=1), **columns)
+            .values({"expires_at": now + left, "refresh_at": now - timedelta(seconds=1)} | columns)
         )
     place = VaultPlace(account.scene.zone.id, account.ann.user.id, account.resource.id, account.provider.id)
     await account.scene.services.state.delete(credential_cache.entry_key(place))  # over by then, too
@@ -523,6 +523,46 @@ async def test_what_the_job_leaves_alone(
     await run_job(connected.scene.services, refresh_ahead.JOB)
 
     assert idp.refreshes == 0
+
+
+@pytest.mark.parametrize(
+    ("due_in", "used_ago", "is_forgotten"),
+    [(-1, 61, True), (-1, 59, False), (1, 61, False)],
+    ids=["unused", "in use", "not due yet"],
+)
+async def test_the_job_forgets_uses(
+    connected: Account, idp: RotatingProvider, due_in: int, used_ago: int, is_forgotten: bool
+) -> None:
+    """Of what is due and nobody has used for an hour, so that it is not looked at again and again."""
+    now = connected.scene.services.clock()
+    await expire(
+        connected,
+        timedelta(minutes=5),
+        refresh_at=now + timedelta(minutes=due_in),
+        used_at=now - timedelta(minutes=used_ago),
+        lease_until=now + timedelta(minutes=1),
+    )
+
+    await run_job(connected.scene.services, refresh_ahead.JOB)
+
+    (row,) = await connected.rows("vault_tokens")
+    assert (row["used_at"] is None) == is_forgotten
+
+
+async def test_the_job_forgets_more_uses_than_one_statement(
+    connected: Account, idp: RotatingProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on until none is left."""
+    monkeypatch.setattr(refresh_ahead, "_FORGOTTEN_AT_ONCE", 1)
+    for name in ("bob", "cid"):
+        await connected.connect(
+            person=await connected.scene.company.person(connected.scene.zone, f"{name}@acme.test")
+        )
+    await expire(connected, used_at=connected.scene.services.clock() - timedelta(hours=2))
+
+    await run_job(connected.scene.services, refresh_ahead.JOB)
+
+    assert [row["used_at"] for row in await connected.rows("vault_tokens")] == [None] * 3
 
 
 async def test_the_job_refreshes_nothing_for_a_disabled_user(

@@ -5,7 +5,7 @@ that nobody uses is refreshed when somebody asks for it again.
 """
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from runtime.domain.errors import NotFound
 from runtime.logs import log
@@ -18,11 +18,13 @@ JOB = "upstream_refresh"
 IN_USE = timedelta(hours=1)
 MOST = 500  # in one run; what is left is for the next
 AT_A_TIME = 20
+_FORGOTTEN_AT_ONCE = 1_000
 
 
 async def run(services: Services) -> int:
     """Refresh what is due and in use; how many tokens that were."""
     now = services.clock()
+    await _forget_uses(services, now)
     async with services.database.querying() as conn:
         places = await vault_tokens.due(conn, now=now, used_since=now - IN_USE, limit=MOST)
     turns = asyncio.Semaphore(AT_A_TIME)
@@ -32,6 +34,16 @@ async def run(services: Services) -> int:
             return await _refreshed(services, place)
 
     return sum(await asyncio.gather(*map(refreshed, places)))
+
+
+async def _forget_uses(services: Services, now: datetime) -> None:
+    """Forget the uses of what nobody has used for an hour: it is refreshed when somebody asks for it."""
+    forgotten = _FORGOTTEN_AT_ONCE
+    while forgotten == _FORGOTTEN_AT_ONCE:
+        async with services.database.transaction() as conn:
+            forgotten = await vault_tokens.forget_uses(
+                conn, before=now - IN_USE, now=now, limit=_FORGOTTEN_AT_ONCE
+            )
 
 
 async def _refreshed(services: Services, place: VaultPlace) -> bool:

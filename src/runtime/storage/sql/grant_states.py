@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy import ColumnElement, and_, literal_column, or_
 
 from runtime.domain.delegated_grants import TRANSITIONS, Cause
 from runtime.domain.kinds.values import GrantStatus
@@ -14,7 +14,7 @@ _grants = METADATA.tables["delegated_grants"]
 def has_status(now: datetime, status: str) -> ColumnElement[bool]:
     """The condition that a delegated grant is `active`, `expired` or `revoked`."""
     if status == GrantStatus.REVOKED:
-        return _grants.c.status == status
+        return _grants.c.status == literal_column("'revoked'")  # as in the index
     ends_at = _grants.c.expires_at
     alive = or_(ends_at.is_(None), ends_at > now)
     stored = _grants.c.status == GrantStatus.ACTIVE.value

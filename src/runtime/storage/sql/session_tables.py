@@ -122,12 +122,28 @@ Index(
     delegated_grants.c.created_at,
     delegated_grants.c.id,
 )
-Index("delegated_grants_resource_id_idx", delegated_grants.c.zone_id, delegated_grants.c.resource_id)
+Index(
+    "delegated_grants_resource_id_idx",
+    delegated_grants.c.zone_id,
+    delegated_grants.c.resource_id,
+    delegated_grants.c.created_at,
+    delegated_grants.c.id,
+)
+_REVOKED = delegated_grants.c.status == literal_column("'revoked'")
+Index(
+    "delegated_grants_revoked_idx",
+    delegated_grants.c.zone_id,
+    delegated_grants.c.created_at,
+    delegated_grants.c.id,
+    postgresql_where=_REVOKED,
+    sqlite_where=_REVOKED,
+)
 Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
 
 # The upstream credential of a delegated grant. `version` is the one that a refresh compares and swaps; who
-# holds the lease is the only one that refreshes. A lease without an owner is a pause after a failure. The end
-# of the grant is here as well, so that what nobody can use any more is found without reading the grants.
+# holds the lease is the only one that refreshes. A lease without an owner is a pause after a failure. What
+# nobody has used lately may have no `used_at`. The end of the grant is here as well, so that what nobody can
+# use any more is found without reading the grants.
 vault_tokens = Table(
     "vault_tokens",
     METADATA,
@@ -152,7 +168,16 @@ vault_tokens = Table(
     belongs("vault_tokens", "zone_id grant_id", "delegated_grants zone_id id"),
 )
 Index("vault_tokens_grant_id_key", vault_tokens.c.zone_id, vault_tokens.c.grant_id, unique=True)
-Index("vault_tokens_refresh_at_idx", vault_tokens.c.refresh_at)
+# Of those in use, which are few: a credential that nobody uses is due for ever.
+_IN_USE = vault_tokens.c.used_at.is_not(None)
+Index(
+    "vault_tokens_in_use_idx",
+    vault_tokens.c.refresh_at,
+    vault_tokens.c.used_at,
+    vault_tokens.c.expires_at,
+    postgresql_where=_IN_USE,
+    sqlite_where=_IN_USE,
+)
 _DEAD = vault_tokens.c.state == literal_column("'dead'")
 Index("vault_tokens_dead_idx", vault_tokens.c.updated_at, postgresql_where=_DEAD, sqlite_where=_DEAD)
 _ENDS = vault_tokens.c.grant_expires_at.is_not(None)

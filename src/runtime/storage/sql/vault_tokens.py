@@ -462,6 +462,24 @@ async def note_used(conn: AsyncConnection, used: Iterable[tuple[str, str]], *, n
     )
 
 
+async def forget_uses(conn: AsyncConnection, *, before: datetime, now: datetime, limit: int) -> int:
+    """Forget when credentials were used that are due, and unused since then; how many, *limit* at most.
+
+    So `due` does not read them each time. What somebody is about to change is left for the next time.
+    """
+    unused = (
+        select(_tokens.c.zone_id, _tokens.c.id)
+        .where(_tokens.c.refresh_at <= now, _tokens.c.used_at <= before)
+        .order_by(_tokens.c.refresh_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    done = await conn.execute(
+        update(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(unused)).values(used_at=None)
+    )
+    return done.rowcount
+
+
 def _end_of(grant_id: str, zone_id: str) -> ScalarSelect[datetime | None]:
     """When a grant ends."""
     of_this = (_grants.c.zone_id == zone_id, _grants.c.id == grant_id)
