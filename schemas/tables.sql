@@ -697,6 +697,7 @@ CREATE TABLE secrets (
     type VARCHAR NOT NULL,
     version BIGINT NOT NULL,
     data BYTEA NOT NULL,
+    resource_identifier VARCHAR,
     CONSTRAINT secrets_pkey PRIMARY KEY (zone_id, id),
     CONSTRAINT secrets_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );

@@ -365,11 +365,6 @@ async def test_zones_from_before_strict_audiences_keep_what_they_have(empty_url)
 
 
 def _with_zones(connection: Connection) -> None:
-    config = migrations._config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "0033")
-    reflected = MetaData()
-    reflected.reflect(connection)
     switches: dict[str, dict[str, bool] | None] = {
         "plain": None,
         "strict": {"strict_assertion_audience": True},
@@ -392,8 +387,47 @@ def _with_zones(connection: Connection) -> None:
             for name, value in switches.items()
         ],
     }
+    _fill(connection, "0033", rows)
+
+
+def _fill(connection: Connection, revision: str, rows: dict[str, list[dict[str, Any]]]) -> None:
+    """Make the tables of a revision, with these rows in them: table -> what each row says at least."""
+    config = migrations._config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+    reflected = MetaData()
+    reflected.reflect(connection)
     for table, given in rows.items():
         columns = reflected.tables[table].columns
         rest = {column.name: _anything(column) for column in columns if not column.nullable}
         for one in given:
             connection.execute(insert(reflected.tables[table]), {**rest, **one})
+
+
+async def test_secrets_from_before_are_for_the_present_address(empty_url):
+    """Of a resource for what it is called now; one of something else has no address."""
+    zone = {"organization_id": "acme", "zone_id": "plain"}
+    rows = {
+        "organizations": [{"id": "acme"}],
+        "zones": [
+            {"id": "plain", "organization_id": "acme", "protocols": {"oauth2": {"issuer": "https://plain"}}}
+        ],
+        "resources": [{**zone, "id": "api", "identifier": "https://api.test"}],
+        "secrets": [
+            {**zone, "id": "shared", "entity_id": "api"},
+            {**zone, "id": "other", "entity_id": "app"},
+        ],
+    }
+    older = Database.open(empty_url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_fill, "0035", rows)
+    await older.close()
+
+    await migrate(empty_url)
+
+    newer = Database.open(empty_url)
+    async with newer.reading() as conn:
+        secrets = TABLES["Secret"].c
+        found = (await conn.execute(select(secrets.id, secrets.resource_identifier))).all()
+    await newer.close()
+    assert {row.id: row.resource_identifier for row in found} == {"shared": "https://api.test", "other": None}

@@ -1,5 +1,6 @@
 """A key that an administrator has stored as a secret of a resource is handed out to all of its users."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -177,3 +178,27 @@ async def test_a_narrower_resource_does_not_hand_out_what_was_kept(desk: Desk) -
     await desk.scene.company.update(RESOURCE, desk.scene.zone.id, desk.resource.id, scopes=["read"])
 
     assert (await desk.exchange())["scope"] == "read"
+
+
+@pytest.mark.threat("46l")
+async def test_a_shared_key_goes_to_no_other_address_than_it_was_stored_for(desk: Desk) -> None:
+    """As a user's own key does not; given once more for the new address, or at the former one, it is used."""
+    secret_id = await share(desk)
+    company, zone = desk.scene.company, desk.scene.zone
+    assert (await desk.exchange())["access_token"] == SHARED
+
+    moved = await company.update(RESOURCE, zone.id, desk.resource.id, identifier="https://collector.test")
+    elsewhere = replace(desk, resource=moved)
+    with pytest.raises(AccessDenied) as refusal:
+        await elsewhere.exchange()
+    assert refusal.value.members["reason"] == USER_AUTHORIZATION_REQUIRED
+    await company.update(SECRET, zone.id, secret_id, name="another name")
+    with pytest.raises(AccessDenied):
+        await elsewhere.exchange()
+
+    await company.update(SECRET, zone.id, secret_id, data={"type": "token", "token": SHARED})
+    assert (await elsewhere.exchange())["access_token"] == SHARED
+
+    await company.update(RESOURCE, zone.id, desk.resource.id, identifier=desk.resource.identifier)
+    with pytest.raises(AccessDenied):
+        await desk.exchange()

@@ -66,7 +66,12 @@ class NewSecretData(Part):
 
 
 class Secret(ZoneEntity):
-    """A token or a password that belongs to an entity of the zone; everything about it but its value."""
+    """A token or a password that belongs to an entity of the zone; everything about it but its value.
+
+    Attributes:
+        resource_identifier: of the resource that it belongs to, when the value was given: token exchange
+            hands out no value that was given for another address. None for what belongs to no resource.
+    """
 
     organization_id: Annotated[Id, Mark.INTERNAL]
     description: Annotated[Description | None, Mark.KEPT] = None
@@ -76,6 +81,7 @@ class Secret(ZoneEntity):
     type: Annotated[SecretType, Mark.SERVER]
     version: Annotated[int, Mark.SERVER] = 1  # grows when the value changes
     data: Annotated[bytes, Mark.INTERNAL]  # sealed
+    resource_identifier: Annotated[str | None, Mark.INTERNAL] = None
 
 
 # Listing is a bare array without pages, and retrieving answers the value in place of `type`: both by hand.

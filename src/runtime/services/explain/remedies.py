@@ -146,7 +146,7 @@ def _lacking(
     if provider.type is ProviderType.SERVICE_VAULT and credential is None:
         return (
             f"the user has to store a key for `{named}` at {account}; or an administrator stores a secret of"
-            " type `token` for the resource"
+            " type `token` for the resource, again if its `identifier` was changed"
         )
     if credential is None:
         return f"the user has to connect an account at `{provider.identifier}`: {_LINK}"

@@ -180,6 +180,8 @@ def kept_credential(zone: CachedZone, place: VaultPlace, record: VaultRecord) ->
 async def find_shared(services: Services, zone: CachedZone, resource: Resource) -> KeptCredential | None:
     """The credential that an administrator has stored as a secret of the resource; None without one.
 
+    One that was stored while the resource had another identifier is for that address, and goes to no other.
+
     It is worth all of the resource's scopes, for every user whose application may request the resource.
     """
     found = await _latest_secret(services, zone, resource)
@@ -208,7 +210,9 @@ async def _latest_secret(
     services: Services, zone: CachedZone, resource: Resource
 ) -> tuple[str, bytes] | None:
     async with services.database.querying() as conn:
-        return await resource_secrets.latest_token(conn, zone_id=zone.id, resource_id=resource.id)
+        return await resource_secrets.latest_token(
+            conn, zone_id=zone.id, resource_id=resource.id, identifier=resource.identifier
+        )
 
 
 def _shared(zone: CachedZone, resource: Resource, sealed: tuple[str, bytes]) -> KeptCredential:

@@ -15,13 +15,21 @@ _LATEST = (
         _secrets.c.zone_id == bindparam("zone"),
         _secrets.c.entity_id == bindparam("resource"),
         _secrets.c.type == SecretType.TOKEN.value,
+        _secrets.c.resource_identifier == bindparam("identifier"),
     )
     .order_by(_secrets.c.created_at.desc(), _secrets.c.id.desc())
     .limit(1)
 )
 
 
-async def latest_token(conn: AsyncConnection, *, zone_id: str, resource_id: str) -> tuple[str, bytes] | None:
-    """The id and the sealed value of the newest secret of type `token` of a resource; None without one."""
-    row = (await conn.execute(_LATEST, {"zone": zone_id, "resource": resource_id})).one_or_none()
+async def latest_token(
+    conn: AsyncConnection, *, zone_id: str, resource_id: str, identifier: str
+) -> tuple[str, bytes] | None:
+    """The id and the sealed value of the newest secret of type `token` of a resource; None without one.
+
+    Args:
+        identifier: of the resource; what was given while it had another one is for another address.
+    """
+    asked = {"zone": zone_id, "resource": resource_id, "identifier": identifier}
+    row = (await conn.execute(_LATEST, asked)).one_or_none()
     return (row.id, row.data) if row is not None else None

@@ -6,7 +6,7 @@ from typing import Any
 from runtime.contract.secrets import SecretWithData
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import SECRET, Entity, Kind, Verb
+from runtime.domain.kinds import RESOURCE, SECRET, Entity, Kind, Verb
 from runtime.domain.kinds.secret import Secret
 from runtime.domain.kinds.values import OwnerType
 from runtime.services import secret_values, zone_keys
@@ -57,6 +57,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
         "id": secret_id,
         "type": body["data"]["type"],
         "data": await _sealed(unit, zone_id, secret_id, body["data"]),
+        "resource_identifier": await _resource_identifier(unit, zone_id, body["entity_id"]),
     }
     return await entities.add(unit, SECRET, await entities.new_entity(unit, SECRET, scope, body, **decided))
 
@@ -75,13 +76,17 @@ async def reveal(unit: UnitOfWork, parents: Parents, secret_id: str) -> SecretWi
 async def update(
     unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
-    """Change a secret. Only another value makes another version."""
+    """Change a secret. Only another value makes another version.
+
+    A value that is given, the present one too, is for the resource as it is called now.
+    """
     scope, _ = await entities.for_change(unit, SECRET, parents, entity_id, Verb.UPDATE)
     await unit.next_revision()  # read again: two changes at once must come to two versions
     before = await storage.get(unit.conn, SECRET, entity_id, within=scope)
     changes = dict(patch)
     if (data := changes.pop("data", None)) is not None:
         changes |= await _replaced(unit, before, data)
+        changes["resource_identifier"] = await _resource_identifier(unit, before.zone_id, before.entity_id)
     after = await entities.patched(unit, SECRET, scope, before, changes)
     return await entities.change(unit, SECRET, scope, before, after)
 
@@ -94,6 +99,12 @@ async def _replaced(unit: UnitOfWork, before: Secret, data: Mapping[str, Any]) -
         return {}
     sealed = await _sealed(unit, before.zone_id, before.id, data)
     return {"data": sealed, "version": before.version + 1}
+
+
+async def _resource_identifier(unit: UnitOfWork, zone_id: str, entity_id: str) -> str | None:
+    """What the resource is called that a secret belongs to; None for one of something else."""
+    found = await storage.many(unit.conn, RESOURCE, [entity_id], within={"zone_id": zone_id})
+    return found[0].identifier if found else None
 
 
 async def _sealed(unit: UnitOfWork, zone_id: str, secret_id: str, data: Mapping[str, Any]) -> bytes:
