@@ -400,7 +400,7 @@ CREATE UNIQUE INDEX ownerships_organization_name_key ON ownerships (organization
 
 CREATE INDEX ownerships_protect_idx ON ownerships (organization_id) WHERE protect IS true;
 
-CREATE UNIQUE INDEX ownerships_zone_name_key ON ownerships (zone_id, kind, owner, name) WHERE zone_id IS NOT NULL;
+CREATE UNIQUE INDEX ownerships_zone_name_key ON ownerships (zone_id, kind, name, owner) WHERE zone_id IS NOT NULL;
 
 CREATE TABLE policies (
     id VARCHAR NOT NULL,

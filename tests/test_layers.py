@@ -175,6 +175,7 @@ ROOMS: dict[str, frozenset[str]] = {
     ),
     "authority": _GROUND | {"outbox", "decision_log"},
     "management.access": frozenset(),
+    "management.names": frozenset(),
     "management.listing": frozenset(),
     "time_slices": frozenset(),
     "management.audit_chain": frozenset(),
@@ -204,11 +205,11 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
     | {"zone_keys", "management.token_revocation", "address_bound_secrets"},
-    "management.decisions": _ANY_KIND | {"management.audit", "management.policies"},
+    "management.decisions": _ANY_KIND | {"management.audit", "management.names", "management.policies"},
     "explain": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "grants", "issuing", "vault", "decision_log"}
-    | {"management.changesets", "management.policies"},
+    | {"management.changesets", "management.names", "management.policies"},
     "management.audit": _ANY_KIND | {"management.audit_chain"},
     "management.authentication": _GROUND
     | {"authority", "clients", "decision_log", "issuing", "management.access"},

@@ -250,8 +250,12 @@ def watch(path: Path, applies: bool, **options: "Unpack[Options]") -> None:
     help="Id of the request, from the header X-Request-ID; repeatable.",
 )
 @click.option("--user", metavar="USER", help="Only this user: an id, identifier or e-mail address.")
-@click.option("--application", metavar="APP", help="Only this application: an id or identifier.")
-@click.option("--resource", metavar="RESOURCE", help="Only this resource: an id or identifier.")
+@click.option(
+    "--application", metavar="APP", help="Only this application: an id, identifier or manifest name."
+)
+@click.option(
+    "--resource", metavar="RESOURCE", help="Only this resource: an id, identifier or manifest name."
+)
 @click.option("--outcome", multiple=True, help="Only this outcome, such as `refused`; repeatable.")
 @click.option("--event", multiple=True, help="Only this event, such as `token_exchange`; repeatable.")
 @click.option("--since", metavar="TIME", help="From this time on: RFC 3339, such as 2026-01-31T08:00:00Z.")
@@ -273,8 +277,15 @@ def decisions(**options: "Unpack[DecisionOptions]") -> int:
 
 @cli.command(epilog=_exits(0, 1, 5, 64, 130, refused="the exchange would be refused"))
 @click.option("--zone", help="Id or slug of the zone; default: the only one that the credential can read.")
-@click.option("--application", metavar="APP", required=True, help="Id or identifier of who asks.")
-@click.option("--resource", metavar="RESOURCE", required=True, help="Id, identifier or URL that it asks for.")
+@click.option(
+    "--application", metavar="APP", required=True, help="Id, identifier or manifest name of who asks."
+)
+@click.option(
+    "--resource",
+    metavar="RESOURCE",
+    required=True,
+    help="Id, identifier, URL or manifest name of the resource.",
+)
 @click.option(
     "--user",
     metavar="USER",

@@ -490,11 +490,21 @@ class ExplainedHopDocument(TypedDict):
     remedies: Sequence[str]
 
 
+class UnresolvedDocument(TypedDict):
+    """A name that nothing in the zone has, or several objects; `member` is the option that says it."""
+
+    member: Literal["application", "via", "user", "resource"]
+    name: str
+    reason: str
+    remedy: str
+
+
 class ExplanationDocument(TypedDict):
     """Whether an application would get a token now, and why; one hop for each of `--via`, and its own.
 
     `user` is null for a token of the application's own (client credentials). `session` is the sign-in that
     the answer rests on: null for such a token, and where none is active: then one that begins now is assumed.
+    Names in `unresolved` end the command with 1; a refusal then says nothing but that.
     """
 
     format: Literal["zonewright/explanation/v1"]
@@ -503,6 +513,7 @@ class ExplanationDocument(TypedDict):
     allowed: bool
     user: str | None
     session: str | None
+    unresolved: NotRequired[Sequence[UnresolvedDocument]]
     hops: Sequence[ExplainedHopDocument]
 
 

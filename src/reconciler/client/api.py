@@ -150,15 +150,6 @@ class Api:
             raise ApiError(f"`--zone {name}`: no zone has this id or slug; this credential can read {slugs}")
         raise ApiError(f"say which zone with `--zone`; this credential can read {slugs or 'none'}")
 
-    def find_id(self, zone_id: str, collection: str, name: str, *members: str) -> str:
-        """The id of what is called so in a zone: by its id, or by one of these members. Raises ApiError."""
-        for member in ("id", *members):
-            for each in self._all(f"/zones/{zone_id}/{collection}", [(f"filter[{member}]", name)]):
-                return str(each["id"])
-        raise ApiError(
-            f"`{name}`: the {collection} of the zone have none with this {' or '.join(('id', *members))}"
-        )
-
     def decisions(
         self, zone_id: str, asked: Iterable[tuple[str, str]], *, limit: int
     ) -> Iterator[Mapping[str, Any]]:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from reconciler.exit_codes import REFUSED, USAGE, CommandFailed
+from reconciler.exit_codes import FAILED, REFUSED, USAGE, CommandFailed
 from reconciler.kinds import Origin
 from reconciler.output_documents import EXPLANATION
-from reconciler.report.explanations import explanation_lines
+from reconciler.report.explanations import explanation_lines, unresolved_lines
 from reconciler.terminal import print_json, print_lines
 
 from .context import load, open_zones
@@ -14,7 +14,10 @@ from .options import ExplainOptions
 
 
 def explain_command(options: ExplainOptions) -> int:
-    """`zonectl explain`: the exit code, 5 where the exchange would be refused. Raises CommandFailed."""
+    """`zonectl explain`: the exit code, 5 where the exchange would be refused.
+
+    Raises: CommandFailed, also where a name is that of nothing in the zone, or of several objects.
+    """
     asked: dict[str, object] = {
         "application": options["application"],
         "resource": options["resource"],
@@ -40,8 +43,11 @@ def explain_command(options: ExplainOptions) -> int:
         source = policy.get("source")
         if source and not source.get("file") and (place := places.get((source["owner"], source["name"]))):
             source["file"], source["line"] = place.path, place.line
+    document = {"format": EXPLANATION, "zone": zone["slug"], **answer}
+    if unresolved := answer.get("unresolved"):
+        raise CommandFailed(FAILED, *unresolved_lines(unresolved), document=document)
     if options["output"] == "json":
-        print_json({"format": EXPLANATION, "zone": zone["slug"], **answer})
+        print_json(document)
     else:
         print_lines(*explanation_lines(answer))
     return 0 if answer["allowed"] else REFUSED

@@ -51,7 +51,8 @@ class DecisionOptions(ConnectionOptions, total=False):
 
     Attributes:
         zone: id or slug; None for the only one.
-        user, application, resource: an id or an identifier; of a user also the e-mail address.
+        user, application, resource: an id or an identifier; of a user also the e-mail address, of the
+            others the manifest's name.
     """
 
     zone: str | None

@@ -1,6 +1,6 @@
 """Renders explanations of token exchanges as text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.terminal import Line, Styled
@@ -30,6 +30,12 @@ def explanation_lines(explanation: Mapping[str, Any]) -> Iterator[Line]:
         if len(hops) > 1:
             yield Styled(f"{hop['application']} -> {hop['resource'] or '?'}", bold=True)
         yield from _hop_lines(hop)
+
+
+def unresolved_lines(unresolved: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    """The names that nothing in the zone has, or several objects, by the options that say them."""
+    for each in unresolved:
+        yield f"`--{each['member']} {each['name']}`: {each['reason']}; {each['remedy']}"
 
 
 def _sentence(hop: Mapping[str, Any], explanation: Mapping[str, Any]) -> str:

@@ -78,11 +78,12 @@ Names = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 
 
 class ExplainBody(Part):
-    """The token request to explain. `application`, `user` and `resource` are ids or identifiers.
+    """The token request to explain. `application`, `user`, `resource` and `via` are ids or identifiers.
 
-    `user` may be an e-mail address; null for a token of the application's own (client credentials).
-    `resource` may be any URL that the resource covers. `scopes` is null for all that can be had. `via` names
-    the applications that the user's token comes through, the first one first.
+    Applications and resources may also be named as their manifests are (`metadata.name`), and users by e-mail
+    address. `user` is null for a token of the application's own (client credentials). `resource` may be any
+    URL that the resource covers. `scopes` is null for all that can be had. `via` names the applications that
+    the user's token comes through, the first one first.
     """
 
     example: ClassVar[Mapping[str, Any]] = {
@@ -140,16 +141,31 @@ class ExplainedHop(Part):
     ]
 
 
+QuestionMember = Literal["application", "via", "user", "resource"]
+
+
+class UnresolvedMember(Part):
+    """A name of the question that nothing in the zone has, or several objects. `member` says where it is."""
+
+    member: Annotated[QuestionMember, Example("user")]
+    name: Annotated[str, Example("eve@acme.example")]
+    reason: Annotated[str, Example("there is no user `eve@acme.example` in the zone")]
+    remedy: Annotated[str, Example("`eve@acme.example` has to sign in to the zone once")]
+
+
 class Explanation(Part):
     """Whether an application would get a token for a user now, and why.
 
     `hops` has one exchange for each of `via`, as far as they are allowed, and the application's own last.
     `user` is null for a token of the application's own (client credentials). `session` is the sign-in that
     the answer rests on: null for such a token, and where none is active: then one that begins now is assumed.
+    `unresolved` has the names of the question that nothing in the zone has, or several objects: then a
+    refusal says nothing but that.
     """
 
     at: Timestamp
     allowed: Annotated[bool, Example(False)]
     user: Annotated[str | None, Example("ada@acme.example")]
     session: str | None
+    unresolved: Annotated[list[UnresolvedMember], Example([])] = Field(default_factory=list)
     hops: list[ExplainedHop]

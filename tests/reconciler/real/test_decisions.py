@@ -95,10 +95,12 @@ def test_an_issued_token_names_the_policy(asked: Asked) -> None:
 
 
 def test_names_select_as_ids_do(asked: Asked) -> None:
-    """An application and a resource are named by identifier, as in manifests."""
-    found = asked.json("--application", "agent", "--resource", "https://payroll.example")
+    """An application and a resource are named by identifier, or as their manifests are."""
+    by_identifier = asked.json("--application", "agent", "--resource", "https://payroll.example")
+    by_manifest = asked.json("--application", "agent", "--resource", "payroll")
 
-    assert [each["request_id"] for each in found] == [asked.issued]
+    assert [each["request_id"] for each in by_identifier] == [asked.issued]
+    assert by_manifest == by_identifier
 
 
 def test_outcomes_select(asked: Asked) -> None:
@@ -121,7 +123,9 @@ def test_nothing_found_is_said_and_no_failure(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--user", "nobody"), "`nobody`: the users of the zone have none with this id"),
+        (("--user", "nobody"), "`--user nobody`: there is no user `nobody` in the zone"),
+        (("--application", "agnt"), "`--application agnt`: there is no application `agnt` in the zone"),
+        (("--resource", "payrol"), "`--resource payrol`: there is no resource `payrol` in the zone"),
         (("--since", "yesterday"), "`since`: must be an RFC 3339 time"),
     ],
 )
@@ -159,6 +163,42 @@ def explain(company: Company, resource: str, *options: str, expect: int) -> Resu
     done = company.zonectl("explain", "--zone", company.zone, *who, *options)
     assert done.exit_code == expect, done
     return done
+
+
+def test_a_manifest_name_names_the_resource(staffed: Company) -> None:
+    """What a person has in git, in place of the URL."""
+    staffed.send("PATCH", staffed.path("applications", identifier="agent"), consent="implicit")
+
+    said = explain(staffed, "payroll", expect=0).out
+
+    assert "gets `https://payroll.example` for `ann@acme.example`" in said.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--user", "eve@acme.example"), "there is no user `eve@acme.example` in the zone"),
+        (("--application", "agnt"), "there is no application `agnt` in the zone"),
+        (("--resource", "https://payrol.example"), "there is no resource `https://payrol.example` in"),
+        (("--via", "gatway"), "there is no application `gatway` in the zone"),
+    ],
+)
+def test_a_misspelt_name_is_a_failure_and_no_refusal(
+    staffed: Company, options: tuple[str, ...], said: str
+) -> None:
+    """Exit code 1: a script that expects a refusal (5) does not take a misspelt name for one."""
+    explain(staffed, "https://payroll.example", expect=5)
+    asked = {"--application": "agent", "--resource": "payroll", "--user": "ann@acme.example"}
+    asked[options[0]] = options[1]
+    line = ["--zone", staffed.zone, *(part for option in asked.items() for part in option)]
+
+    failed = staffed.zonectl("explain", *line)
+    document = json.loads(staffed.zonectl("explain", *line, "--output", "json").out)
+
+    assert (failed.exit_code, failed.out) == (1, "")
+    assert f"error: `{options[0]} {options[1]}`: {said}" in failed.err
+    jsonschema_rs.validator_for(json.loads(PUBLISHED.read_text())).validate(document)
+    assert [(f"--{each['member']}", each["name"]) for each in document["unresolved"]] == [options]
 
 
 PUBLISHED = Path(__file__).parents[3] / "schemas/output/explanation.json"

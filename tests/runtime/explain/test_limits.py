@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -10,8 +11,9 @@ from tests.runtime.explain.test_agreement import SITUATIONS, Case, case
 
 from runtime.domain.errors import RateLimited, TooLarge
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
+from runtime.domain.kinds.application import Application
 from runtime.services.client_types import Client
-from runtime.services.explain import explanations
+from runtime.services.explain import parties
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets import concurrency_limits
 from runtime.services.management.changesets.concurrency_limits import (
@@ -92,13 +94,13 @@ async def test_each_party_of_a_chain_is_found_once(case: Case, monkeypatch: pyte
     """The application between two hops is one hop's receiver and the next one's client."""
     case.asking, case.via = case.gateway, (case.agent,)
     found: list[str] = []
-    find = explanations.parties._client
+    find = parties._client
 
-    async def counting(services: object, zone: object, name: str, now: object) -> object:
-        found.append(name)
-        return await find(services, zone, name, now)  # type: ignore[arg-type]
+    async def counting(services: Any, zone: Any, application: Application, now: Any) -> object:
+        found.append(application.identifier)
+        return await find(services, zone, application, now)
 
-    monkeypatch.setattr(explanations.parties, "_client", counting)
+    monkeypatch.setattr(parties, "_client", counting)
 
     assert (await case.explained()).allowed
 

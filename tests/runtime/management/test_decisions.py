@@ -137,6 +137,20 @@ def test_a_filter_leaves_the_records_with_its_value(decided: Decided, name: str,
     assert decided.list(**{f"filter[{name}]": others.get(name, "nothing")}) == []
 
 
+@pytest.mark.parametrize(("kind", "count"), [("application", 3), ("resource", 1)])
+def test_a_name_selects_as_the_id_does(decided: Decided, kind: str, count: int) -> None:
+    """An identifier, or the id; a name of nothing is refused, and not taken for good news."""
+    made = {"application": decided.application, "resource": decided.resource}[kind]
+    by_id = decided.list(**{f"filter[{kind}_id]": made["id"]})
+    assert len(by_id) == count
+
+    assert decided.list(**{f"filter[{kind}]": made["identifier"]}) == by_id
+    assert decided.list(**{f"filter[{kind}]": made["id"]}) == by_id
+    path = decided.zone.path("/decisions?" + query(**{f"filter[{kind}]": "nothing-of-that-name"}))
+    refused = decided.zone.api.refused(400, "GET", path)
+    assert refused["message"] == f"`filter[{kind}]`: there is no {kind} `nothing-of-that-name` in the zone"
+
+
 @pytest.mark.parametrize(("name", "known"), [("event", DecisionEvent), ("outcome", DecisionOutcome)])
 def test_an_unknown_event_or_outcome_is_refused_with_the_known_ones(
     decided: Decided, name: str, known: type[StrEnum]

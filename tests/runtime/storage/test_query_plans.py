@@ -1,4 +1,4 @@
-"""How the databases run what requests ask of the tables of grants, vault tokens and consents.
+"""How the databases run what requests ask of the tables of grants, vault tokens, consents and ownerships.
 
 A scan of a whole table, or of all rows of a zone, is slow only where there are many: with ten million grants.
 The plan shows it with five thousand, once the database has counted them.
@@ -6,6 +6,7 @@ The plan shows it with five thousand, once the database has counted them.
 
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
@@ -16,9 +17,9 @@ from sqlalchemy import event, insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support import entities as make
 
-from runtime.domain.kinds import DELEGATED_GRANT
+from runtime.domain.kinds import DELEGATED_GRANT, RESOURCE
 from runtime.domain.kinds.zone import Zone
-from runtime.storage.sql import consents, entities, vault_resources, vault_tokens
+from runtime.storage.sql import consents, entities, ownership, vault_resources, vault_tokens
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import ConsentRecord
 from runtime.storage.sql.entities import Condition, Equals, SqlCondition
@@ -27,7 +28,7 @@ from runtime.storage.sql.tables import METADATA
 from runtime.storage.sql.vault_tokens import SealedTokens
 
 USERS, RESOURCES = 500, 10
-LARGE = ("consents", "delegated_grants", "vault_tokens")
+LARGE = ("consents", "delegated_grants", "vault_tokens", "ownerships")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SEALED = SealedTokens(b"access", b"refresh", "Bearer", NOW)
 APPLICATION, USER_AGENT = ClientRef(application_id="application-1"), ClientRef(user_agent_id="agent-1")
@@ -127,7 +128,7 @@ OTHERS = {
 }
 
 
-def row(name: str, zone: Zone, **values: Any) -> dict[str, Any]:
+def row(name: str, zone: Zone, /, **values: Any) -> dict[str, Any]:
     """A row of a table, its times and tenant filled in."""
     common = {
         "zone_id": zone.id,
@@ -176,12 +177,25 @@ def rows(zone: Zone, user: int, resource: int) -> dict[str, dict[str, Any]]:
             **{"application_id": None, "user_agent_id": None, **client},
             scopes=["read"],
         ),
+        "ownerships": row(
+            "ownerships",
+            zone,
+            kind="Resource",
+            entity_id=f"resource-{user}-{resource}",
+            owner="acme/identity",
+            name=f"name-{user}-{resource}",
+            fields=[],
+            applied={},
+            secret_versions={},
+            protect=False,
+            revision=1,
+        ),
     }
 
 
 @pytest.fixture
 async def large(conn: AsyncConnection) -> Zone:
-    """A zone with five thousand grants, tokens and consents, which the database has counted."""
+    """A zone with five thousand rows of each large table, which the database has counted."""
     zone = await make.add_zone(conn)
     # Users and resources are not needed for a plan: nothing is committed.
     on_postgresql = conn.dialect.name == "postgresql"
@@ -191,7 +205,7 @@ async def large(conn: AsyncConnection) -> Zone:
         )
     )
     made = [rows(zone, user, resource) for user in range(USERS) for resource in range(RESOURCES)]
-    for name in ("delegated_grants", "vault_tokens", "consents"):
+    for name in ("delegated_grants", "vault_tokens", "consents", "ownerships"):
         await conn.execute(insert(METADATA.tables[name]), [each[name] for each in made])
     for name in (*LARGE, "sessions") if on_postgresql else ("",):
         await conn.execute(text(f"ANALYZE {name}"))
@@ -326,6 +340,21 @@ async def test_a_statement_without_an_index_is_found(conn: AsyncConnection, larg
 
     assert found
     assert not any(map(is_by_index, found))
+
+
+async def test_a_manifest_name_is_found_by_name(conn: AsyncConnection, large: Zone) -> None:
+    """Whoever owns the manifest: the index does not read all objects of the kind in the zone."""
+    found: dict[str, str] = {}
+
+    async def find() -> None:
+        found.update(await ownership.named(conn, large.id, RESOURCE, "name-7-1", limit=10))
+
+    asked = await statements(conn, find())
+
+    assert found == {"resource-7-1": "acme/identity"}
+    (access,) = [each for one in asked for each in await accesses(conn, *one)]
+    assert is_by_index(access)
+    assert re.search(r"\bname\b", access.partition("(")[2])
 
 
 @pytest.mark.parametrize("module", [consents, vault_tokens, vault_resources])

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from runtime.domain.errors import OAuthError
+from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.exchange import ExchangeRequest
@@ -30,7 +31,7 @@ class Hop:
         scopes: those that are asked for; None for all.
         has_user: False for a token of the application's own.
         root: the sign-in, once it is known.
-        next_name: of a refused hop, what the question calls the application that the token was to go to.
+        next: the application that the token is to go to; None for the last hop, and while it is not known.
         decision: is filled in as that of a real exchange; its step is the one that refused.
     """
 
@@ -44,7 +45,7 @@ class Hop:
     scopes: frozenset[str] | None = None
     has_user: bool = True
     root: SessionRoot | None = None
-    next_name: str | None = None
+    next: Application | None = None
 
     @property
     def resource_name(self) -> str | None:

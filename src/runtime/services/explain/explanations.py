@@ -7,6 +7,8 @@ keeps the snapshot.
 
 import asyncio
 from collections.abc import Iterable
+from datetime import datetime
+from itertools import zip_longest
 
 from runtime.contract.decisions import DecidingPolicy, ExplainBody, ExplainedHop, ExplainedStep, Explanation
 from runtime.domain.errors import OAuthError, TooLarge, ValidationFailed
@@ -16,9 +18,9 @@ from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
-from runtime.services.explain import parties, remedies
+from runtime.services.explain import remedies
 from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, try_own_token, with_token
-from runtime.services.explain.parties import UnknownParty
+from runtime.services.explain.parties import Parties, UnknownParty, resource_between, session_root
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets import concurrency_limits
@@ -65,57 +67,62 @@ async def explain(services: Services, caller: Caller, zone: Zone, asked: Explain
 async def _explain(services: Services, zone: Zone, asked: ExplainBody) -> Explanation:
     async with services.database.at_one_instant():
         cached = await services.zones.uncached(zone.id)
-        session_id, hops = await _hops(services, cached, asked)
+        now = services.clock()
+        parties = Parties(services, cached, now)
+        unresolved = await parties.unresolved(asked)
+        session_id, hops = await _hops(services, cached, parties, asked, now)
         told = [await _told(services, cached, each) for each in hops]
     return Explanation(
-        at=services.clock(),
+        at=now,
         allowed=all(each.allowed for each in told),
         user=asked.user,
         session=session_id,
+        unresolved=unresolved,
         hops=told,
     )
 
 
-async def _hops(services: Services, zone: CachedZone, asked: ExplainBody) -> tuple[str | None, list[Hop]]:
+async def _hops(
+    services: Services, zone: CachedZone, parties: Parties, asked: ExplainBody, now: datetime
+) -> tuple[str | None, list[Hop]]:
     """The session that was gone by, and the hops up to the first that is refused."""
-    now = services.clock()
     names = [*asked.via, asked.application]
     hops: list[Hop] = []
     session_id: str | None = None
     chain = None
-    clients = parties.Clients(services, zone, now)
-    for place, name in enumerate(names):
+    for name, next_name in zip_longest(names, names[1:]):
         decision = Decision(zone.organization_id, zone.id, now, new_id(), step=Step.CLIENT)
         hop = Hop(name, None, decision, has_user=asked.user is not None, root=chain.root if chain else None)
         hops.append(hop)
-        is_last = place == len(names) - 1
+        is_last = next_name is None
         if is_last and asked.scopes is not None:
             hop.scopes = frozenset(asked.scopes)
         try:
-            hop.client = await clients.find(name)
+            hop.client = await parties.client(name)
             if asked.user is None:
-                hop.resource = await parties.resource(zone, asked.resource)
+                decision.step, hop.resource = Step.RESOURCE, asked.resource
+                hop.resource = await parties.resource(asked.resource)
                 hop.authorized = await try_own_token(services, zone, hop, now)
                 break
             if chain is None:
                 decision.step = Step.SESSION
-                root, session_id = await parties.session_root(services, zone, hop.client, asked.user, now)
+                user = await parties.user(asked.user)
+                root, session_id = await session_root(services, zone, hop.client, user, now)
                 hop.is_session_assumed = session_id is None
                 hop.root = root
                 chain = await chain_of(zone, hop.client, root, now)
             decision.step = Step.RESOURCE
-            hop.resource = (
-                await parties.resource(zone, asked.resource)
-                if is_last
-                else await parties.resource_between(services, zone, hop.client, names[place + 1])
-            )
+            if next_name is not None:
+                hop.next = await parties.application(next_name)
+                hop.resource = await resource_between(zone, hop.client, hop.next)
+            else:
+                hop.resource = asked.resource
+                hop.resource = await parties.resource(asked.resource)
             hop.authorized = await try_exchange(services, zone, hop, chain, now)
-            if not is_last:
-                next_client = await clients.find(names[place + 1])
-                chain = await with_token(zone, hop, next_client, chain, now)
+            if next_name is not None:
+                chain = await with_token(zone, hop, await parties.client(next_name), chain, now)
         except (OAuthError, UnknownParty) as refusal:
             hop.refusal = refusal
-            hop.next_name = None if is_last else names[place + 1]
             break
     return session_id, hops
 

@@ -1,18 +1,22 @@
 """Finds the parties of an explained exchange: the client, the user's session, the resource."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.contract.decisions import ExplainBody, QuestionMember, UnresolvedMember
 from runtime.domain.errors import InvalidClient, ServiceError
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, GROUP, USER
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, GROUP, RESOURCE, USER, Entity, Kind
 from runtime.domain.kinds.application import Application, PasswordCredential
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
+from runtime.services.management import names
+from runtime.services.management.names import UnresolvedName
 from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import session_roots, sessions
@@ -43,27 +47,115 @@ class SuspendedApplication(UnknownParty):
     code = InvalidClient.code
 
 
-class Clients:
-    """The clients of one explanation: each is found once, however often the chain goes through it."""
+class UnresolvedParty(UnknownParty):
+    """A name of the question that nothing in the zone has, or several objects."""
+
+    def __init__(self, unresolved: UnresolvedName, *, remedy: str) -> None:
+        super().__init__(unresolved.text, remedy=remedy)
+        self.is_of_several = unresolved.is_of_several
+
+
+class Parties:
+    """The parties of one explanation: each name is looked up once, however often the chain has it."""
 
     def __init__(self, services: Services, zone: CachedZone, now: datetime) -> None:
         self._services = services
         self._zone = zone
         self._now = now
-        self._found: dict[str, ApplicationClient] = {}
+        self._named: dict[tuple[str, str], Entity | UnresolvedParty] = {}
+        self._clients: dict[str, ApplicationClient] = {}
 
-    async def find(self, name: str) -> ApplicationClient:
-        """The application of that id or identifier, as it would authenticate itself for an exchange.
+    async def application(self, name: str) -> Application:
+        """The application of that name. Raises UnresolvedParty, SuspendedApplication."""
+        named: Application = await self._find(APPLICATION, name)
+        found = await self._zone.applications.get(named.id)
+        if found is None:
+            async with self._services.database.querying() as conn:
+                raise await _suspended(conn, named)
+        return found
+
+    async def client(self, name: str) -> ApplicationClient:
+        """The application of that name, as it would authenticate itself for an exchange.
 
         Raises: UnknownParty; UnauthorizedClient for one that has public credentials alone.
         """
-        if name not in self._found:
-            self._found[name] = await _client(self._services, self._zone, name, self._now)
-        return self._found[name]
+        application = await self.application(name)
+        if application.id not in self._clients:
+            found = await _client(self._services, self._zone, application, self._now)
+            self._clients[application.id] = found
+        return self._clients[application.id]
+
+    async def user(self, name: str) -> User:
+        """The user of that id, identifier or e-mail address. Raises UnresolvedParty."""
+        found: User = await self._find(USER, name)
+        return found
+
+    async def resource(self, name: str) -> Resource | str:
+        """The resource of that name, or that covers that URL; the name itself where there is none.
+
+        Raises: UnresolvedParty for a name of several.
+        """
+        found = await self._look_up(RESOURCE, name)
+        if isinstance(found, UnresolvedParty) and not found.is_of_several:
+            return name  # the exchange refuses it, in its order of steps
+        resource: Resource = await self._find(RESOURCE, name)
+        return resource
+
+    async def unresolved(self, asked: ExplainBody) -> list[UnresolvedMember]:
+        """The names of the question that nothing in the zone has, or several objects."""
+        named: list[tuple[Kind[Any], QuestionMember, str]] = [
+            *((APPLICATION, "via", each) for each in dict.fromkeys(asked.via)),
+            (APPLICATION, "application", asked.application),
+            (RESOURCE, "resource", asked.resource),
+        ]
+        if asked.user is not None:
+            named.append((USER, "user", asked.user))
+        told = []
+        for kind, member, name in named:
+            found = await self._look_up(kind, name)
+            if isinstance(found, UnresolvedParty):
+                told.append(
+                    UnresolvedMember(member=member, name=name, reason=found.detail, remedy=found.remedy)
+                )
+        return told
+
+    async def _find(self, kind: Kind[Any], name: str) -> Any:
+        found = await self._look_up(kind, name)
+        if isinstance(found, UnresolvedParty):
+            raise found
+        return found
+
+    async def _look_up(self, kind: Kind[Any], name: str) -> Entity | UnresolvedParty:
+        key = kind.name, name
+        if key not in self._named:
+            self._named[key] = await _named(self._services, self._zone, kind, name)
+        return self._named[key]
 
 
-async def _client(services: Services, zone: CachedZone, name: str, now: datetime) -> ApplicationClient:
-    application = await _application(services, zone, name)
+async def _named(
+    services: Services, zone: CachedZone, kind: Kind[Any], name: str
+) -> Entity | UnresolvedParty:
+    covering = await zone.resources.resolve(name) if kind is RESOURCE else None
+    async with services.database.querying() as conn:
+        try:
+            found: Entity = await names.find(conn, kind, name, zone_id=zone.id, covering=covering)
+        except UnresolvedName as unresolved:
+            remedy = _OF_SEVERAL if unresolved.is_of_several else _OF_NOTHING[kind.name].format(name)
+            return UnresolvedParty(unresolved, remedy=remedy)
+    return found
+
+
+_OF_SEVERAL = "name the one that is meant by its id"
+_OF_NOTHING = {
+    APPLICATION.name: "create the application `{}`, or correct the name",
+    USER.name: "`{}` has to sign in to the zone once, or the name has to be corrected",
+    RESOURCE.name: "create a resource that covers `{}`, or correct the name",
+}
+
+
+async def _client(
+    services: Services, zone: CachedZone, application: Application, now: datetime
+) -> ApplicationClient:
     public: ApplicationClient | None = None
     async with services.database.querying() as conn:
         kept = await storage.page(
@@ -98,21 +190,6 @@ async def _registered(zone: CachedZone, client: ApplicationClient) -> Applicatio
     return next((each for each in candidates if each and each.credential.id == client.credential.id), None)
 
 
-async def _application(services: Services, zone: CachedZone, name: str) -> Application:
-    found = await zone.applications.by_identifier(name) or await zone.applications.get(name)
-    if found is not None:
-        return found
-    async with services.database.querying() as conn:
-        for member in ("identifier", "id"):
-            ended = await storage.find_by(conn, APPLICATION, member, name, within={"zone_id": zone.id})
-            if ended is not None:
-                raise await _suspended(conn, ended)
-    raise UnknownParty(
-        f"there is no application `{name}` in the zone",
-        remedy=f"create the application `{name}`, or correct the name",
-    )
-
-
 async def _suspended(conn: AsyncConnection, application: Application) -> SuspendedApplication:
     """Why nobody active is accountable for an application, and what would mend it."""
     within = {"zone_id": application.zone_id}
@@ -134,13 +211,9 @@ async def _suspended(conn: AsyncConnection, application: Application) -> Suspend
 
 
 async def session_root(
-    services: Services, zone: CachedZone, first: ApplicationClient, name: str, now: datetime
+    services: Services, zone: CachedZone, first: ApplicationClient, user: User, now: datetime
 ) -> tuple[SessionRoot, str | None]:
-    """The user's newest active session at the application, and its id; one that begins now, and None.
-
-    Raises: UnknownParty.
-    """
-    user = await _user(services, zone, name)
+    """The user's newest active session at the application, and its id; one that begins now, and None."""
     async with services.database.querying() as conn:
         held = await sessions.of_user(conn, user.id, zone_id=zone.id, now=now)
         delegated = await session_roots.delegated(conn, zone.id, user.id)
@@ -167,40 +240,11 @@ async def session_root(
     return SessionRoot(begun, principal, delegated), None
 
 
-async def _user(services: Services, zone: CachedZone, name: str) -> User:
-    async with services.database.querying() as conn:
-        for member in ("id", "identifier"):
-            found = await storage.find_by(conn, USER, member, name, within={"zone_id": zone.id})
-            if found is not None:
-                return found
-        page = await storage.page(
-            conn, USER, within={"zone_id": zone.id}, where=[Equals("email", (name,))], limit=2
-        )
-    if len(page.items) == 1:
-        return page.items[0]
-    if page.items:
-        raise UnknownParty(
-            f"several users have the e-mail address `{name}`", remedy="name the user by id or identifier"
-        )
-    raise UnknownParty(
-        f"there is no user `{name}` in the zone",
-        remedy=f"`{name}` has to sign in to the zone once, or the name has to be corrected",
-    )
-
-
-async def resource(zone: CachedZone, name: str) -> Resource | str:
-    """The resource that covers that address, or has that id; the name itself where there is none."""
-    return await zone.resources.resolve(name) or await zone.resources.get(name) or name
-
-
-async def resource_between(
-    services: Services, zone: CachedZone, sender: ApplicationClient, receiver_name: str
-) -> Resource:
+async def resource_between(zone: CachedZone, sender: ApplicationClient, receiver: Application) -> Resource:
     """The resource by which a token goes from one application to the next one of a chain.
 
     One that the sender declares as a dependency comes first. Raises UnknownParty.
     """
-    receiver = await _application(services, zone, receiver_name)
     provided = await zone.resources.provided_by(receiver.id)
     for each in provided:
         if await client_lookup.may_request(zone, sender, each):

@@ -46,10 +46,7 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
                 f" otherwise the token has to be for a resource that `{application}` provides"
             )
         case Step.RESOURCE:
-            told = (
-                "name the resource by its `identifier` or id, and not by its manifest's name; or create a"
-                f" resource that covers `{named}`"
-            )
+            told = f"create a resource that covers `{named}`, or correct the name"
         case Step.DEPENDENCY:
             place = await _place(services, zone, hop.client.application if hop.client else None, APPLICATION)
             told = f"add `{named}` to the dependencies of `{application}`{place}"
@@ -66,10 +63,8 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
 
 async def _wrong_order(zone: CachedZone, hop: Hop, application: str) -> str | None:
     """What is told where the token was to go from one application to another that calls it instead."""
-    if hop.next_name is None or hop.client is None:
-        return None
-    later = await zone.applications.by_identifier(hop.next_name) or await zone.applications.get(hop.next_name)
-    if later is None:
+    later = hop.next
+    if later is None or hop.client is None:
         return None
     provided = await zone.resources.provided_by(hop.client.application.id)
     if not {each.id for each in provided} & set(await zone.applications.dependencies(later.id)):

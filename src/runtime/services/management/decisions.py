@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.contract.decisions import DecidingPolicy, DecisionRecord
-from runtime.domain.errors import ServerError, TemporarilyUnavailable
+from runtime.domain.errors import ServerError, TemporarilyUnavailable, ValidationFailed
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, Kind, Verb
 from runtime.domain.oauth.exchange_steps import STEP_LABELS
-from runtime.services.management import audit, entities
+from runtime.services.management import audit, entities, names
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery, Position
+from runtime.services.management.names import UnresolvedName
 from runtime.services.management.policies import determining_policies
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as entity_storage
@@ -34,7 +35,7 @@ async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
         unit.conn,
         unit.organization_id,
         zone.id,
-        _selection(query.special),
+        await _selection(unit, zone.id, query.special),
         limit=query.limit,
         after=(query.after.value, query.after.id) if query.after else None,
         before=(query.before.value, query.before.id) if query.before else None,
@@ -54,8 +55,19 @@ async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
     )
 
 
-def _selection(special: Mapping[str, tuple[str, ...]]) -> TokenEventFilter:
+async def _selection(
+    unit: UnitOfWork, zone_id: str, special: Mapping[str, tuple[str, ...]]
+) -> TokenEventFilter:
+    """What the query selects; names stand for the ids that they mean. Raises ValidationFailed."""
     filters = {name: special[f"filter[{name}]"] for name in storage.FILTERS if f"filter[{name}]" in special}
+    for kind, member in _NAMED:
+        parameter = f"filter[{member.removesuffix('_id')}]"
+        for name in special.get(parameter, ()):
+            try:
+                found = await names.find(unit.conn, kind, name, zone_id=zone_id)
+            except UnresolvedName as unresolved:
+                raise ValidationFailed.of(parameter, unresolved.text) from None
+            filters[member] = (*filters.get(member, ()), found.id)
     return TokenEventFilter(filters, audit.time_of(special, "since"), audit.time_of(special, "until"))
 
 

@@ -215,8 +215,8 @@ Index(
     "ownerships_zone_name_key",
     ownerships.c.zone_id,
     ownerships.c.kind,
+    ownerships.c.name,  # before the owner: people name objects without one
     ownerships.c.owner,
-    ownerships.c.name,
     unique=True,
     postgresql_where=ownerships.c.zone_id.is_not(None),
     sqlite_where=ownerships.c.zone_id.is_not(None),

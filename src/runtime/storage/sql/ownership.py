@@ -170,6 +170,18 @@ async def with_names(
     return found
 
 
+async def named(conn: AsyncConnection, zone_id: str, kind: Kind, name: str, *, limit: int) -> dict[str, str]:
+    """The entities of a kind in a zone whose manifests have that name: entity -> owner."""
+    columns = ownerships.c
+    rows = await conn.execute(
+        select(columns.entity_id, columns.owner)
+        .where(columns.zone_id == zone_id, columns.kind == kind.name, columns.name == name)
+        .order_by(columns.owner)
+        .limit(limit)
+    )
+    return {row.entity_id: row.owner for row in rows}
+
+
 async def drop(conn: AsyncConnection, organization_id: str, gone: Collection[tuple[str, str]]) -> None:
     """Drop the records of these (kind, entity) pairs."""
     columns = ownerships.c

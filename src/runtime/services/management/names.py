@@ -1,0 +1,87 @@
+"""Finds the object of a zone that people mean by a name: its id, its identifier, or its name in git."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import USER, Entity, Kind
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import ownership
+from runtime.storage.sql.filters import Equals
+
+E = TypeVar("E", bound=Entity)
+_MOST = 10  # objects that are told apart in an answer
+
+
+class Candidate(NamedTuple, Generic[E]):
+    """An object that a name may mean.
+
+    Attributes:
+        owner: in whose manifests it has that name; None where it has it by itself.
+    """
+
+    entity: E
+    owner: str | None = None
+
+    def described(self, name: str) -> str:
+        """Its identifier and its id, and where the name comes from, to tell it from others of that name."""
+        identifier = getattr(self.entity, "identifier", name)
+        of = f", `{name}` in the manifests of `{self.owner}`" if self.owner is not None else ""
+        return f"`{identifier}` (id `{self.entity.id}`{of})"
+
+
+class UnresolvedName(Exception):
+    """A name that nothing in the zone has, or several objects. The text says which."""
+
+    def __init__(self, text: str, *, is_of_several: bool) -> None:
+        super().__init__(text)
+        self.text, self.is_of_several = text, is_of_several
+
+
+async def find(
+    conn: AsyncConnection, kind: Kind[E], name: str, *, zone_id: str, covering: E | None = None
+) -> E:
+    """The object of a zone that a person means by a name: of that id, else the only one that is called so.
+
+    That is by its identifier, by the name of its manifest, and for users by e-mail address.
+
+    Args:
+        covering: an object that has the name in another spelling.
+    Raises: UnresolvedName.
+    """
+    within = {"zone_id": zone_id}
+    if (exact := await storage.find_by(conn, kind, "id", name, within=within)) is not None:
+        return exact
+    found = await _called(conn, kind, name, within)
+    if covering is not None:
+        found.setdefault(covering.id, Candidate(covering))
+    if len(found) == 1:
+        return next(iter(found.values())).entity
+    if found:
+        raise UnresolvedName(_ambiguity(name, list(found.values())), is_of_several=True)
+    nothing = f"there is no {kind.name.lower()} `{name}` in the zone"
+    raise UnresolvedName(nothing, is_of_several=False)
+
+
+async def _called(
+    conn: AsyncConnection, kind: Kind[E], name: str, within: Mapping[str, str]
+) -> dict[str, Candidate[E]]:
+    """The objects that are called so, by id; one more than can be told apart."""
+    found: dict[str, Candidate[E]] = {}
+    for member in ("identifier", "email") if kind is USER else ("identifier",):
+        same = [Equals(member, (name,))]
+        page = await storage.page(conn, kind, within=within, where=same, limit=_MOST + 1)
+        found |= {each.id: Candidate(each) for each in page.items}
+    if kind.manifest:
+        owners = await ownership.named(conn, within["zone_id"], kind, name, limit=_MOST)
+        unseen = [each for each in owners if each not in found]
+        for entity in await storage.many(conn, kind, unseen, within=within):
+            found[entity.id] = Candidate(entity, owners[entity.id])
+    return found
+
+
+def _ambiguity(name: str, found: Sequence[Candidate[Any]]) -> str:
+    told = [each.described(name) for each in found[:_MOST]]
+    more = ", or others" if len(found) > _MOST else ""
+    return f"`{name}` may be {' or '.join(told)}{more}"
