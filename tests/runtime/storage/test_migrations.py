@@ -431,3 +431,45 @@ async def test_secrets_from_before_are_for_the_present_address(empty_url):
         found = (await conn.execute(select(secrets.id, secrets.resource_identifier))).all()
     await newer.close()
     assert {row.id: row.resource_identifier for row in found} == {"shared": "https://api.test", "other": None}
+
+
+async def test_grants_without_a_refresh_token_say_so(empty_url):
+    """As it is in the vault; those that had one when they were revoked or forgotten still said true."""
+    zone = {"organization_id": "acme", "zone_id": "plain"}
+    said = {"kept": True, "revoked": True, "access token alone": True, "never": False}
+    place = {**zone, "user_id": "ada", "provider_id": "idp"}
+    rows = {
+        "organizations": [{"id": "acme"}],
+        "zones": [
+            {"id": "plain", "organization_id": "acme", "protocols": {"oauth2": {"issuer": "https://plain"}}}
+        ],
+        "users": [{**zone, "id": "ada"}],
+        "providers": [{**zone, "id": "idp"}],
+        "resources": [{**zone, "id": name, "identifier": name, "slug": name} for name in said],
+        "delegated_grants": [
+            {**place, "id": name, "resource_id": name, "refresh_token_set": is_set}
+            for name, is_set in said.items()
+        ],
+        "vault_tokens": [
+            {"zone_id": "plain", "id": name, "grant_id": name, "refresh_token": token}
+            for name, token in (("kept", b"sealed"), ("access token alone", None))
+        ],
+    }
+    older = Database.open(empty_url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_fill, "0037", rows)
+    await older.close()
+
+    await migrate(empty_url)
+
+    newer = Database.open(empty_url)
+    async with newer.reading() as conn:
+        grants = TABLES["DelegatedGrant"].c
+        found = (await conn.execute(select(grants.id, grants.refresh_token_set))).all()
+    await newer.close()
+    assert {row.id: row.refresh_token_set for row in found} == {
+        "kept": True,
+        "revoked": False,
+        "access token alone": False,
+        "never": False,
+    }

@@ -17,7 +17,7 @@ from runtime.domain.kinds.values import GrantStatus, Id, Part, SessionStatus, Se
 from runtime.domain.kinds.zone import ZONE
 
 _NEVER = datetime(9999, 12, 31, tzinfo=UTC)
-_REFRESH_TOKEN_SET = "Whether the provider has issued a refresh token; false once the grant is revoked."
+_REFRESH_TOKEN_SET = "Whether a refresh token of the provider is kept; none is once the grant is revoked."
 _REFRESHED_AT = "The last refresh since the account was connected; left out before the first one."
 _ENDED_ONLY = frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE})
 

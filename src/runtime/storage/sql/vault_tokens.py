@@ -293,12 +293,38 @@ async def forget(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
     gone = 0
     for is_over in (and_(_IS_DEAD, _tokens.c.updated_at < before), _tokens.c.grant_expires_at < before):
         if gone < limit:
-            over = select(_tokens.c.zone_id, _tokens.c.id).where(is_over).limit(limit - gone)
-            done = await conn.execute(
-                delete(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(over))
-            )
-            gone += done.rowcount
+            gone += await _forget(conn, is_over, limit=limit - gone)
     return gone
+
+
+async def _forget(conn: AsyncConnection, is_over: ColumnElement[bool], *, limit: int) -> int:
+    # The grants are locked before the vault's rows, as a revocation does it, and say what they have left.
+    over = await conn.execute(
+        select(_tokens.c.zone_id, _tokens.c.id)
+        .join_from(
+            _tokens,
+            _grants,
+            and_(_grants.c.zone_id == _tokens.c.zone_id, _grants.c.id == _tokens.c.grant_id),
+        )
+        .where(is_over)
+        .limit(limit)
+        .with_for_update(of=_grants, skip_locked=True)
+    )
+    rows = [tuple(row) for row in over]
+    if not rows:
+        return 0
+    done = await conn.execute(
+        delete(_tokens)
+        .where(tuple_(*_KEY).in_(rows), is_over)
+        .returning(_tokens.c.zone_id, _tokens.c.grant_id)
+    )
+    left = [tuple(row) for row in done]
+    await conn.execute(
+        update(_grants)
+        .where(tuple_(_grants.c.zone_id, _grants.c.id).in_(left))
+        .values(refresh_token_set=False)
+    )
+    return len(left)
 
 
 async def take_lease(
@@ -457,9 +483,7 @@ async def due(conn: AsyncConnection, *, now: datetime, used_since: datetime, lim
 async def note_used(conn: AsyncConnection, used: Iterable[tuple[str, str]], *, now: datetime) -> None:
     """Keep that the credentials of these zones and rows have just been handed out."""
     pairs = sorted(used)
-    await conn.execute(
-        update(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(pairs)).values(used_at=now)
-    )
+    await conn.execute(update(_tokens).where(tuple_(*_KEY).in_(pairs)).values(used_at=now))
 
 
 async def forget_uses(conn: AsyncConnection, *, before: datetime, now: datetime, limit: int) -> int:
@@ -474,9 +498,7 @@ async def forget_uses(conn: AsyncConnection, *, before: datetime, now: datetime,
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    done = await conn.execute(
-        update(_tokens).where(tuple_(_tokens.c.zone_id, _tokens.c.id).in_(unused)).values(used_at=None)
-    )
+    done = await conn.execute(update(_tokens).where(tuple_(*_KEY).in_(unused)).values(used_at=None))
     return done.rowcount
 
 
