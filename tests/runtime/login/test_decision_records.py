@@ -1,20 +1,22 @@
 """Every sign-in that succeeds or is refused at a browser leaves a record, found by its request id."""
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from tests.runtime.login.federation import federated
 from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site, chained
 from tests.support.openid_server import openid_server
+from tests.support.possession import Holder
 
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.services.container import Services
-from runtime.storage.sql.tables import token_events
+from runtime.storage.sql.tables import refresh_families, token_events
 
 STORAGE = ("embedded", "servers")
 
@@ -322,3 +324,98 @@ def test_a_code_of_a_disabled_user_is_refused_at_the_session(
     refused = last(site, client.zone)
     assert (refused.step, refused.user_id, refused.resource_id) == (Step.SESSION, user_id, None)
     assert not refused.determining
+
+
+class Refreshing:
+    """A sign-in, and refusals of its refresh token.
+
+    Attributes:
+        user_id, session_id: whose it is, and what it rests on.
+        token: the current one.
+        used: one that was used before the one before.
+    """
+
+    def __init__(self, site: Site, client: Client) -> None:
+        self._site = site
+        self._client = client
+        self.used = client.sign_in()["refresh_token"]
+        following = client.refresh(self.used).json()["refresh_token"]
+        answer = client.refresh(following)
+        assert answer.status_code == 200
+        self.token = answer.json()["refresh_token"]
+        issued = last(site, client.zone)
+        assert (issued.event, issued.outcome, issued.step) == ("refresh_token", "issued", None)
+        self.user_id = issued.user_id
+        self.session_id = site.run(self._session())
+
+    async def _session(self) -> str:
+        async with self._site.services.database.reading() as conn:
+            of_zone = refresh_families.c.zone_id == self._client.zone.id
+            found: str = (await conn.scalars(select(refresh_families.c.session_id).where(of_zone))).one()
+            return found
+
+    def change(self, **values: Any) -> None:
+        """Let the row of the family say something else."""
+
+        async def changed() -> None:
+            async with self._site.services.database.transaction() as conn:
+                of_zone = refresh_families.c.zone_id == self._client.zone.id
+                await conn.execute(update(refresh_families).where(of_zone).values(**values))
+
+        self._site.run(changed())
+
+
+@pytest.mark.parametrize("why", ["used", "expired", "revoked", "without its key", "with another key"])
+def test_a_refused_refresh_token_is_recorded_with_its_user_and_session(
+    site: Site, client: Client, why: str
+) -> None:
+    """At the step that looks at the token: who signed in is known, and which session it was."""
+    of = Refreshing(site, client)
+    changes: dict[str, dict[str, Any]] = {
+        "expired": {"expires_at": site.services.clock() - timedelta(seconds=1)},
+        "revoked": {"status": "revoked"},
+        "without its key": {"jkt": "of a key"},
+        "with another key": {"jkt": "of a key"},
+    }
+    of.change(**changes.get(why, {"status": "active"}))
+    told = {
+        "used": "refresh token reuse, which ends the session",
+        "expired": "the refresh token has expired",
+        "revoked": "the refresh token was revoked",
+        "without its key": "bound to a key, and sent without a DPoP proof of it",
+        "with another key": "bound to a key, and sent with a DPoP proof of another, which ends the session",
+    }
+
+    endpoint = f"{client.issuer}/oauth/token"
+    answer = httpx.post(
+        endpoint,
+        data={
+            **client.app.form,
+            "grant_type": "refresh_token",
+            "refresh_token": of.used if why == "used" else of.token,
+        },
+        headers={"DPoP": Holder().proof(endpoint)} if why == "with another key" else {},
+        timeout=30,
+    )
+
+    assert answer.json()["error"] == "invalid_grant"
+    refused = last(site, client.zone)
+    assert refused.request_id == answer.headers["X-Request-ID"]
+    assert (refused.event, refused.step) == ("refresh_token", Step.SUBJECT_TOKEN)
+    assert refused.user_id == of.user_id
+    assert refused.reason == f"invalid_grant: {told[why]} (session `{of.session_id}`)"
+
+
+@pytest.mark.parametrize("whose", ["nobody's", "another client's"])
+def test_an_unknown_refresh_token_is_recorded_without_a_user(site: Site, client: Client, whose: str) -> None:
+    """What a client presents that is not its own says nothing of who signed in elsewhere."""
+    of = Refreshing(site, client)
+    stranger = site.app(client.zone, "stranger")
+
+    answer = stranger.refresh(of.token if whose == "another client's" else f"{'a' * 26}.secret")
+
+    assert answer.json()["error"] == "invalid_grant"
+    refused = last(site, client.zone)
+    assert (refused.step, refused.user_id) == (Step.SUBJECT_TOKEN, None)
+    assert refused.reason == "invalid_grant: unknown, or of another client"
+    assert client.refresh(of.token).status_code == 200

@@ -12,7 +12,7 @@ from typing import Any
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 from runtime.domain.kinds.role import User
-from runtime.domain.lifetimes import is_active
+from runtime.domain.lifetimes import ACTIVE, is_active
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services.authority import active, session_revocation
@@ -97,10 +97,15 @@ async def refresh(
     token = form.get("refresh_token")
     if token is None:
         raise InvalidRequest("`refresh_token` is missing")
-    family = await _family(services, zone, client, token, now)
+    decision.step = Step.SUBJECT_TOKEN
+    family = await _named(services, zone, client, token)
+    if family is None:
+        raise InvalidGrant(REFUSED, internal="unknown, or of another client")
+    decision.user_id = family.user_id
+    await _require_usable(services, zone, family, token, now)
     await _require_same_key(services, zone, family, jkt)
     family = replace(family, jkt=family.jkt or _bound(client, jkt))
-    decision.step, decision.user_id = Step.SESSION, family.user_id
+    decision.step = Step.SESSION
     session, user = await require_active_family(services, zone, family, now)
     decision.step = Step.SCOPES
     whole = await _authority(zone, client, family, session, user)
@@ -114,25 +119,24 @@ async def refresh(
     return {**answer, "refresh_token": successor}
 
 
-async def _family(
-    services: Services, zone: CachedZone, client: Client, token: str, now: datetime
-) -> RefreshFamily:
-    """The family that the token belongs to, if it may be used now.
+async def _require_usable(
+    services: Services, zone: CachedZone, family: RefreshFamily, token: str, now: datetime
+) -> None:
+    """Check that the token of a family may be used now.
 
     A token of the family that is neither the current one nor, for a moment, the one before has been used by
     two parties. Nobody can tell which of them is the thief, so both lose it.
 
     Raises InvalidGrant.
     """
-    family = await _named(services, zone, client, token)
-    if family is None:
-        raise InvalidGrant(REFUSED, internal="unknown, or of another client")
     if not is_active(family, now):
-        raise InvalidGrant(REFUSED, internal="revoked or expired family")
+        has_expired = family.status == ACTIVE
+        raise _refused(
+            family, "the refresh token has expired" if has_expired else "the refresh token was revoked"
+        )
     if not is_usable(services, family, token, now):
         await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
-        raise InvalidGrant(REFUSED, internal="refresh token reuse: family revoked")
-    return family
+        raise _refused(family, "refresh token reuse, which ends the session")
 
 
 async def _require_same_key(
@@ -144,9 +148,15 @@ async def _require_same_key(
     """
     if family.jkt in (None, jkt):
         return
-    if jkt is not None:
-        await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
-    raise InvalidGrant(REFUSED, internal="bound to a key, and sent without a DPoP proof of it")
+    if jkt is None:
+        raise _refused(family, "bound to a key, and sent without a DPoP proof of it")
+    await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
+    raise _refused(family, "bound to a key, and sent with a DPoP proof of another, which ends the session")
+
+
+def _refused(family: RefreshFamily, why: str) -> InvalidGrant:
+    """The refusal of a token whose family is known; the record names the session."""
+    return InvalidGrant(REFUSED, internal=f"{why} (session `{family.session_id}`)")
 
 
 def _bound(client: Client, jkt: str | None) -> str | None:
