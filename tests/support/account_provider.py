@@ -69,7 +69,9 @@ class AccountProvider:
         answer = {"code": code, "state": asked["state"], **self.answers_with}
         if "error" in answer:
             del answer["code"]
-        return Scripted(status=302, headers={"location": f"{asked['redirect_uri']}?{urlencode(answer)}"})
+        address = asked["redirect_uri"]
+        joint = "&" if "?" in address else "?"
+        return Scripted(status=302, headers={"location": f"{address}{joint}{urlencode(answer)}"})
 
     def _token(self, received: Received) -> Scripted:
         if self.token_answer is not None:

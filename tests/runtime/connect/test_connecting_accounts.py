@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from sqlalchemy import update
-from tests.runtime.connect.conftest import Account, Event, desk_on, returning
+from tests.runtime.connect.conftest import Account, Desk, Event, account_on, desk_on, returning
 from tests.runtime.connect.test_connect_links import ENDS
 from tests.runtime.login.test_decision_records import last
-from tests.support.account_provider import account_provider
+from tests.support.account_provider import AccountProvider, account_provider
 from tests.support.logs import logged_lines
 from tests.support.oauth_site import CALLBACK, Answer, Browser, Page, assert_page
 from tests.support.scripted_provider import Received, Scripted
@@ -319,6 +319,48 @@ class TestCallback:
         assert account.tracker.redeemed == []
         account.tracker.answers_with = {"iss": account.tracker.url}
         assert "may now use" in _text(account.connect(token))
+
+    @pytest.mark.threat("4g")
+    @pytest.mark.standard("RFC 9700")
+    def test_what_came_to_anothers_redirect_uri_is_refused_before_its_code_is_used(
+        self, account: Account
+    ) -> None:
+        """A provider has the user answered at another one, without `iss`: it does not get that code."""
+        desk, token = account.desk, account.desk.sign_in(account.agent)
+        body = {"identifier": "https://good.example", "name": "Good", "client_id": "zone"}
+        oauth2 = {"issuer": "https://good.example", "distinct_redirect_uri": True}
+        company = desk.site.company
+        good = desk.site.run(company.create(PROVIDER, desk.zone.id, **body, protocols={"oauth2": oauth2}))
+        pages = [desk.page(account.link(token)) for _ in range(2)]
+        first, second = (account.callback(page) for page in pages)
+        assert "may now use" in _text(desk.browser.open(first))
+
+        desk.page(f"{second}&answered_by={good.id}", status=403)
+
+        assert len(account.tracker.redeemed) == 1
+
+    @pytest.mark.threat("4g")
+    @pytest.mark.standard("RFC 9700")
+    @pytest.mark.parametrize("answered_by", [None, "other"])
+    def test_only_what_came_to_its_own_redirect_uri_is_its_answer(
+        self, desk: Desk, tracker: AccountProvider, answered_by: str | None
+    ) -> None:
+        """The zone's address, or another's, is not where this provider answers."""
+        protocols = {"oauth2": {**tracker.settings["protocols"]["oauth2"], "distinct_redirect_uri": True}}
+        account = account_on(desk, tracker, protocols=protocols)
+        token = desk.sign_in(account.agent)
+        pages = [desk.page(account.link(token)) for _ in range(2)]
+        first, second = (account.callback(page) for page in pages)
+        assert "may now use" in _text(desk.browser.open(first))
+        named = f"answered_by={account.provider.id}"
+        uri = f"{desk.issuer}/oauth/callback?{named}"
+        assert [each["redirect_uri"] for each in (*tracker.asked, *tracker.redeemed)] == [uri] * 3
+
+        changed = second.replace(f"{named}&", "" if answered_by is None else f"answered_by={answered_by}&")
+        desk.page(changed, status=403)
+
+        assert changed != second
+        assert len(tracker.redeemed) == 1
 
     @pytest.mark.threat("21d")
     def test_a_state_works_once(self, account: Account) -> None:

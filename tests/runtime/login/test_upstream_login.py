@@ -388,6 +388,26 @@ class TestCallback:
         assert_page(refused, 403)
         assert foreign.asked == []
 
+    @pytest.mark.threat("4g")
+    @pytest.mark.standard("RFC 9700")
+    @pytest.mark.parametrize("answered_by", [None, "other"])
+    def test_an_answer_at_another_redirect_uri(
+        self, site: Site, browser: Browser, foreign: Foreign, answered_by: str | None
+    ) -> None:
+        """A provider with a redirect URI of its own answers there alone; nothing is redeemed."""
+        zone = federated(site, foreign.issuer, protocols={"oauth2": {"distinct_redirect_uri": True}})
+        client = site.app(zone)
+        own = zone.user_identity_provider_id
+        assert isinstance(sign_in(Browser(), client), Answer)
+        back = as_person(browser, at_provider(browser, client), "ada")
+        assert f"/oauth/callback?answered_by={own}&" in back
+        foreign.asked.clear()
+
+        refused = browser.http.get(changed_query(back, answered_by=answered_by))
+
+        assert_page(refused, 403)
+        assert foreign.asked == []
+
     @pytest.mark.threat("4e")
     def test_state_of_another_zone(self, site: Site, browser: Browser, foreign: Foreign) -> None:
         """What was begun at one zone cannot be ended at another."""

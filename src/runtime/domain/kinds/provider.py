@@ -63,6 +63,11 @@ class ProviderOAuth2(Part):
         authorization_resource_parameter: the parameter that carries the resource. Default: `resource`.
         code_challenge_methods_supported: PKCE methods of the provider (RFC 7636); a list without `S256` turns
             PKCE off, and no list leaves it on.
+        distinct_redirect_uri: requests to this provider have a redirect URI of their own, the zone's with
+            `?answered_by=` and the provider's id, and an answer that comes to another one is refused. For a
+            provider without `iss` in its answers (RFC 9207) beside others of the zone: otherwise one of these
+            can have the user answered there, and receives the code (RFC 9700 section 4.4). Register it at the
+            provider in place of the zone's. Default: false.
         jwks_uri: the keys of the provider's ID tokens; without it as discovered.
         prompt_values_supported: values of `prompt` that the provider knows; else those of its metadata, and
             any where that has none either (Initiating User Registration via OpenID Connect).
@@ -101,6 +106,7 @@ class ProviderOAuth2(Part):
     authorization_resource_enabled: bool | None = None
     authorization_resource_parameter: NonEmpty | None = None
     code_challenge_methods_supported: Annotated[list[str] | None, Mark.SET, Example(["S256"])] = None
+    distinct_redirect_uri: bool | None = None
     jwks_uri: Uri | None = None
     prompt_values_supported: Annotated[list[PromptValue] | None, Mark.SET, Example(["none", "login"])] = None
     registration_endpoint: Uri | None = None

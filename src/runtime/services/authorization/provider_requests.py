@@ -17,13 +17,34 @@ from runtime.services import address_bound_secrets
 from runtime.services.decision_log import current_decision
 from runtime.services.zones import CachedZone
 
+ANSWERED_BY = "answered_by"  # of the query of a redirect URI that one provider has for itself
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NOT_DONE = frozenset({"access_denied", "login_required", "interaction_required", "consent_required"})
 
 
-def redirect_uri(zone: CachedZone) -> str:
-    """Where providers send the browser back to: one address for sign-in and for connecting."""
-    return str(zone.entity.protocols.oauth2.redirect_uri)
+def redirect_uri(zone: CachedZone, provider: Provider) -> str:
+    """Where a provider sends the browser back to: one address for sign-in and for connecting.
+
+    It is the same for all providers of a zone, but for those that have one of their own.
+    """
+    shared, own = str(zone.entity.protocols.oauth2.redirect_uri), _answers_as(provider)
+    return shared if own is None else f"{shared}?{ANSWERED_BY}={own}"
+
+
+def came_to_its_address(provider: Provider, answered_by: str | None) -> bool:
+    """Tell whether an answer came to the redirect URI that this provider was given.
+
+    Args:
+        answered_by: what the address says that it came to; None where it says nothing.
+    Spec: RFC 9700 section 4.4.2.2.
+    """
+    return answered_by == _answers_as(provider)
+
+
+def _answers_as(provider: Provider) -> str | None:
+    """What stands in a provider's own redirect URI; None for a provider that shares the zone's."""
+    oauth2 = provider.protocols.oauth2 if provider.protocols else None
+    return provider.id if oauth2 is not None and oauth2.distinct_redirect_uri else None
 
 
 def open_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:

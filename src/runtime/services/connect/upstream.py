@@ -54,6 +54,7 @@ _LOST = (
     "this connection has expired, or was started in another browser; go back to the application and try again"
 )
 _CHANGED = "the provider was changed meanwhile; go back to the application and try again"
+_ANOTHER = "the answer did not come from the provider that was asked"
 _PROVIDER = "the provider"
 
 
@@ -102,7 +103,7 @@ async def start_connection(
     nonce = new_secret() if _OPENID in wanted else None
     sent = await services.upstream_oauth.authorization_request(
         settings,
-        redirect_uri=provider_requests.redirect_uri(zone),
+        redirect_uri=provider_requests.redirect_uri(zone, provider),
         state=state,
         code_verifier=verifier,
         scopes=sorted(wanted),
@@ -149,12 +150,14 @@ async def handle_callback(
     """The end of a connection: the tokens and the application's consent are stored, in one transaction.
 
     Raises: BadLink for a state that is unknown, used, of another zone or another session, or where anything
-        has ended that the link rests on; AccountRefused for another issuer, before its code is used, and for
-        somebody else's account; OAuthError where the application has named no place to hear of it.
+        has ended that the link rests on; AccountRefused for the answer of another provider, before its code
+        is used, and for somebody else's account; OAuthError where the application has named no place to hear
+        of it.
     """
     try:
         state, issuer = parameters.one("state"), parameters.one("iss")
         code, error = parameters.one("code"), parameters.one("error")
+        answered_by = parameters.one(provider_requests.ANSWERED_BY)
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
     pending = await _pop(services, zone, state)
@@ -171,13 +174,13 @@ async def handle_callback(
         raise BadLink(_CHANGED)
     current_decision().provider = provider.identifier
     if not pending.admits_issuer(issuer):
-        raise AccountRefused(
-            "the answer did not come from the provider that was asked", internal=repr(issuer)[:100]
-        )
+        raise AccountRefused(_ANOTHER, internal=repr(issuer)[:100])
+    if not provider_requests.came_to_its_address(provider, answered_by):
+        raise AccountRefused(_ANOTHER, internal="it came to the redirect URI of another provider")
     if error is not None or code is None:
         return _refused(zone, asked, provider, _refusal(error))
     settings = _settings(zone, provider)
-    tokens = await _redeem(services, zone, asked, settings, pending, code)
+    tokens = await _redeem(services, zone, asked, provider, settings, pending, code)
     if isinstance(tokens, UpstreamRefusal):
         return _refused(zone, asked, provider, _token_refusal(tokens))
     granted = tokens.scopes & pending.scopes
@@ -248,6 +251,7 @@ async def _redeem(
     services: Services,
     zone: CachedZone,
     asked: CheckedLink,
+    provider: Provider,
     settings: ProviderSettings,
     pending: PendingConnection,
     code: str,
@@ -255,7 +259,7 @@ async def _redeem(
     return await services.upstream_oauth.redeem_code(
         settings,
         code=code,
-        redirect_uri=provider_requests.redirect_uri(zone),
+        redirect_uri=provider_requests.redirect_uri(zone, provider),
         code_verifier=pending.verifier if pending.uses_pkce else None,
         scopes=pending.scopes,
         resource=asked.resource.identifier,

@@ -47,6 +47,7 @@ from runtime.services.zones import CachedZone
 
 UPSTREAM_LOGIN_SECONDS = 900
 _PROVIDER = "the identity provider of this zone"
+_ANOTHER = "the answer did not come from this zone's identity provider"
 _LOST = (
     "this sign-in has expired, or was started in another browser; go back to the application and try again"
 )
@@ -128,7 +129,7 @@ async def start_upstream_login(
         )
         address = await services.openid.authorization_url(
             settings,
-            redirect_uri=provider_requests.redirect_uri(zone),
+            redirect_uri=provider_requests.redirect_uri(zone, provider),
             state=state,
             verifier=pending.verifier,
             nonce=pending.nonce,
@@ -182,12 +183,13 @@ async def handle_callback(
     """The user whom the identity provider has authenticated, from the parameters of its callback.
 
     Raises: BadLink for a state that is unknown, used, of another zone or of another browser; SignInRefused
-        when another issuer answers, before its code is used; SignInUnavailable when the provider's answer is
+        when another provider answers, before its code is used; SignInUnavailable when the answer is of
         no use; UpstreamRefused when the provider refuses.
     """
     try:
         state, issuer = parameters.one("state"), parameters.one("iss")
         code, error = parameters.one("code"), parameters.one("error")
+        answered_by = parameters.one(provider_requests.ANSWERED_BY)
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
     pending = await _pop_pending_login(services, zone, state)
@@ -200,11 +202,11 @@ async def handle_callback(
     try:
         await services.openid.check_callback(settings, issuer)
     except ProviderRefused as failure:
-        raise SignInRefused(
-            "the answer did not come from this zone's identity provider", internal=str(failure)
-        ) from None
+        raise SignInRefused(_ANOTHER, internal=str(failure)) from None
     except (OutboundRefused, OutboundFailed) as failure:
         raise _unusable(provider, failure, "the metadata") from None
+    if not provider_requests.came_to_its_address(provider, answered_by):
+        raise SignInRefused(_ANOTHER, internal="it came to the redirect URI of another provider")
     if error is not None or code is None:
         refusal = _refusal(error)
         if isinstance(refusal, ProviderFailed):
@@ -283,7 +285,7 @@ async def _identify(
             settings,
             code=code,
             verifier=pending.verifier,
-            redirect_uri=provider_requests.redirect_uri(zone),
+            redirect_uri=provider_requests.redirect_uri(zone, provider),
             resource=pending.resource,
             signer=signer,
         )
