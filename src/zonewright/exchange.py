@@ -179,7 +179,9 @@ def _refusal(answer: httpx.Response, body: dict[str, Any]) -> ExchangeRefused | 
     error, description = str(body.get("error", "")), str(body.get("error_description", ""))
     if answer.status_code in (429, 503) or answer.status_code >= 500 or not error:
         given = answer.headers.get("retry-after", "")
-        seconds = min(int(given), _MAX_RETRY_AFTER_SECONDS) if given.isascii() and given.isdigit() else None
+        is_number = given.isascii() and given.isdigit()
+        # Nine digits tell enough: Python reads no number of thousands of them.
+        seconds = min(int(given[:9]), _MAX_RETRY_AFTER_SECONDS) if is_number else None
         return ZoneUnreachable(
             f"the token endpoint answers {answer.status_code}", retry_after_seconds=seconds
         )

@@ -1,8 +1,10 @@
 """Fetches what a zone publishes: JSON objects of bounded size, and no redirects."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import httpx
@@ -11,6 +13,7 @@ from zonewright.errors import ZoneUnreachable
 
 MAX_BYTES = 8 * 1024 * 1024
 TIMEOUT_SECONDS = 5.0
+PAUSE_SECONDS = 1.0  # after a failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,31 @@ class Published:
 
     document: Mapping[str, Any] | None
     etag: str | None
+
+
+class SharedFailure:
+    """The latest failure to fetch something: for a second it is everybody's who asks.
+
+    Requests wait for a fetch that is under way. When the zone hangs, each of them would have to wait for one
+    of its own to fail, one after the other.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._latest: ZoneUnreachable | None = None
+        self._failed_at = float("-inf")
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Fetch in this block, unless that has just failed. Raises ZoneUnreachable."""
+        if self._latest is not None and self._clock() - self._failed_at < PAUSE_SECONDS:
+            raise ZoneUnreachable(str(self._latest)) from self._latest
+        try:
+            yield
+        except ZoneUnreachable as failure:
+            self._latest, self._failed_at = failure, self._clock()
+            raise
+        self._latest = None
 
 
 def new_client() -> httpx.AsyncClient:

@@ -8,7 +8,7 @@ import httpx
 import jwt
 
 from zonewright.errors import TokenRefused, ZoneUnreachable
-from zonewright.fetching import fetch
+from zonewright.fetching import SharedFailure, fetch
 from zonewright.metadata import ZoneMetadata
 
 MAX_AGE_SECONDS = 300  # a key that is withdrawn is refused no later than this
@@ -25,6 +25,7 @@ class ZoneKeys:
         self._http, self._metadata, self._clock = http, metadata, clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at: float | None = None
+        self._failure = SharedFailure(clock)
         self._lock = asyncio.Lock()
 
     async def get(self, kid: str) -> jwt.PyJWK:
@@ -40,8 +41,9 @@ class ZoneKeys:
         async with self._lock:  # whoever waits here finds what the one before has fetched
             age = _UNKNOWN_KEY_PAUSE_SECONDS if kid not in self._keys else MAX_AGE_SECONDS
             if self._is_older_than(age):
-                found = await fetch(self._http, await self._metadata.endpoint("jwks_uri"))
-                self._keys = _keys_of((found.document or {}).get("keys"))
+                with self._failure.shared():
+                    found = await fetch(self._http, await self._metadata.endpoint("jwks_uri"))
+                    self._keys = _keys_of((found.document or {}).get("keys"))
                 self._fetched_at = self._clock()
 
     def _is_older_than(self, seconds: float) -> bool:

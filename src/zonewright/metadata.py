@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from zonewright.errors import ZoneUnreachable
-from zonewright.fetching import fetch
+from zonewright.fetching import SharedFailure, fetch
 
 
 class ZoneMetadata:
@@ -18,6 +18,7 @@ class ZoneMetadata:
         self.issuer = issuer
         self._http = http
         self._document: Mapping[str, Any] | None = None
+        self._failure = SharedFailure()
         self._lock = asyncio.Lock()
 
     async def endpoint(self, name: str) -> str:
@@ -33,12 +34,16 @@ class ZoneMetadata:
     async def _get(self) -> Mapping[str, Any]:
         async with self._lock:
             if self._document is None:
-                found = await fetch(self._http, f"{self.issuer}/.well-known/oauth-authorization-server")
-                document = found.document or {}
-                if document.get("issuer") != self.issuer:  # section 3.3
-                    raise ZoneUnreachable(f"the metadata of {self.issuer} has another `issuer`")
-                self._document = document
+                with self._failure.shared():
+                    self._document = await self._fetched()
             return self._document
+
+    async def _fetched(self) -> Mapping[str, Any]:
+        found = await fetch(self._http, f"{self.issuer}/.well-known/oauth-authorization-server")
+        document = found.document or {}
+        if document.get("issuer") != self.issuer:  # section 3.3
+            raise ZoneUnreachable(f"the metadata of {self.issuer} has another `issuer`")
+        return document
 
 
 def _origin(address: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import httpx
 
 from zonewright.access_token import AccessToken
 from zonewright.errors import ZoneUnreachable
-from zonewright.fetching import fetch
+from zonewright.fetching import SharedFailure, fetch
 
 MAX_AGE_SECONDS = 1.0
 _MAX_OUTAGE_SECONDS = 30.0  # how long an old list is relied on while the zone does not answer
@@ -39,6 +39,7 @@ class RevocationList:
         self._entries: dict[_Names, dict[_Values, float]] = {}
         self._next: str | None = None
         self._fetched_at = self._whole_at = float("-inf")
+        self._failure = SharedFailure(clock)
         self._lock = asyncio.Lock()
 
     async def is_revoked(self, token: AccessToken) -> bool:
@@ -58,7 +59,8 @@ class RevocationList:
             now = self._clock()
             is_whole = self._next is None or now - self._whole_at > _WHOLE_LIST_SECONDS
             try:
-                await self._fetch(None if is_whole else self._next)
+                with self._failure.shared():
+                    await self._fetch(None if is_whole else self._next)
             except ZoneUnreachable:
                 if now - self._fetched_at > _MAX_OUTAGE_SECONDS:
                     raise

@@ -267,3 +267,24 @@ def test_a_client_has_one_way_to_authenticate(given: dict[str, str]) -> None:
     """Two mechanisms in one request would be refused."""
     with pytest.raises(ValueError, match="either"):
         ExchangeClient("https://zone.test", "app", **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sent", "seconds"),
+    [("7", 7), ("9" * 5_000, 3_600), ("soon", None), ("²", None), ("", None)],
+    ids=["number", "long", "word", "superscript", "empty"],
+)
+async def test_when_to_retry_is_bounded(sent: str, seconds: int | None) -> None:
+    """However long the number is; what is no number is left out."""
+    issuer = "https://zone.test"
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json={"issuer": issuer, "token_endpoint": f"{issuer}/oauth/token"})
+        return httpx.Response(503, headers={"retry-after": sent.encode()}, json={})
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    client = ExchangeClient(issuer, "agent", client_secret="s", http=http)
+    with pytest.raises(ZoneUnreachable) as refusal:
+        await client.exchange("token", "https://api.test")
+    assert refusal.value.retry_after_seconds == seconds

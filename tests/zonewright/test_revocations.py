@@ -1,5 +1,6 @@
 """Matching entries of the revocation list with tokens, and behaviour while it cannot be fetched."""
 
+import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from hashlib import sha256
@@ -111,6 +112,25 @@ async def test_a_short_outage_is_bridged() -> None:
     assert await revoked.is_revoked(TOKEN)
     zone.now = 20
     assert await revoked.is_revoked(TOKEN)
+
+
+@pytest.mark.threat("35i")
+async def test_those_who_wait_share_a_failure() -> None:
+    """While the zone fails nobody waits for a fetch of their own; after a second somebody tries again."""
+    zone = Zone(listing({"jti": "t1"}), 503, 503, listing({"jti": "t1"}))
+    revoked = zone.list()
+    assert await asyncio.gather(*(revoked.is_revoked(TOKEN) for _ in range(50))) == [True] * 50
+    zone.now = 20
+    assert await asyncio.gather(*(revoked.is_revoked(TOKEN) for _ in range(50))) == [True] * 50
+    assert len(zone.asked) == 2
+    zone.now = 40
+    waiting = (revoked.is_revoked(TOKEN) for _ in range(50))
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in answers] == [ZoneUnreachable] * 50
+    assert len(zone.asked) == 3
+    zone.now = 41
+    assert await revoked.is_revoked(TOKEN)
+    assert len(zone.asked) == 4
 
 
 async def test_a_long_outage_is_no_answer() -> None:
