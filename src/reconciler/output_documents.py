@@ -464,16 +464,25 @@ class DecisionDocument(TypedDict):
 
 
 class ExplainedStepDocument(TypedDict):
-    """A step of an exchange. `assumed`: what it needs is not there, and the answer goes on as if it were."""
+    """A step of an exchange.
+
+    `assumed`: what it needs is not there, and the answer goes on as if it were. `also_refused`: an earlier
+    step refuses, and this one would, too, if the earlier ones passed and the user agreed to everything.
+    `not_reached`: an earlier step refuses, and nothing is known against this one.
+    """
 
     step: int
     name: str
-    outcome: Literal["passed", "assumed", "refused", "not_reached"]
+    outcome: Literal["passed", "assumed", "refused", "also_refused", "not_reached"]
     detail: NotRequired[str]
 
 
 class ExplainedHopDocument(TypedDict):
-    """One exchange of the chain: what an application gets for the token that it has."""
+    """One exchange of the chain: what an application gets for the token that it has.
+
+    `actors` are those that the token would name (`act`), the application itself first, whichever step
+    refuses.
+    """
 
     application: str
     resource: str | None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from reconciler.exit_codes import FAILED, REFUSED, USAGE, CommandFailed
 from reconciler.kinds import Origin
@@ -18,7 +19,7 @@ def explain_command(options: ExplainOptions) -> int:
 
     Raises: CommandFailed, also where a name is that of nothing in the zone, or of several objects.
     """
-    asked: dict[str, object] = {
+    asked: dict[str, Any] = {
         "application": options["application"],
         "resource": options["resource"],
         "via": list(options.get("via", ())),
@@ -49,7 +50,7 @@ def explain_command(options: ExplainOptions) -> int:
     if options["output"] == "json":
         print_json(document)
     else:
-        print_lines(*explanation_lines(answer))
+        print_lines(*explanation_lines(answer, asked))
     return 0 if answer["allowed"] else REFUSED
 
 

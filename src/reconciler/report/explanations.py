@@ -11,23 +11,29 @@ _MARKS = {
     "passed": Styled("ok", "green"),
     "assumed": Styled("assumed", "yellow"),
     "refused": Styled("refused", "red", bold=True),
+    "also_refused": Styled("would also be refused", "red"),
     "not_reached": Styled("not reached", dim=True),
 }
+_NO_ANSWER = "unknown"  # the error where no exchange would come to an answer
 _NAME_WIDTH = 12  # of the longest name of a step, and two spaces
 
 
-def explanation_lines(explanation: Mapping[str, Any]) -> Iterator[Line]:
-    """An explanation as text: the answer first, then each exchange with its steps."""
+def explanation_lines(explanation: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[Line]:
+    """An explanation as text: the answer first, then each exchange with its steps.
+
+    Args:
+        asked: the question, with `application`, `resource` and `via` as it names them.
+    """
     hops = explanation["hops"]
     answer = (
         Styled("allowed", "green", bold=True)
         if explanation["allowed"]
         else Styled("refused", "red", bold=True)
     )
-    yield answer, f": {_sentence(hops[-1], explanation)}"
+    yield answer, f": {_sentence(explanation, asked)}"
     for hop in hops:
         yield ""
-        if len(hops) > 1:
+        if asked["via"]:
             yield Styled(f"{hop['application']} -> {hop['resource'] or '?'}", bold=True)
         yield from _hop_lines(hop)
 
@@ -38,17 +44,20 @@ def unresolved_lines(unresolved: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         yield f"`--{each['member']} {each['name']}`: {each['reason']}; {each['remedy']}"
 
 
-def _sentence(hop: Mapping[str, Any], explanation: Mapping[str, Any]) -> str:
-    """What is said first: about the exchange that the chain ends with."""
+def _sentence(explanation: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """What is said first, of the application that asks last, whichever exchange of the chain is refused."""
+    hops, via = explanation["hops"], asked["via"]
+    last = hops[-1]
+    is_whole = len(hops) > len(via)
+    resource = (last["resource"] if is_whole else None) or asked["resource"]
+    whom = f"`{explanation['user']}`" if explanation["user"] else "itself"
+    through = f" through {' and '.join(f'`{each}`' for each in via)}" if via else ""
     if explanation["allowed"]:
-        scopes = f" with `{' '.join(hop['scopes'])}`" if hop["scopes"] else ", without scopes"
-        return f"`{hop['application']}` gets `{hop['resource']}` for {_whom(explanation)}{scopes}"
-    target = f" `{hop['resource']}`" if hop["resource"] else " a token"
-    return f"`{hop['application']}` does not get{target} for {_whom(explanation)}: {hop['error']}"
-
-
-def _whom(explanation: Mapping[str, Any]) -> str:
-    return f"`{explanation['user']}`" if explanation["user"] else "itself"
+        scopes = f" with `{' '.join(last['scopes'])}`" if last["scopes"] else ", without scopes"
+        return f"`{asked['application']}` gets `{resource}` for {whom}{through}{scopes}"
+    why = last["reason"] if last["error"] == _NO_ANSWER else last["error"]
+    place = "" if is_whole else f", in the exchange of `{last['application']}`"
+    return f"`{asked['application']}` does not get `{resource}` for {whom}{through}: {why}{place}"
 
 
 def _hop_lines(hop: Mapping[str, Any]) -> Iterator[Line]:

@@ -48,7 +48,9 @@ class DecisionRecord(Part):
     a more precise one: `too_many_requests`, `provider_failed`, `provider_unavailable`. `reason` explains it
     to administrators: a text that the client did not get, and no code to compare with. `step` numbers the
     steps of a token exchange. `user`, `application` and `resource` are identifiers, null where there is none
-    or it is gone. Where the client was refused, the application is the one that the request names.
+    or it is gone. Where the client was refused, the application is the one that the request names. `actors`
+    are those of the subject token, and from the step `scopes` on those of the new token: the application
+    first.
     `requests` is above 1 where refusals of one sort were only counted.
     """
 
@@ -103,13 +105,15 @@ class ExplainBody(Part):
 class ExplainedStep(Part):
     """A step of an exchange, and what it comes to.
 
-    `assumed`: what the step needs is not there, and the answer goes on as if it were.
+    `assumed`: what the step needs is not there, and the answer goes on as if it were. `also_refused`: an
+    earlier step refuses, and this one would, too, if the earlier ones passed and the user agreed to
+    everything. `not_reached`: an earlier step refuses, and nothing is known against this one.
     """
 
     step: Annotated[int, Example(8)]
     name: Annotated[str, Example("dependency")]
     outcome: Annotated[
-        Literal["passed", "assumed", "refused", "not_reached"],
+        Literal["passed", "assumed", "refused", "also_refused", "not_reached"],
         Example("refused"),
     ]
     detail: Annotated[str | None, Example("not a declared dependency")] = None
@@ -119,9 +123,12 @@ class ExplainedHop(Part):
     """One exchange of the chain: what an application gets for the token that it has.
 
     `error` is the code that the application would get, `reason` what it would not get to know. `remedies`
-    says what would mend the refusal. `scopes` are those that the token would have, `left_out` those that only
-    policies leave out: `unpermitted` has those of them that no rule permits, and `left_out_by` the rules that
-    forbid the others.
+    says what would mend the refusal, and those of the steps that are `also_refused`. `actors` are those that
+    the token would name (`act`), the application itself first, whichever step refuses; none for a token of
+    the application's own. `policies` are the rules that decide at the step `policy`, also where that is
+    `also_refused`. `scopes` are those that the token would have, `left_out` those that only policies leave
+    out: `unpermitted` has those of them that no rule permits, and `left_out_by` the rules that forbid the
+    others.
     """
 
     application: Annotated[str, Example("calendar-agent")]

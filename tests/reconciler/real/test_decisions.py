@@ -241,6 +241,21 @@ def test_a_refusal_is_explained_step_by_step(staffed: Company) -> None:
     assert "  to fix: the user has to consent to `agent` for `https://payroll.example`" in said
 
 
+def test_a_missing_consent_does_not_hide_that_a_policy_forbids_it(staffed: Company) -> None:
+    """Both are shown, with the place of the rule and what mends each."""
+    forbids = "forbid(principal, action, resource);"
+    staffed.write("policies.yaml", POLICIES.replace("cedar: '", f"cedar: '{forbids} "))
+    staffed.apply()
+
+    said = explain(staffed, "https://payroll.example", expect=5).out
+
+    assert said.splitlines()[0].endswith("access_denied")
+    assert "   9  consent     refused  the user has not consented" in said
+    assert "  11  policy      would also be refused  policy_denied" in said
+    assert "  forbidden by: policy `reading`, rule 1 (policies.yaml:1)" in said
+    assert said.count("  to fix: ") == 2
+
+
 def test_what_is_allowed_names_scopes_and_policy(staffed: Company) -> None:
     """Exit code 0; the rule that permits it is named with its policy."""
     staffed.send("PATCH", staffed.path("applications", identifier="agent"), consent="implicit")
@@ -328,13 +343,21 @@ def test_scopes_are_those_that_are_asked_for(staffed: Company) -> None:
 
 
 def test_a_chain_is_told_hop_by_hop(staffed: Company) -> None:
-    """Each application that the token comes through has an exchange of its own, up to the first refusal."""
-    told = json.loads(
-        explain(staffed, "https://payroll.example", "--via", "agent", "--output", "json", expect=5).out
-    )
+    """Each application that the token comes through has an exchange of its own, up to the first refusal.
+
+    The first line is about the application that asks last, and names the chain.
+    """
+    asked = "https://payroll.example", "--via", "agent"
+    told = json.loads(explain(staffed, *asked, "--output", "json", expect=5).out)
 
     assert [hop["application"] for hop in told["hops"]] == ["agent"]
     assert told["hops"][0]["remedies"] == ["set `application` of a resource to `agent`"]
+    first, _, heading, *_ = explain(staffed, *asked, expect=5).out.splitlines()
+    assert first == (
+        "refused: `agent` does not get `https://payroll.example` for `ann@acme.example` through `agent`:"
+        " `agent` provides no resource, so no token can be issued for it, in the exchange of `agent`"
+    )
+    assert heading == "agent -> ?"
 
 
 def test_without_a_user_a_token_of_its_own_is_explained(staffed: Company) -> None:

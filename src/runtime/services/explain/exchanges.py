@@ -1,13 +1,15 @@
 """An exchange that is only tried: the chain as a subject token would give it, and the rules of a real one."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from runtime.domain.errors import OAuthError
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.exchange import ExchangeRequest
+from runtime.domain.oauth.exchange_steps import Step
 from runtime.services.authority.subject_tokens import SubjectToken, prior_actors
 from runtime.services.client_types import ApplicationClient
 from runtime.services.container import Services
@@ -19,6 +21,18 @@ from runtime.services.grants.token_exchange import VerifiedChain
 from runtime.services.issuing import target_checks
 from runtime.services.issuing.access_tokens import new_token_id
 from runtime.services.zones import CachedZone, SessionRoot
+
+
+class FurtherRefusal(NamedTuple):
+    """What a step says that the exchange does not come to, because one before it refuses.
+
+    Attributes:
+        determining: names of the policy rules that decide.
+    """
+
+    step: Step
+    refusal: OAuthError
+    determining: tuple[str, ...] = ()
 
 
 @dataclass
@@ -33,6 +47,7 @@ class Hop:
         root: the sign-in, once it is known.
         next: the application that the token is to go to; None for the last hop, and while it is not known.
         decision: is filled in as that of a real exchange; its step is the one that refused.
+        further: what else would refuse it.
     """
 
     name: str
@@ -46,6 +61,17 @@ class Hop:
     has_user: bool = True
     root: SessionRoot | None = None
     next: Application | None = None
+    further: list[FurtherRefusal] = field(default_factory=list)
+
+    @property
+    def refused_at(self) -> Step:
+        """The step of a refused hop that refuses it."""
+        return self.decision.step or Step.CLIENT
+
+    def refused_by(self, further: FurtherRefusal) -> "Hop":
+        """The hop as if nothing before that step had refused it."""
+        decision = replace(self.decision, step=further.step, determining=further.determining)
+        return replace(self, refusal=further.refusal, decision=decision)
 
     @property
     def resource_name(self) -> str | None:

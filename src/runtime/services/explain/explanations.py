@@ -6,21 +6,24 @@ keeps the snapshot.
 """
 
 import asyncio
-from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from itertools import zip_longest
 
-from runtime.contract.decisions import DecidingPolicy, ExplainBody, ExplainedHop, ExplainedStep, Explanation
+from runtime.contract.decisions import ExplainBody, ExplainedHop, ExplainedStep, Explanation
 from runtime.domain.errors import OAuthError, TooLarge, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import Verb
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.claims import names_of
 from runtime.domain.oauth.exchange_steps import Step
+from runtime.services.authority.subject_tokens import as_actor
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
-from runtime.services.explain import remedies
+from runtime.services.explain import further_refusals, remedies
 from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, try_own_token, with_token
 from runtime.services.explain.parties import Parties, UnknownParty, resource_between, session_root
+from runtime.services.grants.token_exchange import VerifiedChain
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets import concurrency_limits
@@ -89,87 +92,110 @@ async def _hops(
     names = [*asked.via, asked.application]
     hops: list[Hop] = []
     session_id: str | None = None
-    chain = None
+    chain: VerifiedChain | None = None
     for name, next_name in zip_longest(names, names[1:]):
         decision = Decision(zone.organization_id, zone.id, now, new_id(), step=Step.CLIENT)
         hop = Hop(name, None, decision, has_user=asked.user is not None, root=chain.root if chain else None)
         hops.append(hop)
-        is_last = next_name is None
-        if is_last and asked.scopes is not None:
+        if next_name is None and asked.scopes is not None:
             hop.scopes = frozenset(asked.scopes)
         try:
             hop.client = await parties.client(name)
             if asked.user is None:
-                decision.step, hop.resource = Step.RESOURCE, asked.resource
-                hop.resource = await parties.resource(asked.resource)
+                await _find_target(zone, parties, hop, asked, next_name)
                 hop.authorized = await try_own_token(services, zone, hop, now)
                 break
+            decision.actors = names_of((as_actor(zone, hop.client), *(chain.before if chain else ())))
             if chain is None:
                 decision.step = Step.SESSION
                 user = await parties.user(asked.user)
-                root, session_id = await session_root(services, zone, hop.client, user, now)
+                hop.root, session_id = await session_root(services, zone, hop.client, user, now)
                 hop.is_session_assumed = session_id is None
-                hop.root = root
-                chain = await chain_of(zone, hop.client, root, now)
-            decision.step = Step.RESOURCE
-            if next_name is not None:
-                hop.next = await parties.application(next_name)
-                hop.resource = await resource_between(zone, hop.client, hop.next)
-            else:
-                hop.resource = asked.resource
-                hop.resource = await parties.resource(asked.resource)
+                chain = await chain_of(zone, hop.client, hop.root, now)
+            await _find_target(zone, parties, hop, asked, next_name)
             hop.authorized = await try_exchange(services, zone, hop, chain, now)
             if next_name is not None:
                 chain = await with_token(zone, hop, await parties.client(next_name), chain, now)
         except (OAuthError, UnknownParty) as refusal:
             hop.refusal = refusal
+            if next_name is None and hop.resource is None:
+                with suppress(UnknownParty):
+                    hop.resource = await parties.resource(asked.resource)
+            hop.further = await further_refusals.find(services, zone, hop, chain, now)
             break
     return session_id, hops
+
+
+async def _find_target(
+    zone: CachedZone, parties: Parties, hop: Hop, asked: ExplainBody, next_name: str | None
+) -> None:
+    """What the hop is for: a resource of the next application, or at last the one of the question.
+
+    Raises: UnknownParty.
+    """
+    hop.decision.step = Step.RESOURCE
+    if next_name is None:
+        hop.resource = asked.resource
+        hop.resource = await parties.resource(asked.resource)
+    elif hop.client is not None:
+        hop.next = await parties.application(next_name)
+        hop.resource = await resource_between(zone, hop.client, hop.next)
 
 
 async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
     forbidding = hop.authorized.forbidding if hop.authorized is not None else ()
     left_out = hop.authorized.left_out if hop.authorized is not None else frozenset()
     unpermitted = hop.authorized.unpermitted if hop.authorized is not None else frozenset()
+    refused = [] if hop.refusal is None else [hop, *map(hop.refused_by, hop.further)]
+    determining = hop.decision.determining or tuple(name for each in hop.further for name in each.determining)
     async with services.database.querying() as conn:
         described = await determining_policies.describe(
-            conn, zone.organization_id, zone.id, {*hop.decision.determining, *forbidding}
+            conn, zone.organization_id, zone.id, {*determining, *forbidding}
         )
-    policies = [described[name] for name in hop.decision.determining]
-    refusal = hop.refusal
-    reason = None
-    if refusal is not None:
-        reason = refusal.internal or (
-            refusal.members.get("reason") if isinstance(refusal, OAuthError) else None
+    told = [
+        remedy
+        for each in refused
+        for remedy in await remedies.of(
+            services, zone, each, [described[name] for name in each.decision.determining]
         )
-        reason = reason or refusal.detail
+    ]
     return ExplainedHop(
         application=hop.name,
         resource=hop.resource_name,
-        allowed=refusal is None,
-        error=refusal.code if refusal is not None else None,
-        reason=reason,
-        steps=_steps(hop, reason, policies),
+        allowed=hop.refusal is None,
+        error=hop.refusal.code if hop.refusal is not None else None,
+        reason=_reason(hop.refusal) if hop.refusal is not None else None,
+        steps=_steps(hop),
         scopes=sorted(hop.authorized.plan.scopes) if hop.authorized is not None else [],
         actors=list(hop.decision.actors),
-        policies=policies,
+        policies=[described[name] for name in determining],
         left_out=sorted(left_out),
         left_out_by=[described[name] for name in forbidding],
         unpermitted=sorted(unpermitted),
-        remedies=await remedies.of(services, zone, hop, policies) if refusal is not None else [],
+        remedies=list(dict.fromkeys(told)),
     )
 
 
-def _steps(hop: Hop, reason: str | None, policies: Iterable[DecidingPolicy]) -> list[ExplainedStep]:
+def _reason(refusal: OAuthError | UnknownParty) -> str:
+    """Why, as decision records have it: more than the application would get to know."""
+    named = refusal.members.get("reason") if isinstance(refusal, OAuthError) else None
+    return refusal.internal or named or refusal.detail
+
+
+def _steps(hop: Hop) -> list[ExplainedStep]:
     """The steps in the order of an exchange; the subject token is none, because nobody has shown one."""
     refused_at = hop.decision.step if hop.refusal is not None else None
+    further = {each.step: each.refusal for each in hop.further}
     told = []
     for number in _SHOWN:
         if number == Step.SUBJECT_TOKEN or (not hop.has_user and number in _OF_USERS):
             continue
         step = ExplainedStep(step=number, name=Step(number).label, outcome="passed")
-        if number == refused_at:
-            step = step.model_copy(update={"outcome": "refused", "detail": reason})
+        if number == refused_at and hop.refusal is not None:
+            step = step.model_copy(update={"outcome": "refused", "detail": _reason(hop.refusal)})
+        elif number in further:
+            detail = _reason(further[Step(number)])
+            step = step.model_copy(update={"outcome": "also_refused", "detail": detail})
         elif refused_at is not None and number > refused_at:
             step = step.model_copy(update={"outcome": "not_reached"})
         elif number == Step.SESSION and hop.is_session_assumed:

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from runtime.domain.errors import InvalidScope
+from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import Delegation
@@ -108,6 +109,26 @@ async def authorize(
     await target_checks.require_dependency(zone, client, resource)
     decision.step = Step.CONSENT
     await target_checks.require_own_tokens(zone, client, resource, has_user=False)
+    return await authorize_scopes(
+        services, zone, client, resource, scopes, now=now, decision=decision, jkt=jkt
+    )
+
+
+async def authorize_scopes(
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    resource: Resource,
+    scopes: frozenset[str] | None,
+    *,
+    now: datetime,
+    decision: Decision,
+    jkt: str | None = None,
+) -> AuthorizedExchange:
+    """Steps 10 and 11: what a token for the resource would say, as far as policies permit it.
+
+    Raises: OAuthError.
+    """
     decision.step = Step.SCOPES
     target = attenuation.TokenLimits(
         resource.identifier,

@@ -265,12 +265,33 @@ async def require_target(
     await target_checks.require_dependency(zone, client, resource)
 
     decision.step = Step.CONSENT
+    return await require_authorization(
+        services, zone, client, root, resource, wanted=request.scopes, now=now, cached=cached
+    )
+
+
+async def require_authorization(
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    root: SessionRoot | None,
+    resource: Resource,
+    *,
+    wanted: frozenset[str] | None,
+    now: datetime,
+    cached: KeptCredential | None = None,
+) -> AllowedTarget:
+    """Step 9: what the user has authorized at the resource, and the credential that it takes.
+
+    Args:
+        wanted: the scopes as requested; None when the request names none.
+        cached: the user's credential for the resource, where it need not be read from the vault.
+    Raises: OAuthError.
+    """
     provider = await target_checks.find_credential_provider(zone, client, resource)
     allowance = Allowance()
     if root is not None:
-        allowance = await require_allowance(
-            services, zone, client, root, resource, wanted=request.scopes, now=now
-        )
+        allowance = await require_allowance(services, zone, client, root, resource, wanted=wanted, now=now)
     credential = None
     if provider is not None:
         credential = await credentials.require(
@@ -282,10 +303,21 @@ async def require_target(
             provider,
             allowance=allowance,
             now=now,
-            wanted=request.scopes,
+            wanted=wanted,
             cached=cached,
         )
         allowance = credential.bounds(allowance)
+    return allowed_target(services, root, resource, allowance, credential)
+
+
+def allowed_target(
+    services: Services,
+    root: SessionRoot | None,
+    resource: Resource,
+    allowance: Allowance,
+    credential: KeptCredential | None = None,
+) -> AllowedTarget:
+    """The resource, with what limits a token for it under what the user allows."""
     return AllowedTarget(resource, _limits(services, root, resource, allowance), allowance, credential)
 
 
