@@ -63,9 +63,7 @@ class DpopProofs:
             jkt: thumbprint of the key, from `cnf` of the verified token.
         Raises: DpopRefused.
         """
-        claims, thumbprint = _opened(proof)
-        if not compare_digest(thumbprint, jkt):
-            raise DpopRefused("the proof is signed with another key than the token is bound to")
+        claims = _opened(proof, jkt)
         if claims.get("htm") != method or not _same_target(claims.get("htu"), url):
             raise DpopRefused("the proof is for another request")
         issued_at, now = claims.get("iat"), self._clock()
@@ -76,13 +74,16 @@ class DpopProofs:
         token_id = claims.get("jti")
         if not isinstance(token_id, str) or not 0 < len(token_id) <= _MAX_ID_CHARS:
             raise DpopRefused("the proof has no `jti`")
-        key = _digest(f"{thumbprint}\0{token_id}".encode())
+        key = _digest(f"{jkt}\0{token_id}".encode())
         if not await self._replay.add(key, seconds=2 * WINDOW_SECONDS):
             raise DpopRefused("the proof was used before")
 
 
-def _opened(proof: str) -> tuple[Mapping[str, Any], str]:
-    """Claims and key thumbprint of a proof whose signature is right. Raises DpopRefused."""
+def _opened(proof: str, jkt: str) -> Mapping[str, Any]:
+    """The claims of a proof that the key of that thumbprint has signed. Raises DpopRefused.
+
+    No other key is used: whoever sends the proof could make one with which verifying is dear.
+    """
     if len(proof) > _MAX_PROOF_CHARS:
         raise DpopRefused("the proof is too long")
     try:
@@ -92,13 +93,15 @@ def _opened(proof: str) -> tuple[Mapping[str, Any], str]:
             raise DpopRefused("`typ`, `alg` or `crit` of the proof is not accepted")
         if not isinstance(key, dict) or {"d", "p", "q", "k"} & key.keys():
             raise DpopRefused("the proof has no public key")
-        claims = jwt.decode(
+        if not compare_digest(thumbprint_of(key), jkt):
+            raise DpopRefused("the proof is signed with another key than the token is bound to")
+        claims: Mapping[str, Any] = jwt.decode(
             proof,
             jwt.PyJWK(key, algorithm),
             algorithms=[algorithm],
             options={"verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False},
         )
-        return claims, thumbprint_of(key)
+        return claims
     except (jwt.PyJWTError, ValueError, KeyError, TypeError) as failure:
         raise DpopRefused("the proof cannot be verified") from failure
 

@@ -307,13 +307,17 @@ class TestTokensBoundToAKey:
                 f"DPoP {token}", proofs=[self.proof(holder, token, **changes)], **HERE
             )
 
+    @pytest.mark.threat("31z")
     async def test_a_proof_by_another_key_is_refused(
         self, verifier: Verifier, holder: Holder, token: str
     ) -> None:
         """Whoever has stolen the token alone has nothing."""
         assert await verifier.authenticate(f"DPoP {token}", proofs=[self.proof(holder, token)], **HERE)
-        with pytest.raises(DpopRefused, match="another key"):
-            await verifier.authenticate(f"DPoP {token}", proofs=[self.proof(Holder(), token)], **HERE)
+        stranger = self.proof(Holder(), token)
+        unsigned = f"{stranger.rpartition('.')[0]}.{'A' * 86}"
+        for proof in (stranger, unsigned):  # nothing is computed with a key that is not the token's
+            with pytest.raises(DpopRefused, match="another key"):
+                await verifier.authenticate(f"DPoP {token}", proofs=[proof], **HERE)
 
     @pytest.mark.parametrize("count", [0, 2])
     async def test_a_request_has_exactly_one_proof(

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import secrets
 from dataclasses import replace
 from typing import Any
@@ -48,6 +49,19 @@ async def test_a_token_is_bound_to_the_key_that_was_proved(scene: Scene, agent: 
 
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 WEAK_KEY = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+
+
+def dear(key: rsa.RSAPrivateKey) -> rsa.RSAPrivateKey:
+    """A key of the same modulus whose public exponent is as long: verifying takes as long as signing."""
+    known = key.private_numbers()
+    p, q = known.p, known.q
+    order = (p - 1) * (q - 1)
+    exponent = next(
+        each for each in range(order - 1, 1, -2) if math.gcd(each, order) == 1 and each != order - 1
+    )
+    d = pow(exponent, -1, order)
+    public = rsa.RSAPublicNumbers(exponent, p * q)
+    return rsa.RSAPrivateNumbers(p, q, d, d % (p - 1), d % (q - 1), known.iqmp, public).private_key()
 
 
 def by_rsa(uri: str, now: int, key: rsa.RSAPrivateKey, algorithm: str, **header: Any) -> str:
@@ -144,6 +158,18 @@ WRONG_PROOFS = (
     *("address", "host", "userinfo", "no address", "old", "ahead", "no time", "no jti", "long jti"),
     *("no JWS", "empty"),
 )
+
+
+@pytest.mark.threat("31z")
+async def test_a_key_that_makes_verifying_dear_is_not_used(scene: Scene, agent: App) -> None:
+    """Its signature is right, and its exponent as long as its modulus."""
+    uri, now = endpoint(scene), int(scene.services.clock().timestamp())
+    assert await post_with(scene, agent, by_rsa(uri, now, RSA_KEY, "RS256"), scene.services)
+
+    with pytest.raises(InvalidDpopProof) as refusal:
+        await post_with(scene, agent, by_rsa(uri, now, dear(RSA_KEY), "RS256"), scene.services)
+
+    assert refusal.value.internal == "a key that cannot be used, or not with that algorithm"
 
 
 @pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits long")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt import PyJWK
 from jwt.algorithms import Algorithm
 from jwt.exceptions import PyJWTError
@@ -27,6 +28,7 @@ _LIFETIME_SECONDS = 300
 _REFETCH_AFTER_SECONDS = 30  # an unknown `kid` asks the publisher again at most this often
 _MAX_KEYS = 100
 _RSA_BITS = range(2048, 8193)  # one that is larger makes verifying dear
+_RSA_EXPONENT_BITS = 64  # and so does a longer exponent; almost all keys have 65537
 _OF_ASSERTIONS = frozenset(assertions.ALGORITHMS)
 # What would bring a key along, or say where one is: who speaks for itself has no business to.
 _KEY_HEADERS = frozenset({"jwk", "jku", "x5u", "x5c"})
@@ -184,9 +186,14 @@ def published_key(member: object) -> PublishedKey | None:
         except (PyJWTError, ValueError):  # the latter for a point that is not on its curve
             return None
         key, verifiers[algorithm] = parsed.key, parsed.Algorithm
-    if key is None or (members["kty"] == "RSA" and key.key_size not in _RSA_BITS):
+    if key is None or (members["kty"] == "RSA" and not _is_bounded(key)):
         return None
     return PublishedKey(members.get("kid"), key, verifiers)
+
+
+def _is_bounded(key: RSAPublicKey) -> bool:
+    exponent = key.public_numbers().e
+    return key.key_size in _RSA_BITS and exponent.bit_length() <= _RSA_EXPONENT_BITS
 
 
 def _possible(members: Mapping[str, Any]) -> frozenset[str]:
