@@ -437,7 +437,9 @@ class DecisionDocument(TypedDict):
     """What became of one request: a sign-in, a token request, a revocation or the end of a session.
 
     `error` is the code that the client got, `reason` what it did not get to know. `step` numbers the steps of
-    a token exchange. `requests` is above 1 where refusals of one sort were only counted.
+    a token exchange. `user` is the identifier, `user_email` the address now, for callers who may read users;
+    both are null for a user who is deleted. `requests` is above 1 where refusals of one sort were only
+    counted.
     """
 
     id: str
@@ -454,6 +456,7 @@ class DecisionDocument(TypedDict):
     application_id: str | None
     user_agent_id: str | None
     user: str | None
+    user_email: NotRequired[str | None]
     application: str | None
     resource: str | None
     credential_id: str | None

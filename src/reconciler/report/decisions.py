@@ -29,7 +29,9 @@ def _record_lines(record: Mapping[str, Any]) -> Iterator[Line]:
     if record["step"] is not None:
         named = f" ({record['step_name']})" if record["step_name"] else ""
         yield f"    step: {record['step']}{named}"
-    for label in ("user", "application", "resource"):
+    if record["user_id"] is not None:
+        yield f"    user: {_user(record)}"
+    for label in ("application", "resource"):
         if record[f"{label}_id"] is not None:
             yield f"    {label}: {record[label] or record[f'{label}_id'] + ' (deleted)'}"
     if record["user_agent_id"] is not None:
@@ -44,6 +46,16 @@ def _record_lines(record: Mapping[str, Any]) -> Iterator[Line]:
         yield f"    requests: {record['requests']:,}, similar ones counted together from this time on"
     if record["request_id"]:
         yield f"    request: {record['request_id']}"
+
+
+def _user(record: Mapping[str, Any]) -> str:
+    """The address of a user, as far as the caller may read it, the identifier and the id, each once."""
+    if record["user"] is None:
+        return f"{record['user_id']} (deleted)"
+    first, *others = dict.fromkeys(
+        each for each in (record.get("user_email"), record["user"], record["user_id"]) if each
+    )
+    return f"{first} ({', '.join(others)})" if others else first
 
 
 def _error(record: Mapping[str, Any]) -> Sequence[str]:

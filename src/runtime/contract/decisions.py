@@ -48,9 +48,9 @@ class DecisionRecord(Part):
     a more precise one: `too_many_requests`, `provider_failed`, `provider_unavailable`. `reason` explains it
     to administrators: a text that the client did not get, and no code to compare with. `step` numbers the
     steps of a token exchange. `user`, `application` and `resource` are identifiers, null where there is none
-    or it is gone. Where the client was refused, the application is the one that the request names. `actors`
-    are those of the subject token, and from the step `scopes` on those of the new token: the application
-    first.
+    or it is gone; `user_email` is the user's address now, for callers who may read users. Where the client
+    was refused, the application is the one that the request names. `actors` are those of the subject token,
+    and from the step `scopes` on those of the new token: the application first.
     `requests` is above 1 where refusals of one sort were only counted.
     """
 
@@ -67,6 +67,7 @@ class DecisionRecord(Part):
     application_id: str | None
     user_agent_id: str | None
     user: Annotated[str | None, Example("ada@acme.example")]
+    user_email: Annotated[str | None, Example("ada@acme.example")]
     application: Annotated[str | None, Example("calendar-agent")]
     resource: Annotated[str | None, Example("https://calendar.acme.example")]
     credential_id: str | None

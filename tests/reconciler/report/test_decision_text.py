@@ -45,3 +45,20 @@ def test_a_refusal_after_the_policies_does_not_blame_them(reason: str | None) ->
 
     assert "    permitted by: policy `permit-all`, rule `everything`" in shown
     assert "forbidden" not in shown
+
+
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ({"user": "okta-7", "user_email": "ada@acme.example"}, "ada@acme.example (okta-7, u-1)"),
+        ({"user": "u-1", "user_email": "ada@acme.example"}, "ada@acme.example (u-1)"),
+        ({"user": "okta-7", "user_email": None}, "okta-7 (u-1)"),
+        ({"user": "okta-7"}, "okta-7 (u-1)"),
+        ({"user": "u-1", "user_email": None}, "u-1"),
+        ({"user": None, "user_email": None}, "u-1 (deleted)"),
+    ],
+    ids=["all", "address", "no address", "a server without addresses", "id alone", "deleted"],
+)
+def test_a_user_is_shown_by_address_and_id(members: dict[str, Any], told: str) -> None:
+    """The address first, as far as it may be read; the id always."""
+    assert f"\n    user: {told}" in text(user_id="u-1", **members)

@@ -1,5 +1,6 @@
 """Decision records over HTTP: what became of token requests, found by request id and in every selection."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -7,15 +8,22 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 from tests.runtime.management.conftest import Api, Zone, query
 from tests.support.factories import operator
 
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.role import User
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.services.container import Services
+from runtime.services.management.access import permissions
 from runtime.services.management.changesets.concurrency_limits import (
     EXPLANATIONS_OF_ORGANIZATION,
     explanation_slot,
 )
+from runtime.storage.sql import token_events
+from runtime.storage.sql.token_events import TokenEvent
 
 
 @dataclass
@@ -226,3 +234,87 @@ def test_an_explanation_beyond_the_slots_is_refused(decided: Decided) -> None:
     assert (refused.status_code, refused.json()["code"]) == (429, "rate_limit_exceeded")
     assert int(refused.headers["retry-after"]) > 0
     assert api("POST", path, asked).status_code == 200
+
+
+@pytest.fixture
+def of_users(api: Api) -> tuple[Zone, list[User]]:
+    """A zone with a record of each of five users, of whom the last one is deleted."""
+    zone = api.zone()
+    users = [zone.user(f"user-{number}@acme.example") for number in range(5)]
+
+    async def add(services: Services) -> None:
+        now = services.clock()
+        events = [
+            TokenEvent(new_id(), each.organization_id, zone.id, now, "token", "issued", user_id=each.id)
+            for each in users
+        ]
+        async with services.database.transaction() as conn:
+            await token_events.add(conn, events)
+
+    api.server.call(add)
+    api.ok("DELETE", zone.path(f"/users/{users[-1].id}"))
+    return zone, users
+
+
+def test_a_record_has_the_address_of_its_user(api: Api, of_users: tuple[Zone, list[User]]) -> None:
+    """Beside the identifier and the id; of a user who is deleted, the id alone."""
+    zone, users = of_users
+
+    told = api.ok("GET", zone.path("/decisions"))["items"]
+
+    found = {each["user_id"]: (each["user"], each["user_email"]) for each in told}
+    *there, gone = users
+    assert found == {each.id: (each.identifier, each.email) for each in there} | {gone.id: (None, None)}
+    (selected,) = api.ok("GET", zone.path("/decisions?" + query(**{"filter[user]": there[0].email})))["items"]
+    assert selected["user_id"] == there[0].id
+
+
+def test_addresses_are_for_those_who_may_read_users(
+    api: Api, of_users: tuple[Zone, list[User]], without_users: None
+) -> None:
+    """Who lists decisions, and may not read users, sees identifiers alone."""
+    zone, users = of_users
+
+    told = api.ok("GET", zone.path("/decisions"))["items"]
+
+    assert {each["user_email"] for each in told} == {None}
+    assert {each["user"] for each in told} == {each.identifier for each in users[:-1]} | {None}
+
+
+@pytest.fixture
+def without_users(of_users: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No role may read users."""
+    with monkeypatch.context() as patched:
+        patched.setitem(permissions.TABLE, "users", {})
+        _forget_roles()
+        yield
+    _forget_roles()
+
+
+def _forget_roles() -> None:
+    for each in (permissions._verbs, permissions.sees, permissions.allows):
+        each.cache_clear()
+
+
+def test_users_are_read_at_once(api: Api, of_users: tuple[Zone, list[User]]) -> None:
+    """As many statements for a page of five records as for a page of one."""
+    zone, _ = of_users
+    counts = [_statements(api, zone.path(f"/decisions?limit={limit}")) for limit in (1, 5)]
+
+    assert counts[0] == counts[1] > 0
+
+
+def _statements(api: Api, path: str) -> int:
+    """How many statements the server sends for a request that has been made before."""
+    api.ok("GET", path)
+    seen: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        seen.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        api.ok("GET", path)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    return sum("FROM users" in each or "FROM token_events" in each for each in seen)

@@ -8,6 +8,7 @@ from runtime.domain.errors import ServerError, TemporarilyUnavailable, Validatio
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, Kind, Verb
 from runtime.domain.oauth.exchange_steps import STEP_LABELS
 from runtime.services.management import audit, entities, names
+from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.names import UnresolvedName
@@ -42,13 +43,14 @@ async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
     )
     names = {name for event in page.items for name in event.determining}
     policies = await determining_policies.describe(unit.conn, unit.organization_id, zone.id, names)
-    names_of = {
-        kind.name: await _identifiers(unit, kind, zone.id, {getattr(each, member) for each in page.items})
+    named = {
+        kind.name: await _named(unit, kind, zone.id, {getattr(each, member) for each in page.items})
         for kind, member in _NAMED
     }
+    shows_emails = permissions.allows(unit.caller.roles_in(zone), USER.operations, Verb.RETRIEVE)
     places = [Position(event.at, event.id) for event in page.items]
     return Listed(
-        [_record(event, policies, names_of) for event in page.items],
+        [_record(event, policies, named, shows_emails=shows_emails) for event in page.items],
         page.has_next,
         page.has_previous,
         edges=(places[0], places[-1]) if places else None,
@@ -71,18 +73,23 @@ async def _selection(
     return TokenEventFilter(filters, audit.time_of(special, "since"), audit.time_of(special, "until"))
 
 
-async def _identifiers(
-    unit: UnitOfWork, kind: Kind[Any], zone_id: str, ids: set[str | None]
-) -> dict[str, str]:
-    """The identifiers of those that are still there, by id."""
+async def _named(unit: UnitOfWork, kind: Kind[Any], zone_id: str, ids: set[str | None]) -> dict[str, Any]:
+    """Those that are still there, by id."""
     wanted = [each for each in ids if each is not None]
     found = await entity_storage.many(unit.conn, kind, wanted, within={"zone_id": zone_id})
-    return {each.id: each.identifier for each in found}
+    return {each.id: each for each in found}
 
 
 def _record(
-    event: TokenEvent, policies: Mapping[str, DecidingPolicy], names_of: Mapping[str, Mapping[str, str]]
+    event: TokenEvent,
+    policies: Mapping[str, DecidingPolicy],
+    named: Mapping[str, Mapping[str, Any]],
+    *,
+    shows_emails: bool,
 ) -> DecisionRecord:
+    user = named[USER.name].get(event.user_id or "")
+    application = named[APPLICATION.name].get(event.application_id or "")
+    resource = named[RESOURCE.name].get(event.resource_id or "")
     error, _, reason = (event.reason or "").partition(": ")
     return DecisionRecord(
         id=event.id,
@@ -99,9 +106,10 @@ def _record(
         user_agent_id=event.user_agent_id,
         credential_id=event.credential_id,
         resource_id=event.resource_id,
-        user=names_of[USER.name].get(event.user_id or ""),
-        application=names_of[APPLICATION.name].get(event.application_id or ""),
-        resource=names_of[RESOURCE.name].get(event.resource_id or ""),
+        user=user.identifier if user else None,
+        user_email=user.email if user and shows_emails else None,
+        application=application.identifier if application else None,
+        resource=resource.identifier if resource else None,
         actors=list(event.actors),
         policies=[policies[name] for name in event.determining],
         requests=event.requests or 1,
