@@ -23,7 +23,7 @@ from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.redis import RedisServer, running_redis
 from tests.support.server import Server, migrated, serve
 
-from runtime.logs import throttled_warnings
+from runtime.logs import outage_warnings, throttled_warnings
 from runtime.storage.sql.database import Database
 from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
@@ -89,7 +89,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_setup() -> None:
     """Let each test that fails show its own warnings, also those that an earlier one has logged already."""
-    throttled_warnings._logged.clear()
+    for warnings in (throttled_warnings, outage_warnings):
+        warnings._logged.clear()
 
 
 def _note(config: pytest.Config, name: str, version: str) -> None:

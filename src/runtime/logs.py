@@ -13,7 +13,8 @@ from runtime.settings import Settings
 log: Any = structlog.get_logger("zoned")
 
 TROUBLE_EVERY_SECONDS = 5.0
-MOST_TROUBLES = 100
+OUTAGE_EVERY_SECONDS = 60.0
+MOST_TROUBLES = 1_000
 
 
 def configure_logs(settings: Settings) -> None:
@@ -64,6 +65,9 @@ RENAMED_EVENTS = {
     "token events not written yet": "decisions not written yet",
     "message delivery abandoned": "given up",
     "message not delivered yet": "not delivered yet",
+    "a provider issues no tokens now: they are refreshed once it does": "an upstream token was not refreshed",
+    "a provider refuses to refresh tokens: check its settings": "an upstream token was not refreshed",
+    "a provider has refused a refresh token": "an upstream token was not refreshed",
 }
 
 
@@ -77,15 +81,20 @@ def add_former_event(_logger: object, _method: str, event: EventDict) -> EventDi
 class ThrottledWarnings:
     """Warnings of what every request meets while it lasts: one line every few seconds, not one a request."""
 
-    def __init__(self) -> None:
-        self._logged: TTLCache[tuple[str, str], bool] = TTLCache(MOST_TROUBLES, TROUBLE_EVERY_SECONDS)
+    def __init__(self, every_seconds: float = TROUBLE_EVERY_SECONDS) -> None:
+        self._logged: TTLCache[tuple[str, str, str], bool] = TTLCache(MOST_TROUBLES, every_seconds)
 
-    def warn(self, event: str, *, reason: str, **fields: Any) -> None:
-        """Log a warning, unless the same was logged for the same reason less than five seconds ago."""
-        if (event, reason) in self._logged:
+    def warn(self, event: str, *, reason: str, about: str = "", **fields: Any) -> None:
+        """Log a warning, unless the same was logged a moment ago, for the same reason and about the same.
+
+        Args:
+            about: what the warning is about, where that can be many; it is in the fields as well.
+        """
+        if (event, reason, about) in self._logged:
             return
-        self._logged[event, reason] = True
+        self._logged[event, reason, about] = True
         log.warning(event, reason=reason, **fields)
 
 
 throttled_warnings = ThrottledWarnings()
+outage_warnings = ThrottledWarnings(OUTAGE_EVERY_SECONDS)

@@ -54,3 +54,12 @@ def test_a_warning_for_another_reason_is_logged_too() -> None:
         for reason in ("no database", "no redis"):
             warnings.warn("not available", reason=reason)
     assert [line["reason"] for line in lines] == ["no database", "no redis"]
+
+
+def test_a_warning_about_another_provider_is_logged_too() -> None:
+    """What one provider does hides nothing that another does."""
+    warnings = ThrottledWarnings()
+    with logged_lines() as lines:
+        for provider in ("one", "other", "one"):
+            warnings.warn("no tokens", reason="unavailable", about=provider, provider=provider)
+    assert [line["provider"] for line in lines] == ["one", "other"]

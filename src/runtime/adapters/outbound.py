@@ -190,12 +190,15 @@ class Outbound:
         headers: Mapping[str, str],
         max_bytes: int | None = None,
         partition: str = "",
+        timeout_seconds: float | None = None,
     ) -> HttpAnswer:
         """The answer to a POST, whatever its status says.
 
+        Args:
+            timeout_seconds: of this request, in place of the client's.
         Raises: OutboundRefused; OutboundFailed for trouble on the way.
         """
-        return await self._request("POST", url, headers, body, max_bytes, partition)
+        return await self._request("POST", url, headers, body, max_bytes, partition, timeout_seconds)
 
     async def _request(
         self,
@@ -205,8 +208,9 @@ class Outbound:
         body: bytes,
         max_bytes: int | None,
         partition: str,
+        timeout_seconds: float | None = None,
     ) -> HttpAnswer:
-        target = self._target(url)
+        target, seconds = self._target(url), timeout_seconds or self._timeout
         sent = {
             "host": target.host_header,
             "accept": "application/json",
@@ -222,10 +226,10 @@ class Outbound:
             content=body if method == "POST" else None,
         )
         try:
-            async with lag_tolerant_timeout(self._timeout), self._turn(partition):
+            async with lag_tolerant_timeout(seconds), self._turn(partition):
                 return await self._answer(request, max_bytes or self._max_bytes)
         except TimeoutError:
-            raise OutboundFailed(f"no answer within {self._timeout} s", temporary=True) from None
+            raise OutboundFailed(f"no answer within {seconds} s", temporary=True) from None
         except (httpcore.NetworkError, httpcore.TimeoutException, OSError) as failure:
             raise OutboundFailed(f"cannot connect: {type(failure).__name__}", temporary=True) from failure
         except (httpcore.ProtocolError, httpcore.ConnectionNotAvailable) as failure:

@@ -20,7 +20,7 @@ from time import monotonic
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
-from runtime.logs import log
+from runtime.logs import log, outage_warnings
 from runtime.services.clock import Clock
 from runtime.storage.sql import epochs as epoch_changes
 from runtime.storage.sql import revocations
@@ -39,6 +39,7 @@ PUBLISH_TIMEOUT_SECONDS = 0.5
 HELD_SECONDS = 600.0  # the longest that anybody may hold what was read, beside epochs that say it stands
 KEPT_SECONDS = 1200  # of notes in the database
 MOST_MOVED = 200_000
+_STATE_AWAY = "Redis is not available: requests are answered from the database, and nobody can sign in"
 
 
 def zone_key(zone_id: str) -> str:
@@ -106,7 +107,8 @@ class Epochs:
         """
         try:
             fetched = await self._state.fetch([*names, also] if also is not None else names)
-        except Unavailable:
+        except Unavailable as failure:
+            outage_warnings.warn(_STATE_AWAY, reason=failure.detail, cause=failure.internal)
             fetched = [None] * (len(names) + 1)
         await self.recent()
         known = [self._newest(*each) for each in zip(names, fetched, strict=False)]

@@ -15,7 +15,7 @@ from cachetools import TTLCache
 from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import Unavailable
-from runtime.logs import log
+from runtime.logs import throttled_warnings
 from runtime.storage.sql import vault_tokens
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.vault_tokens import VaultPlace, VaultRecord
@@ -92,7 +92,9 @@ class UpstreamRefreshes:
         self._tasks.pop(place, None)
         if not task.cancelled() and (failure := task.exception()) is not None:
             # Those who wait for it are told; that is nobody where the present token was handed out.
-            log.warning("an upstream token was not refreshed", zone_id=place.zone_id, reason=_named(failure))
+            throttled_warnings.warn(
+                "an upstream token was not refreshed", reason=_named(failure), zone_id=place.zone_id
+            )
 
     async def close(self) -> None:
         """Wait for what is under way, so that no token is lost that a provider has rotated."""

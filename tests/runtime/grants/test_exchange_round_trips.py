@@ -85,6 +85,22 @@ async def test_without_short_lived_state(scene: Scene, agent: App, api: Resource
         await scene.exchange(agent, subject, api, "read", services=services)
 
 
+async def test_a_state_that_is_away_is_logged_once(
+    scene: Scene, agent: App, api: Resource, ann: Person
+) -> None:
+    """No request fails for it, so the log is where an operator finds out."""
+    subject = await scene.company.token(scene.zone, agent, ann)
+    with logged_lines() as lines:
+        for state in (Counting(scene.services.state), Away(), Away()):
+            services = with_state(scene.services, state)
+            assert await scene.exchange(agent, subject, api, "read", services=services)
+            lines.append({"event": "exchanged"})
+
+    events = [line["event"] for line in lines]
+    away = "Redis is not available: requests are answered from the database, and nobody can sign in"
+    assert events == ["exchanged", away, "exchanged", "exchanged"]
+
+
 class Blinking(Away):
     """A state that is away now and then, and has lost nothing when it is back."""
 

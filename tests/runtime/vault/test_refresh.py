@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 from tests.runtime.vault.conftest import TOKENS, Account, account_at
+from tests.support.logs import logged_lines
 from tests.support.rewired import run_job, with_new_zones
 from tests.support.rotating_provider import INVALID_GRANT, RotatingProvider, rotating_provider
 from tests.support.scene import Scene
@@ -172,6 +174,71 @@ async def test_a_refresh_survives_the_request_that_began_it(
     idp.delay_seconds = 0.0
     assert (await connected.exchange())["access_token"] == "at-1"
     assert idp.refreshes == 1
+
+
+async def test_an_answer_that_comes_too_late_for_a_request_is_kept(
+    connected: Account, idp: RotatingProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who began the refresh is told to ask again; what the provider sends in place of the token counts."""
+    monkeypatch.setattr(refresh, "HOLDER_WAIT_SECONDS", 0.1)
+    idp.delay_seconds = 1.0
+
+    (refusal,) = await exchanges(connected, 1)
+
+    assert isinstance(refusal, UpstreamUnavailable)
+    await connected.scene.services.upstream_refreshes.close()
+    assert (await connected.exchange())["access_token"] == "at-1"
+    assert idp.refreshes == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "events"),
+    [
+        (
+            Scripted(status=500),
+            [("a provider issues no tokens now: they are refreshed once it does", "unavailable", 500)],
+        ),
+        (
+            Scripted({"error": "invalid_client"}, 401),
+            [("a provider refuses to refresh tokens: check its settings", "invalid_client", 401)],
+        ),
+        (
+            INVALID_GRANT,
+            [
+                ("a provider has refused a refresh token", "invalid_grant", 400),
+                (
+                    "an upstream grant is dead: its user has to connect the account again",
+                    "invalid_grant",
+                    None,
+                ),
+            ],
+        ),
+    ],
+    ids=["fails", "refuses the zone", "refuses the account"],
+)
+async def test_what_a_provider_does_to_many_accounts_is_one_line(
+    connected: Account, idp: RotatingProvider, answer: Scripted, events: list[tuple[str, str, int | None]]
+) -> None:
+    """It says which provider, what it has answered, and what becomes of it or has to be done."""
+    others = [
+        await connected.scene.company.person(connected.scene.zone, f"{name}@acme.test")
+        for name in ("bob", "cid")
+    ]
+    for person in others:
+        await connected.connect(EXPIRING, person=person)
+    await expire(connected)
+    idp.answer = answer
+
+    with logged_lines() as lines:
+        for person in (connected.ann, *others):
+            with suppress(OAuthError, UpstreamUnavailable):
+                await connected.exchange(person=person)
+
+    assert idp.refreshes >= 3
+    assert [(line["event"], line["reason"], line.get("status")) for line in lines] == events
+    assert {(line["provider"], line["provider_id"], line["zone_id"]) for line in lines} == {
+        (idp.server.url, connected.provider.id, connected.scene.zone.id)
+    }
 
 
 @pytest.mark.threat("20b", "20c")

@@ -53,6 +53,7 @@ from runtime.domain.oauth import pkce
 BUSY_RETRY_SECONDS = 1
 WAIT_SECONDS = 5.0  # for a turn
 UPSTREAM_TIMEOUT_SECONDS = 10.0  # of a request: some providers take their time to issue tokens
+REFRESH_TIMEOUT_SECONDS = 20.0  # a provider that rotates has ended the former token, however late it answers
 
 
 def _utc_now() -> datetime:
@@ -162,7 +163,9 @@ class UpstreamOAuthClient:
             scopes: granted until now; what is granted still when the provider does not say.
         """
         fields = token_request.refresh(settings, refresh_token=refresh_token, resource=resource)
-        answer = await self._token_endpoint(settings, fields, signing_key)
+        answer = await self._token_endpoint(
+            settings, fields, signing_key, timeout_seconds=REFRESH_TIMEOUT_SECONDS
+        )
         if isinstance(answer, UpstreamRefusal):
             return answer
         granted = frozenset(scopes)
@@ -221,7 +224,12 @@ class UpstreamOAuthClient:
         return read_revocation_response(settings, answer, now=self._clock())
 
     async def _token_endpoint(
-        self, settings: ProviderSettings, fields: Mapping[str, str], signing_key: SigningKey | None
+        self,
+        settings: ProviderSettings,
+        fields: Mapping[str, str],
+        signing_key: SigningKey | None,
+        *,
+        timeout_seconds: float | None = None,
     ) -> HttpAnswer | UpstreamRefusal:
         try:
             endpoints = await self._endpoints(settings)
@@ -229,7 +237,7 @@ class UpstreamOAuthClient:
             request = self._encoded(settings, endpoints, address, fields, signing_key)
         except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
             return _refusal_of(failure)
-        return await self._send(settings, request)
+        return await self._send(settings, request, timeout_seconds=timeout_seconds)
 
     def _encoded(
         self,
@@ -265,7 +273,12 @@ class UpstreamOAuthClient:
         return endpoints_of(settings, {})
 
     async def _send(
-        self, settings: ProviderSettings, request: token_request.EncodedRequest, *, is_check: bool = False
+        self,
+        settings: ProviderSettings,
+        request: token_request.EncodedRequest,
+        *,
+        is_check: bool = False,
+        timeout_seconds: float | None = None,
     ) -> HttpAnswer | UpstreamRefusal:
         """The answer, within the provider's limits; what it says of the provider's health is recorded."""
         zone_id, provider_id = settings.partition, settings.provider_id or settings.issuer
@@ -274,16 +287,19 @@ class UpstreamOAuthClient:
                 permit = UNCONDITIONAL if is_check else self._breakers.admit(zone_id, provider_id)
                 if not isinstance(permit, Permit):
                     return _temporary("circuit_open", permit)
-                return await self._within_circuit(settings, request, (zone_id, provider_id), permit)
+                return await self._within_circuit(
+                    request, (zone_id, provider_id), permit, timeout_seconds=timeout_seconds
+                )
         except ProviderBusy:
             return _temporary("busy", BUSY_RETRY_SECONDS)
 
     async def _within_circuit(
         self,
-        settings: ProviderSettings,
         request: token_request.EncodedRequest,
         provider: tuple[str, str],
         permit: Permit,
+        *,
+        timeout_seconds: float | None,
     ) -> HttpAnswer | UpstreamRefusal:
         is_settled = False
         try:
@@ -293,6 +309,7 @@ class UpstreamOAuthClient:
                 headers=request.headers,
                 max_bytes=MAX_RESPONSE_BYTES,
                 partition=" ".join(provider),
+                timeout_seconds=timeout_seconds,
             )
             if answer.status == 429 or answer.status >= 500:
                 seconds = answer.headers.get("retry-after", "").strip()

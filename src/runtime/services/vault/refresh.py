@@ -22,7 +22,7 @@ from runtime.domain.errors import Unavailable, UpstreamUnavailable
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
-from runtime.logs import log
+from runtime.logs import log, outage_warnings
 from runtime.metrics import UPSTREAM_REFRESHES
 from runtime.services import epochs
 from runtime.services.authority.connect_links import MissingAuthorization
@@ -40,6 +40,7 @@ from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import vault_tokens, zone_data
 from runtime.storage.sql.vault_tokens import EndedCredential, VaultPlace, VaultRecord, VaultState
 
+HOLDER_WAIT_SECONDS = 10.0  # of whoever began the refresh, which goes on without them
 WAIT_SECONDS = 3.0  # of those who do not refresh themselves
 POLL_SECONDS = 0.1
 LEASE = timedelta(seconds=30)  # a holder that has died is waited for so long
@@ -81,7 +82,7 @@ async def current(
     task, is_mine = services.upstream_refreshes.start(place, lambda: refresh(services, zone, place))
     if credential.is_valid(now + STILL_GOOD):
         return credential
-    outcome = await _awaited(task, None if is_mine else WAIT_SECONDS)
+    outcome = await _awaited(task, HOLDER_WAIT_SECONDS if is_mine else WAIT_SECONDS)
     if isinstance(outcome, VaultRecord):
         return kept_credential(zone, place, outcome)
     source = await zone.providers.get(place.provider_id)
@@ -100,7 +101,7 @@ async def current(
     )
 
 
-async def _awaited(task: "asyncio.Task[RefreshOutcome]", seconds: float | None) -> RefreshOutcome:
+async def _awaited(task: "asyncio.Task[RefreshOutcome]", seconds: float) -> RefreshOutcome:
     try:
         async with asyncio.timeout(seconds):
             return await asyncio.shield(task)
@@ -184,22 +185,16 @@ async def _as_holder(
         refresh_token = open_refresh_token(zone.sealer, record.id, record.version, record.tokens, provider)
     except SealBroken:
         # It belongs to other addresses than the provider has now, and is sent to none of these.
-        return await _refused(services, place, record, owner, "another_address", dead_after=1)
+        return await _refused(services, provider, place, record, owner, "another_address", dead_after=1)
     if refresh_token is None:
         return None
     answer = await _ask(services, zone, provider, resource, refresh_token.get_secret_value(), record.scopes)
     if isinstance(answer, UpstreamTokens):
         log_beyond(answer, record.scopes, zone_id=zone.id, provider_id=provider.id, resource_id=resource.id)
         return await _keep(services, zone, place, record, provider, answer)
-    log.warning(
-        "an upstream token was not refreshed",
-        zone_id=zone.id,
-        provider_id=provider.id,
-        resource_id=resource.id,
-        reason=answer.code,
-    )
+    _warn(provider, _REFUSALS[answer.kind], answer.code, status=answer.status)
     if answer.kind is RefusalKind.DEAD_GRANT:
-        return await _refused(services, place, record, owner, answer.code, dead_after=DEAD_AFTER)
+        return await _refused(services, provider, place, record, owner, answer.code, dead_after=DEAD_AFTER)
     UPSTREAM_REFRESHES.labels(answer.kind.value).inc()
     seconds = _pause_seconds(answer)
     async with services.database.transaction() as conn:
@@ -331,7 +326,14 @@ def _end(record: VaultRecord, tokens: UpstreamTokens, now: datetime) -> datetime
 
 
 async def _refused(
-    services: Services, place: VaultPlace, record: VaultRecord, owner: str, code: str, *, dead_after: int
+    services: Services,
+    provider: Provider,
+    place: VaultPlace,
+    record: VaultRecord,
+    owner: str,
+    code: str,
+    *,
+    dead_after: int,
 ) -> RefreshOutcome:
     """Count a refusal of the refresh token; after the last one nobody asks the provider any more."""
     is_last = record.failures + 1 >= dead_after
@@ -349,12 +351,27 @@ async def _refused(
         )
     UPSTREAM_REFRESHES.labels("dead" if state is VaultState.DEAD else "refused").inc()
     if state is VaultState.DEAD:
-        log.warning(
-            "an upstream grant is dead: its user has to connect the account again",
-            zone_id=place.zone_id,
-            provider_id=place.provider_id,
-            resource_id=place.resource_id,
-            reason=code,
-        )
+        _warn(provider, "an upstream grant is dead: its user has to connect the account again", code)
         return None
     return _AGAIN
+
+
+_REFUSALS = {
+    RefusalKind.DEAD_GRANT: "a provider has refused a refresh token",
+    RefusalKind.MISCONFIGURED: "a provider refuses to refresh tokens: check its settings",
+    RefusalKind.TEMPORARY: "a provider issues no tokens now: they are refreshed once it does",
+}
+
+
+def _warn(provider: Provider, event: str, code: str, *, status: int | None = None) -> None:
+    """Log what a provider does, once a minute: it may do so for each of many accounts."""
+    answered = {} if status is None else {"status": status}
+    outage_warnings.warn(
+        event,
+        reason=code,
+        about=provider.id,
+        provider=provider.identifier,
+        provider_id=provider.id,
+        zone_id=provider.zone_id,
+        **answered,
+    )

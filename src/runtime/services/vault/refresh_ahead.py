@@ -8,7 +8,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from runtime.domain.errors import NotFound
-from runtime.logs import log
+from runtime.logs import throttled_warnings
 from runtime.services.container import Services
 from runtime.services.vault.refresh import refresh
 from runtime.storage.sql import vault_tokens
@@ -54,7 +54,7 @@ async def _refreshed(services: Services, place: VaultPlace) -> bool:
     except NotFound:
         return False  # its zone has gone meanwhile
     except Exception as failure:  # noqa: BLE001 - one grant must not keep the others from being refreshed
-        log.warning(
-            "an upstream token was not refreshed", zone_id=place.zone_id, reason=type(failure).__name__
+        throttled_warnings.warn(
+            "an upstream token was not refreshed", reason=type(failure).__name__, zone_id=place.zone_id
         )
         return False

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.support.scripted_provider import Scripted, scripted_provider
+from tests.support.waiting import let_pass
 
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.jose import InvalidJwt
@@ -603,3 +604,26 @@ async def test_no_secret_is_in_what_is_logged_or_shown(provider, client, setting
         shown.append(await client.refresh(settings(), refresh_token="rt-s3cret"))
         shown.append(await redeem(client, settings(), code="code-s3cret"))
     assert "s3cret" not in repr(shown) + repr(settings()) + caplog.text
+
+
+async def test_an_answer_to_a_refresh_is_waited_for_longer(provider, settings):
+    """A provider that rotates has ended the former token by then: who gives up loses the account."""
+
+    def late(_received):
+        let_pass(1.0)
+        return Scripted({"access_token": "at", "token_type": "Bearer", "refresh_token": "rt-2"})
+
+    provider.script = late
+    outbound = Outbound(allow_private_addresses=True, timeout_seconds=0.2)
+    client = UpstreamOAuthClient(outbound, clock=lambda: NOW)
+    try:
+        redeemed = await client.redeem_code(
+            settings(), code="code", redirect_uri=REDIRECT_URI, code_verifier=None
+        )
+        refreshed = await client.refresh(settings(), refresh_token="rt-1")
+    finally:
+        await outbound.aclose()
+
+    assert redeemed == UpstreamRefusal(RefusalKind.TEMPORARY, "unreachable")
+    assert isinstance(refreshed, UpstreamTokens)
+    assert refreshed.refresh_token == "rt-2"
