@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import update
+from tests.runtime.authority.session_scenes import let_a_second_pass
 from tests.support import publisher
 from tests.support.documents import Documents, publishing
 from tests.support.factories import Company
@@ -24,7 +25,7 @@ from runtime.domain.kinds import APPLICATION_CREDENTIAL, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
-from runtime.services import rate_limits
+from runtime.services import rate_limits, revocation_list
 from runtime.services.management.access.caller import Caller
 from runtime.storage.sql.tables import TABLES
 
@@ -230,6 +231,62 @@ def test_who_is_let_in_no_longer(site: Site, documents: Documents) -> None:
 
     assert (refused.status_code, refused.json()["error"]) == (401, "invalid_client")
     assert_page(let_in(client), 400)
+
+
+@pytest.mark.threat("8n")
+@pytest.mark.parametrize("cimd", [{"allowed_client_ids": []}, {"enabled": False}], ids=["list", "switch"])
+def test_what_a_client_was_issued_ends_when_it_is_let_in_no_longer(
+    site: Site, documents: Documents, cimd: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is shown, also when the client is let in again; then it gets new ones."""
+    monkeypatch.setattr(revocation_list, "FRESH_SECONDS", 0.0)
+    zone = site.zone("Acme people")
+    site.user(zone)
+    company, issuer = site.company, zone.protocols.oauth2.issuer
+    api = site.run(company.resource(zone, "https://api.example"))
+    server = site.app(zone, "server", dependencies=[api])
+    site.run(
+        company.resource(zone, "https://tools.example/mcp", scopes=["read"], application_id=server.app.id)
+    )
+    every = {"enabled": True, "allowed_client_ids": ["*"]}
+
+    def admit(**changes: Any) -> None:
+        patch = {"protocols": {"oauth2": {"cimd": {**every, **changes}}}}
+        site.run(company.run(ZONE, Verb.UPDATE, {}, zone.id, patch))
+
+    def accepted(token: str, of_zone: str) -> list[bool]:
+        """Whether exchanges, introspection and userinfo accept these tokens, and the list has none."""
+        exchange = {"subject_token": token, "subject_token_type": ACCESS_TOKEN, "resource": api.identifier}
+        told = httpx.post(f"{issuer}/oauth/introspect", data={"token": token, **server.app.form}).json()
+        listed = httpx.get(f"{issuer}/.well-known/revocations").json()["revocations"]
+        digest = revocation_list.digest(claims(token)["client_id"])
+        until = max(
+            (each["issued_until"] for each in listed if each.get("client_id#S256") == digest), default=0
+        )
+        return [
+            server.token(grant_type=GRANT_TYPE, **exchange).status_code == 200,
+            told["active"],
+            client.userinfo(of_zone).status_code == 200,
+            claims(token)["iat"] > until,
+        ]
+
+    admit()
+    client = site.stranger(zone, documents.client("/ended.json"), LOCAL)
+
+    def signed_in() -> tuple[str, str]:
+        tools = client.sign_in(resources=["https://tools.example/mcp"], scope="openid read")
+        return tools["access_token"], client.sign_in()["access_token"]
+
+    before = signed_in()
+    assert accepted(*before) == [True] * 4
+
+    admit(**cimd)
+    assert accepted(*before) == [False] * 4
+
+    let_a_second_pass(site)
+    admit()
+    assert accepted(*before) == [False] * 4
+    assert accepted(*signed_in())[:3] == [True] * 3  # the list goes by clocks that may be some seconds apart
 
 
 @pytest.mark.threat("7q", "7u", "7y", "8a", "8c", "8d", "8e")

@@ -7,7 +7,7 @@ from pydantic import field_validator
 from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind, Listing, PageShape, Verb
 from runtime.domain.kinds.marks import Example, Mark, Ref
 from runtime.domain.kinds.values import Description, Id, Name, NonEmpty, OwnerType, Part, Slug, Uri
-from runtime.domain.oauth.client_ids import is_entry
+from runtime.domain.oauth.client_ids import allows, is_address, is_entry
 
 # The addresses of a zone that other configuration may take: members and properties of `protocols.oauth2`.
 ADDRESSES = (
@@ -40,6 +40,10 @@ class ZoneCimd(Part):
                     f"`{entry}` must be an https URL, an https origin with `*` as one label, or `*`"
                 )
         return entries
+
+    def admits(self, client_id: str) -> bool:
+        """Tell whether the client may act here that the document at this address describes."""
+        return self.enabled and is_address(client_id) and allows(self.allowed_client_ids, client_id)
 
 
 class ZoneOAuth2(Part):

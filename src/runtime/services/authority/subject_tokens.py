@@ -27,7 +27,6 @@ from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot, ZoneCache
-from runtime.services.zones.clients import SUSPENDED
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
@@ -282,7 +281,7 @@ async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
         raise refused("the identifier was another resource's when the token was issued")
     found = await zone.clients.find(subject.client_id)
     if found is not None and not found.is_active:
-        raise refused(f"it was issued to an application that may not act: {SUSPENDED}")
+        raise refused(f"it was issued to a client that may not act: {found.why_inactive}")
     if found is None or await _has_gone(zone, subject, "client_id", subject.client_id):
         raise refused(
             "the client id that it was issued to was revoked: its credential or its application was deleted,"

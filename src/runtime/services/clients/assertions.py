@@ -23,7 +23,7 @@ from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.services.zones.clients import SUSPENDED, FoundClient
+from runtime.services.zones.clients import FoundClient
 
 _TYPES = ("JWT", "client-authentication+jwt")  # one may be named; no other class of token will do
 
@@ -103,7 +103,7 @@ async def _with_own_key(
     if found is None:
         raise InvalidClient(internal="unknown client id")
     if not found.is_active:  # and no key is fetched for it
-        raise InvalidClient(internal=SUSPENDED)
+        raise InvalidClient(internal=found.why_inactive)
     client = await revalidated_client(zone, found.client)
     if client is None or assertion.client_id not in (None, client.client_id):
         raise InvalidClient(internal="no client of the zone any more, or another than the form names")

@@ -2,7 +2,6 @@
 
 from runtime.domain.kinds.user_agent import Registration
 from runtime.services.client_types import ApplicationClient, Client
-from runtime.services.clients import metadata_documents
 from runtime.services.zones import CachedZone
 
 
@@ -13,7 +12,5 @@ async def revalidated_client(zone: CachedZone, client: Client) -> Client | None:
     """
     if isinstance(client, ApplicationClient) or client.registration is not Registration.METADATA_DOCUMENT:
         return client
-    if not metadata_documents.admits(zone.entity.protocols.oauth2.cimd, client.client_id):
-        return None
     now = await zone.clients.current(client.client_id)
     return now if now is not None and now.is_public == client.is_public else None

@@ -15,9 +15,8 @@ from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.services.zones.clients import SUSPENDED
 
-_NOT_ADMITTED = "the zone no longer admits the client's metadata document, or it is no public client any more"
+_OTHERWISE = "the client's metadata document says another authentication method by now"
 _NOBODY = bytes(32)  # compared with when there is no such secret, so that takes as long
 
 
@@ -74,14 +73,16 @@ async def client_with_secret(
         found = await zone.clients.find_now(client_id)
         client = found.client if found is not None else None
         proved = _proved(services, client, secret)
-    useless = _useless(proved, found.is_active, now) if found and proved else ""
+    useless = _useless(proved, now) if proved else ""
+    if found is not None and proved is not None and not found.is_active:
+        useless = useless or found.why_inactive
     if proved and not useless and (admitted := await revalidated_client(zone, proved)) is not None:
         return admitted
     if found is not None:  # an unknown one was just asked for
         await zone.clients.query_again(client_id)
     # Of a public client nothing was proved: who names it learns no more than who guesses.
     is_guess = proved is None or proved.is_public
-    reason = useless or (_NOT_ADMITTED if proved else _mistake(client, secret))
+    reason = useless or (_OTHERWISE if proved else _mistake(client, secret))
     raise SecretRefused(reason, client, is_guess=is_guess)
 
 
@@ -99,13 +100,13 @@ def _proved(services: Services, client: Client | None, secret: str | None) -> Cl
     return found
 
 
-def _useless(client: Client, is_active: bool, now: datetime) -> str:
+def _useless(client: Client, now: datetime) -> str:
     """Why a credential that was shown counts for nothing by now; empty when it counts."""
     credential = client.credential if isinstance(client, ApplicationClient) else None
     if isinstance(credential, PasswordCredential) and credential.has_expired(now):
         ended = rfc3339(credential.expires_at) if credential.expires_at else ""
         return f"the secret of credential `{credential.id}` expired at `{ended}`"
-    return "" if is_active else SUSPENDED
+    return ""
 
 
 def _mistake(client: Client | None, secret: str | None) -> str:

@@ -11,10 +11,8 @@ from runtime.domain.errors import BadLink, OAuthError, TooManyRequests, TooManyT
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import USER_AGENT
 from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
-from runtime.domain.kinds.zone import ZoneCimd
 from runtime.domain.oauth import client_documents as rules
 from runtime.domain.oauth import registration as names
-from runtime.domain.oauth.client_ids import allows, is_address
 from runtime.services import rate_limits
 from runtime.services.client_types import UserAgentClient
 from runtime.services.clients import dynamic_registration
@@ -28,18 +26,13 @@ from runtime.storage.sql.client_refs import ClientRef
 _UNKNOWN = "no application is registered here under this `client_id`"
 
 
-def admits(cimd: ZoneCimd, client_id: str) -> bool:
-    """Tell whether a zone lets in the client that the document at this address describes."""
-    return cimd.enabled and is_address(client_id) and allows(cimd.allowed_client_ids, client_id)
-
-
 async def current(services: Services, zone: CachedZone, client_id: str) -> UserAgentClient:
     """The client as its document describes it today, known from now on.
 
     Raises: BadLink when the zone does not admit it, when the document cannot be had, or does not describe a
         client that may act here; TooManyTries; Unavailable.
     """
-    if not admits(zone.entity.protocols.oauth2.cimd, client_id):
+    if not zone.entity.protocols.oauth2.cimd.admits(client_id):
         raise BadLink(_UNKNOWN, internal="no document of that address is admitted")
     if await zone.applications.by_identifier(client_id) is not None:
         raise BadLink(_UNKNOWN, internal="policies know an application by that name")

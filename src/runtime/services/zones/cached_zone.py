@@ -85,7 +85,7 @@ class CachedZone:
         self._read = RevalidationWindow(epochs, generation)
         self._signing = ring.signing
         accountability = AccountabilityRule(self.settings.require_active_accountable)
-        self.clients = ClientCache(database, zone.id, accountability)
+        self.clients = ClientCache(database, zone.id, accountability, zone.protocols.oauth2.cimd)
         self.applications = ApplicationCache(database, zone.id, accountability)
         self.resources = ResourceCache(database, zone.id)
         self.providers = ProviderCache(database, zone.id)

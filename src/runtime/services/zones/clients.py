@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.kinds.user_agent import Registration
+from runtime.domain.kinds.user_agent import Registration, UserAgent
+from runtime.domain.kinds.zone import ZoneCimd
 from runtime.services import cache_sizes
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.zones.accountability import AccountabilityRule
@@ -13,20 +14,27 @@ from runtime.storage.sql import user_agents
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
-# Why a suspended application is refused, in decision records.
+# Why a client is refused that may not act, in decision records.
 SUSPENDED = "the application is suspended: nobody active is accountable for it"
+NOT_ADMITTED = "the zone does not admit the client's metadata document any more"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundClient:
-    """The client of a client id, which may be an application that is suspended.
+    """The client of a client id, which may be one that may not act.
 
     Attributes:
-        is_active: False while nobody active is accountable for it.
+        is_active: False for an application while nobody active is accountable for it, and for a client while
+            the zone does not admit its metadata document.
     """
 
     client: Client
     is_active: bool
+
+    @property
+    def why_inactive(self) -> str:
+        """Why it may not act, where it may not."""
+        return SUSPENDED if isinstance(self.client, ApplicationClient) else NOT_ADMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +52,15 @@ class Workload:
 class ClientCache:
     """The clients of one zone, by client id and by a workload's subject."""
 
-    def __init__(self, database: Database, zone_id: str, accountability: AccountabilityRule) -> None:
+    def __init__(
+        self, database: Database, zone_id: str, accountability: AccountabilityRule, cimd: ZoneCimd
+    ) -> None:
+        """Args:
+        cimd: whose metadata documents the zone admits.
+        """
         self._database = database
         self._accountability = accountability
+        self._cimd = cimd
         self._zone_id = zone_id
         self._by_id: ReadThroughCache[FoundClient] = ReadThroughCache(database, cache_sizes.CLIENTS)
         self._by_subject: ReadThroughCache[tuple[Workload, ...]] = ReadThroughCache(
@@ -54,12 +68,12 @@ class ClientCache:
         )
 
     async def get(self, client_id: str) -> Client | None:
-        """The client of that id; None where there is none, or its application is suspended."""
+        """The client of that id; None where there is none, or one that may not act."""
         found = await self.find(client_id)
         return found.client if found is not None and found.is_active else None
 
     async def find(self, client_id: str) -> FoundClient | None:
-        """The client of that id, even while its application is suspended.
+        """The client of that id, even while it may not act.
 
         To tell why a request is refused; whoever lets the client act must look at `is_active`, or take `get`.
         One that is suspended is read anew: a sign-in may have made somebody accountable, which leaves the
@@ -88,9 +102,14 @@ class ClientCache:
                 is_active = await self._accountability.is_active(conn, application)
                 return FoundClient(ApplicationClient(credential, application, other), is_active)
             known = await user_agents.find(conn, client_id, zone_id=self._zone_id)
-            return FoundClient(UserAgentClient(known), is_active=True) if known else None
+            return FoundClient(UserAgentClient(known), self._is_admitted(known)) if known else None
 
         return await self._by_id.read(client_id, query)
+
+    def _is_admitted(self, client: UserAgent) -> bool:
+        """Whether the zone lets that client act, which its settings say; a change of these is a new epoch."""
+        is_described = client.registration is Registration.METADATA_DOCUMENT
+        return not is_described or self._cimd.admits(client.identifier)
 
     def cached_application(self, client_id: str) -> str | None:
         """Id of the application of that client id; None for others, and while it is not cached."""

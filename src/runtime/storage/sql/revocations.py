@@ -215,6 +215,23 @@ async def _issued(
     return [Revocation(now, forget_at, each) for each in await _claims_of(conn, zone_id, client_ref)]
 
 
+async def add_not_admitted(
+    conn: AsyncConnection, zone_id: str, client_ids: Iterable[str], *, now: datetime
+) -> None:
+    """Keep that clients that registered themselves may not act any more: for what they were issued, and where
+    they acted. Let in again, they begin anew.
+
+    Args:
+        client_ids: theirs, by which chains name them, too.
+    """
+    forget_at = await _longest(conn, zone_id, now)
+    entries = [
+        Revocation(now, forget_at, {claim: each}) for each in client_ids for claim in ("client_id", "actor")
+    ]
+    await add(conn, zone_id, entries)
+    await _withdraw(conn, zone_id, entries)
+
+
 async def add_credential(
     conn: AsyncConnection,
     zone_id: str,

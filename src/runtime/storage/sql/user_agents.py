@@ -6,7 +6,7 @@ from sqlalchemy import delete, exists, not_, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import USER_AGENT
-from runtime.domain.kinds.user_agent import UserAgent
+from runtime.domain.kinds.user_agent import Registration, UserAgent
 from runtime.storage.sql import entities
 from runtime.storage.sql.tables import TABLES
 from runtime.storage.sql.tables import refresh_families as _families
@@ -31,6 +31,24 @@ async def touch(conn: AsyncConnection, user_agent_id: str, *, zone_id: str, now:
         )
         .values(used_at=now)
     )
+
+
+async def described_with_sessions(conn: AsyncConnection, zone_id: str, *, now: datetime) -> list[str]:
+    """The client ids of the zone's clients by metadata document that somebody is signed in to."""
+    standing = exists().where(
+        _sessions.c.zone_id == _user_agents.c.zone_id,
+        _sessions.c.user_agent_id == _user_agents.c.id,
+        _sessions.c.status == "active",
+        _sessions.c.expires_at > now,
+    )
+    found = await conn.scalars(
+        select(_user_agents.c.identifier).where(
+            _user_agents.c.zone_id == zone_id,
+            _user_agents.c.registration == Registration.METADATA_DOCUMENT.value,
+            standing,
+        )
+    )
+    return list(found)
 
 
 async def forget_unused(

@@ -16,7 +16,7 @@ from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import bootstrap, providers
 from runtime.settings import Settings
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import names, zone_data
+from runtime.storage.sql import names, revocations, user_agents, zone_data
 
 GATEWAY_IDENTIFIER = "default-mcp-gateway"
 
@@ -118,7 +118,19 @@ async def update(
     after = await entities.change(unit, ZONE, scope, before, apply_patch(ZONE, before, patch))
     unit.cache.zones[after.id] = after
     await providers.end_what_rested_on_former(unit, before, after)
+    await _revoke_not_admitted(unit, before, after)
     return after
+
+
+async def _revoke_not_admitted(unit: UnitOfWork, before: Zone, after: Zone) -> None:
+    """Keep that tokens are worth nothing of clients whose metadata documents the zone no longer admits."""
+    former, cimd = before.protocols.oauth2.cimd, after.protocols.oauth2.cimd
+    if former == cimd:
+        return
+    known = await user_agents.described_with_sessions(unit.conn, after.id, now=unit.now)
+    ended = [each for each in known if former.admits(each) and not cimd.admits(each)]
+    if ended:
+        await revocations.add_not_admitted(unit.conn, after.id, ended, now=unit.now)
 
 
 def _refuse_own_key(values: Mapping[str, Any]) -> None:
