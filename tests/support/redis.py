@@ -1,6 +1,7 @@
 """A Redis server of this test session: in a temporary directory, on a Unix socket, stopped at the end."""
 
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -32,6 +33,15 @@ class RedisServer:
         self._process.kill()
         self._process.wait(10)
         self._start()
+
+    @contextmanager
+    def hung(self) -> Iterator[None]:
+        """Leave every request without an answer until the block ends."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End, with everything that was kept."""

@@ -2,17 +2,25 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 import pytest
-import redis
+import redis.asyncio
 from tests.support.proxy import proxied
 from tests.support.redis import running_redis
-from tests.support.waiting import let_elapse
+from tests.support.waiting import let_elapse, until
 
 from runtime.domain.errors import Unavailable
 from runtime.storage.state import open_state
 from runtime.storage.state.memory import InProcessState
 from runtime.storage.state.redis import RedisState
+
+
+async def answers(state: RedisState) -> bool:
+    """Tell whether the state answers with what it had."""
+    with suppress(Unavailable):
+        return await state.get("a") == b"1"
+    return False
 
 
 class TestBoth:
@@ -261,6 +269,20 @@ class TestRedis:
 
         assert sorted(await asyncio.gather(*(state.count("a", ttl_seconds=9) for _ in range(200))))[-1] == 200
         await state.close()
+
+    async def test_a_hung_server_is_waited_for_so_long_altogether(self):
+        """However often the client tries, and for how many answers it waits: here for one without an end."""
+        with running_redis() as server:
+            client = redis.asyncio.Redis.from_url(server.url, socket_timeout=None)
+            state = RedisState(client, timeout_seconds=0.2)
+            await state.put("a", b"1", ttl_seconds=60)
+            assert await state.get("a") == b"1"
+
+            with server.hung(), pytest.raises(Unavailable, match="cannot be reached"):
+                await state.get("a")
+
+            await until(lambda: answers(state))
+            await state.close()
 
     @pytest.mark.threat("34f", "35g")
     @pytest.mark.parametrize("loses", ["everything", "what came after a snapshot"])

@@ -1,5 +1,6 @@
 """Short-lived state in Redis, shared by all workers and nodes."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
@@ -88,6 +89,7 @@ return counted
 """
 
 _TIMEOUT_SECONDS = 2.0
+_ALTOGETHER = 1.5  # times that, for a request whose connection has to be made first
 _SILENT_SECONDS = 1.0  # after a round trip without an answer, until the next one is tried
 
 
@@ -245,16 +247,19 @@ class RedisState:
             raise Unavailable("the short-lived state cannot be reached", internal="no answer a moment ago")
         is_probe = self._silent_until > 0
         if is_probe:
-            self._silent_until = began_at + self._timeout_seconds + _SILENT_SECONDS
+            self._silent_until = began_at + self._timeout_seconds * _ALTOGETHER + _SILENT_SECONDS
         try:
-            yield
+            # The client waits for each of several answers when a connection is new, and tries it twice.
+            async with asyncio.timeout(self._timeout_seconds * _ALTOGETHER):
+                yield
         except (RedisError, OSError, TimeoutError) as error:
             if _refuses_writes(error):
                 self._silent_until = 0.0
                 raise Unavailable("the short-lived state takes no writes", internal=str(error)) from error
             if is_probe or monotonic() - began_at > 0.9 * self._timeout_seconds:
                 self._silent_until = monotonic() + _SILENT_SECONDS
-            raise Unavailable("the short-lived state cannot be reached", internal=str(error)) from error
+            why = str(error) or "no answer in time"
+            raise Unavailable("the short-lived state cannot be reached", internal=why) from error
         self._silent_until = 0.0
 
     def _name(self, key: str) -> str:
