@@ -1,6 +1,23 @@
-"""Counters with bounded labels, in Prometheus' text form; each worker process has its own."""
+"""Counters with bounded labels, in Prometheus' text form; each worker process has its own.
 
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Summary, generate_latest
+The workers answer at one address, each in its turn: without their numbers, their counters would be one that
+goes up and down.
+"""
+
+from collections.abc import Iterator
+from multiprocessing import current_process
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Metric,
+    Summary,
+    generate_latest,
+)
+
+WORKER = "worker-"  # what the processes of workers are called, before their number
 
 TOKENS = Counter(
     "zoned_token_requests_total", "Token requests by grant type and outcome", ["grant", "outcome"]
@@ -18,6 +35,23 @@ UPSTREAM_REVOCATIONS = Counter(
 )
 
 
+class _OfWorker:
+    """The metrics of this process, each with the number of the worker that it is."""
+
+    def collect(self) -> Iterator[Metric]:
+        name = current_process().name
+        worker = name.removeprefix(WORKER) if name.startswith(WORKER) else "1"
+        for metric in REGISTRY.collect():
+            metric.samples = [
+                sample._replace(labels={**sample.labels, "worker": worker}) for sample in metric.samples
+            ]
+            yield metric
+
+
+_labelled = CollectorRegistry()
+_labelled.register(_OfWorker())
+
+
 def exposition() -> tuple[bytes, str]:
     """Every metric of this process, and the content type of that text."""
-    return generate_latest(REGISTRY), CONTENT_TYPE_LATEST
+    return generate_latest(_labelled), CONTENT_TYPE_LATEST

@@ -138,6 +138,24 @@ def test_a_withdrawn_credential_is_refused_by_both(server: Server, folder: Path)
     assert {job.token(form).status_code for _ in range(20)} == {401}
 
 
+def test_metrics_name_the_worker(server: Server):
+    """Both answer at one address, and each has counts of its own."""
+    started: dict[str, set[str]] = {}
+
+    def are_both_there() -> bool:
+        text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+        for line in text.splitlines():
+            if line.startswith("process_start_time_seconds{"):
+                labels, _, value = line.partition(" ")
+                started.setdefault(labels.partition("{")[2].rstrip("}"), set()).add(value)
+        return len(started) == 2
+
+    wait_until(are_both_there, seconds=60)
+
+    assert started.keys() == {'worker="1"', 'worker="2"'}
+    assert [len(values) for values in started.values()] == [1, 1]
+
+
 def test_stops_when_asked(server: Server):
     """A termination signal ends both workers and the process that watches them."""
     assert server.process is not None

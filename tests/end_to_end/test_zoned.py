@@ -387,7 +387,8 @@ def test_token_requests_are_counted(server: Server):
 
     def counted(outcome: str) -> float:
         text = httpx.get(f"{server.url}/metrics", trust_env=False).text
-        name = f'zoned_token_requests_total{{grant="client_credentials",outcome="{outcome}"}}'
+        labels = f'grant="client_credentials",outcome="{outcome}",worker="1"'
+        name = f"zoned_token_requests_total{{{labels}}}"
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
     before = counted("issued"), counted("refused")

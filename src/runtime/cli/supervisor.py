@@ -15,6 +15,7 @@ from time import monotonic
 
 from runtime.cli.worker import STOP_SECONDS, work
 from runtime.logs import log
+from runtime.metrics import WORKER
 from runtime.settings import Settings
 
 # Workers that end so often are not helped by another start: whoever watches this process takes over.
@@ -49,7 +50,7 @@ class Supervisor:
 
     def _start(self, number: int) -> None:
         worker = multiprocessing.get_context("spawn").Process(
-            target=work, args=(self._settings, self._bound), name=f"worker-{number}", daemon=True
+            target=work, args=(self._settings, self._bound), name=f"{WORKER}{number}", daemon=True
         )
         # A worker begins without a handler: a terminal's interrupt, sent to all, would look like a failure.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
