@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.runtime.vault.conftest import SCOPES, TOKENS, Account, account_at
+from tests.runtime.vault.conftest import SCOPES, TOKENS, Account, account_at, three_apps
+from tests.support.factories import Company, found_company
 from tests.support.logs import logged_lines
 from tests.support.rewired import run_job, with_new_zones
 from tests.support.rotating_provider import RotatingProvider, rotating_provider
@@ -23,6 +24,10 @@ from runtime.domain.kinds.values import TokenEndpointAuthMethod
 from runtime.services import retention
 from runtime.services.account import withdrawal
 from runtime.services.authority.browser_sessions import SignedInUser
+from runtime.services.container import Services
+from runtime.services.management.members import organization_users
+from runtime.services.management.organizations import sso
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.vault import upstream_revocations
 from runtime.storage.sql import vault_tokens as vault_storage
 from runtime.storage.sql.tables import delegated_grants, outbox, vault_tokens
@@ -436,3 +441,45 @@ async def test_a_refresh_that_brings_another_end_is_forgotten_by_that(connected:
 
 def _time(now: datetime) -> datetime:
     return now
+
+
+async def account_at_sso(company: Company) -> Account:
+    """An account at the provider of an organization's single sign-on, which issues for a resource, too."""
+    endpoints = {name: f"https://sso.test/{name}" for name in ("authorization_endpoint", "token_endpoint")}
+    body = {"identifier": "https://sso.test", "client_id": "zone", "protocols": {"oauth2": endpoints}}
+    async with unit_of_work(company.services, company.caller, "test") as unit:
+        made = await sso.enable(unit, {"organization_id": company.organization_id}, body)
+        home = await organization_users.home_zone(unit)
+    resource = await company.resource(
+        home, "https://tracker.test", scopes=list(SCOPES), credential_provider_id=made.id
+    )
+    scene = Scene(company, home)
+    apps = await three_apps(scene, resource)
+    provider = await (await company.services.zones.get(home.id)).providers.get(made.id)
+    assert provider is not None
+    account = Account(scene, provider, resource, *apps, await company.person(home, "ann@acme.test"))
+    await account.connect()
+    return account
+
+
+@pytest.mark.threat("46m")
+@pytest.mark.parametrize("how", ["another issuer", "disabled"])
+async def test_the_provider_of_single_sign_on_ends_as_any(services: Services, how: str) -> None:
+    """What it has issued is revoked there, and handed out to nobody any more."""
+    account = await account_at_sso(await found_company(services, "Acme"))
+    company = account.scene.company
+    assert (await account.exchange())["access_token"] == TOKENS.access_token
+    of_this = {"organization_id": company.organization_id}
+
+    async with unit_of_work(company.services, company.caller, "test") as unit:
+        if how == "disabled":
+            await sso.disable(unit, of_this)
+        else:
+            await sso.update(unit, of_this, {"identifier": "https://other.test"})
+
+    assert await account.rows("vault_tokens") == []
+    assert await waiting(account) == 1
+    answer: dict[str, Any] = {}
+    with suppress(OAuthError):
+        answer = await account.exchange()  # a resource without a provider has tokens of the zone
+    assert answer.get("access_token") != TOKENS.access_token

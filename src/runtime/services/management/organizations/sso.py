@@ -20,7 +20,7 @@ from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit_of_work import UnitOfWork, audit_values
-from runtime.services.management.zones.providers import end_what_rested_on
+from runtime.services.management.zones.providers import end_what_rested_on, end_what_was_issued
 from runtime.storage.sql import directory
 from runtime.storage.sql import entities as storage
 
@@ -66,6 +66,7 @@ async def update(unit: UnitOfWork, parents: Parents, patch: Mapping[str, Any]) -
         return before
     moved = Provider.model_validate({**provider.model_dump(), **provider_of(after.model_dump())})
     moved = await entities.with_secrets(unit, PROVIDER, moved, patch)
+    await end_what_was_issued(unit, provider, moved)
     moved = await entities.store(unit, PROVIDER, {"zone_id": zone.id}, provider, moved)
     await end_what_rested_on(unit, provider, moved)
     after = connection_of(moved)
@@ -78,6 +79,7 @@ async def disable(unit: UnitOfWork, parents: Parents) -> None:
     await _admit(unit, parents, Verb.DELETE)
     await unit.next_revision()
     zone, provider = await _present(unit)
+    await end_what_was_issued(unit, provider, None)
     await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
     await end_what_rested_on(unit, provider, None)
     await _switch(unit, await _organization(unit), zone, None)

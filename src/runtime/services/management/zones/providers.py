@@ -35,15 +35,9 @@ async def update(
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, PROVIDER, scope, before, _with_issuer(before, patch))
     _check_pointer(before, after)
-    is_another = issuing_addresses(before) != issuing_addresses(after)
-    if is_another:
-        await _revoke_issued(unit, before)
+    await end_what_was_issued(unit, before, after)
     stored = await entities.change(unit, PROVIDER, scope, before, after)
     await end_what_rested_on(unit, before, stored)
-    if is_another:
-        await consents.revoke_credentials(
-            unit.conn, zone_id=before.zone_id, provider_id=before.id, now=unit.now
-        )
     return stored
 
 
@@ -78,19 +72,25 @@ def _with_issuer(before: Provider, patch: Mapping[str, Any]) -> Mapping[str, Any
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a provider, its grants and what it signed in; its users stay, and sign in some other way."""
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.DELETE)
-    await _revoke_issued(unit, before)
+    await end_what_was_issued(unit, before, None)
     await directory.detach_provider(unit.conn, zone_id=scope["zone_id"], provider_id=before.id)
     await end_what_rested_on(unit, before, None)
     await entities.remove(unit, PROVIDER, scope, before)
     unit.cache.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
 
 
-async def _revoke_issued(unit: UnitOfWork, provider: Provider) -> None:
-    """Have revoked what a provider has issued, by the settings that it has until now. It is held first, as
-    everybody does who stores what it issues.
+async def end_what_was_issued(unit: UnitOfWork, before: Provider, after: Provider | None) -> None:
+    """End what a provider has issued, here and there, if another issues from now on, or nobody.
+
+    Before the provider is changed or removed, in the same transaction: it is revoked by the settings of until
+    now. The provider is held first, as everybody does who stores what it issues.
     """
-    await vault_tokens.hold_provider(unit.conn, provider.id, zone_id=provider.zone_id, for_change=True)
-    await token_revocation.revoke_upstream(unit, provider.zone_id, provider_id=provider.id)
+    if after is not None and issuing_addresses(before) == issuing_addresses(after):
+        return
+    of_it = {"zone_id": before.zone_id, "provider_id": before.id}
+    await vault_tokens.hold_provider(unit.conn, before.id, zone_id=before.zone_id, for_change=True)
+    await token_revocation.revoke_upstream(unit, **of_it)
+    await consents.revoke_credentials(unit.conn, **of_it, now=unit.now)
 
 
 async def end_what_rested_on(unit: UnitOfWork, before: Provider, after: Provider | None) -> None:
