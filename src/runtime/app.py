@@ -288,7 +288,7 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
 
 
 def listening_socket(listen: str) -> socket.socket:
-    """A bound socket for an `address:port`; port 0 takes a free one. Raises OSError."""
+    """A bound socket for an `address:port`; port 0 takes a free one. Raises OSError, ValueError."""
     address, _, port = listen.rpartition(":")
     host = address.strip("[]") or "127.0.0.1"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

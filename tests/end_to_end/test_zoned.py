@@ -5,11 +5,13 @@ import base64
 import json
 import os
 import re
+import signal
+import socket
 import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -222,11 +224,81 @@ def test_a_database_that_a_newer_program_has_migrated(tmp_path: Path):
 
 
 def test_a_port_that_cannot_be_listened_on_is_one_line(server: Server):
-    """No port at all, or one that is taken."""
+    """No port at all, or an address of another machine."""
     with pytest.raises(Unexpected, match="is not an address and a port"):
         Server(server.directory, port=99_999).run("serve")
-    with pytest.raises(Unexpected, match=r"ZONED_LISTEN\): Address already in use"):
-        Server(server.directory, port=server.port).run("serve")
+    elsewhere = {**server.environment, "ZONED_LISTEN": "192.0.2.1:8080"}
+    done = subprocess.run([*command("zoned"), "serve"], env=elsewhere, capture_output=True, text=True)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "no network interface of this machine has that address" in done.stderr
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_taken_port_is_told_before_anything_else(
+    server: Server, tmp_path: Path, redis_url: str, workers: str
+):
+    """In one line, with exit code 1: without waiting for a database, whose absence is told otherwise."""
+    settings = {"ZONED_WORKERS": workers, "ZONED_REDIS_URL": redis_url}
+    with pytest.raises(Unexpected, match="there is no database"):
+        Server(tmp_path, settings).run("serve")
+
+    with taken_port() as port:
+        done = Server(tmp_path, settings, port=port).execute(["serve"], None)
+
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    said = rf"cannot listen on `127.0.0.1:{port}` \(ZONED_LISTEN\): Address already in use; .*`ss -ltnp`"
+    assert re.search(said, done.stderr)
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    """A port on which another process could listen."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_of_two_that_start_at_once_one_serves(
+    make_server: Callable[..., Server], postgres_url: str, redis_url: str, workers: str
+):
+    """The other one ends with 1 and says why, instead of running without a port."""
+    shared = make_server(ZONED_WORKERS=workers, ZONED_DATABASE_URL=postgres_url, ZONED_REDIS_URL=redis_url)
+    said = [shared.directory / f"said-{number}" for number in (1, 2)]
+    both = [serving(shared, place) for place in said]
+    try:
+        wait_until(lambda: any(each.poll() is not None for each in both), seconds=90)
+        lost = next(place for place, each in enumerate(both) if each.poll() is not None)
+        wait_until(lambda: is_ready(shared), seconds=90)
+
+        assert (both[lost].returncode, both[1 - lost].poll()) == (1, None)
+        told = said[lost].read_text()
+        assert "(ZONED_LISTEN): Address already in use" in told
+        assert "Traceback" not in told
+    finally:
+        for each in both:
+            with suppress(ProcessLookupError):
+                os.killpg(each.pid, signal.SIGTERM)
+            each.wait(60)
+
+
+def serving(server: Server, said: Path) -> "subprocess.Popen[bytes]":
+    """`zoned serve` as a process of its own; what it says goes into that file."""
+    with said.open("wb") as log:
+        return subprocess.Popen(
+            [*command("zoned"), "serve"],
+            env=server.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def is_ready(server: Server) -> bool:
+    try:
+        return httpx.get(f"{server.url}/readyz", trust_env=False, timeout=10).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """`zoned serve`: binds the socket, and starts the workers."""
 
+import errno
+import socket
 from functools import partial
 
 import click
@@ -14,25 +16,26 @@ from runtime.logs import configure_logs
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
 
+# What the system says of an address -> what to do.
+_ADVICE = {
+    errno.EADDRINUSE: (
+        "another process listens there, which `ss -ltnp` names: stop it, or set ZONED_LISTEN to another port"
+    ),
+    errno.EADDRNOTAVAIL: "no network interface of this machine has that address",
+    errno.EACCES: "this account may not use the port: take one from 1024 on, with a proxy in front",
+}
+
 
 @click.command()
 @click.pass_obj
 def serve(settings: Settings) -> None:
     """Serve the management API and every zone."""
+    bound = _bind(settings)  # before anything that takes time
     # A worker that cannot connect would only say so in its log: that is tried here.
     with_services(settings, partial(organizations.complete_home_zones, by=current_operator()))
     for left in close_private_files(settings):
         click.echo(f"Warning: {left}", err=True)
-    try:
-        bound = listening_socket(settings.listen)
-    except OSError as failure:
-        raise CommandError(
-            f"cannot listen on `{settings.listen}` (ZONED_LISTEN): {failure.strerror}"
-        ) from None
-    except (ValueError, OverflowError):
-        raise CommandError(
-            f"ZONED_LISTEN `{settings.listen}` is not an address and a port, as in `127.0.0.1:8080`"
-        ) from None
+    _listen(settings, bound)
     configure_logs(settings)
     if settings.workers == 1:
         serve_until_told(settings, bound)
@@ -41,3 +44,32 @@ def serve(settings: Settings) -> None:
         Supervisor(settings, bound).run()
     except SupervisorError as failure:
         raise CommandError(str(failure)) from None
+
+
+def _bind(settings: Settings) -> socket.socket:
+    """The socket of the address to listen on. Raises CommandError."""
+    try:
+        return listening_socket(settings.listen)
+    except OSError as failure:
+        raise _cannot_listen(settings, failure) from None
+    except (ValueError, OverflowError):
+        raise CommandError(
+            f"ZONED_LISTEN `{settings.listen}` is not an address and a port, as in `127.0.0.1:8080`"
+        ) from None
+
+
+def _listen(settings: Settings, bound: socket.socket) -> None:
+    """Take the port, here and not in a worker. Raises CommandError.
+
+    Of two that start at once, both are bound: one of them finds out here that the other one listens.
+    """
+    try:
+        bound.listen()
+    except OSError as failure:
+        bound.close()
+        raise _cannot_listen(settings, failure) from None
+
+
+def _cannot_listen(settings: Settings, failure: OSError) -> CommandError:
+    advice = _ADVICE.get(failure.errno or 0, "choose another address in ZONED_LISTEN")
+    return CommandError(f"cannot listen on `{settings.listen}` (ZONED_LISTEN): {failure.strerror}; {advice}")
