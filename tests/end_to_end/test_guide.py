@@ -137,8 +137,10 @@ def test_a_client_secret_is_rotated_and_a_leaked_one_is_replaced(tmp_path: Path)
 
 
 def test_the_token_endpoints_with_curl_alone(tmp_path: Path):
-    """A token of an application's own, one exchanged from it, what introspection says before and after."""
+    """A token of an application's own, another one and a key for it, and introspection before and after."""
     said = run("curl.md", tmp_path)
+
+    assert re.search(r"^key-from-the-weather-service\n[1-9]\d*$", said, re.MULTILINE)
 
     assert "/oauth/introspect\n" in said
     assert "urn:ietf:params:oauth:token-type:access_token\n" in said
