@@ -14,6 +14,7 @@ from zonewright.errors import (
     ScopeRequired,
     TokenRefused,
     UserAuthorizationRequired,
+    ZoneMisconfigured,
     ZoneUnreachable,
     ZonewrightError,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "TokenRefused",
     "UserAuthorizationRequired",
     "Verifier",
+    "ZoneMisconfigured",
     "ZoneUnreachable",
     "ZonewrightError",
 ]

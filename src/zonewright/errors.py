@@ -7,6 +7,7 @@ ZonewrightError
     DpopRefused         401      `invalid_dpop_proof` (RFC 9449 section 7.1)
     ScopeRequired       403      `insufficient_scope`
   ZoneUnreachable       503      the zone does not answer, so the token cannot be verified
+    ZoneMisconfigured   503      what answers is not the zone that is configured: repeating does not help
   ExchangeRefused                the token endpoint's answer (RFC 6749 section 5.2)
     UserAuthorizationRequired    the user has to visit `error_uri` first
 """
@@ -69,6 +70,14 @@ class ZoneUnreachable(ZonewrightError):
     def __init__(self, message: str, *, retry_after_seconds: int | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class ZoneMisconfigured(ZoneUnreachable):
+    """What the configured issuer leads to is not that zone: somebody has to change the configuration.
+
+    The metadata has another issuer, or an address answers 404, a redirect or no JSON. The text says what was
+    asked, what came and what to do. Callers of the resource server can do nothing about it, so they get 503.
+    """
 
 
 class ExchangeRefused(ZonewrightError):

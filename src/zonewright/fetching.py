@@ -1,6 +1,7 @@
 """Fetches what a zone publishes: JSON objects of bounded size, and no redirects."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,11 +10,17 @@ from typing import Any
 
 import httpx
 
-from zonewright.errors import ZoneUnreachable
+from zonewright.errors import ZoneMisconfigured, ZoneUnreachable
 
 MAX_BYTES = 8 * 1024 * 1024
 TIMEOUT_SECONDS = 5.0
 PAUSE_SECONDS = 1.0  # after a failure
+LOG_PAUSE_SECONDS = 60.0  # between two messages of one kind about the same document
+_OUTAGES = (408, 425, 429)  # of the statuses below 500, those after which the same request may succeed
+_MAX_SHOWN_CHARS = 200
+_ADVICE = "check the issuer that is configured, and what serves this address"
+
+_log = logging.getLogger("zonewright")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +35,34 @@ class SharedFailure:
     """The latest failure to fetch something: for a second it is everybody's who asks.
 
     Requests wait for a fetch that is under way. When the zone hangs, each of them would have to wait for one
-    of its own to fail, one after the other.
+    of its own to fail, one after the other. It is logged here, because callers learn nothing but 503.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._latest: ZoneUnreachable | None = None
         self._failed_at = float("-inf")
+        self._logged_at: dict[type[ZoneUnreachable], float] = {}
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Fetch in this block, unless that has just failed. Raises ZoneUnreachable."""
         if self._latest is not None and self._clock() - self._failed_at < PAUSE_SECONDS:
-            raise ZoneUnreachable(str(self._latest)) from self._latest
+            raise type(self._latest)(str(self._latest)) from self._latest
         try:
             yield
         except ZoneUnreachable as failure:
             self._latest, self._failed_at = failure, self._clock()
+            self._report(failure)
             raise
         self._latest = None
+
+    def _report(self, failure: ZoneUnreachable) -> None:
+        kind = type(failure)
+        if self._failed_at - self._logged_at.get(kind, float("-inf")) < LOG_PAUSE_SECONDS:
+            return
+        self._logged_at[kind] = self._failed_at
+        _log.log(logging.ERROR if kind is ZoneMisconfigured else logging.WARNING, "%s", failure)
 
 
 def new_client() -> httpx.AsyncClient:
@@ -57,17 +73,35 @@ def new_client() -> httpx.AsyncClient:
 async def fetch(
     http: httpx.AsyncClient, url: str, *, etag: str | None = None, params: Mapping[str, str] | None = None
 ) -> Published:
-    """The JSON object at an address. Raises ZoneUnreachable."""
+    """The JSON object at an address. Raises ZoneUnreachable; ZoneMisconfigured."""
     headers = {"Accept": "application/json"} | ({"If-None-Match": etag} if etag else {})
     try:
         async with http.stream("GET", url, headers=headers, params=params) as answer:
             if answer.status_code == 304:
                 return Published(None, etag)
             if answer.status_code != 200:
-                raise ZoneUnreachable(f"{url} answers {answer.status_code}")
-            return Published(_object(url, await _read(url, answer)), answer.headers.get("etag"))
+                raise _failure_of(url, answer)
+            return Published(_object(url, answer, await _read(url, answer)), answer.headers.get("etag"))
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as failure:
+        raise ZoneMisconfigured(f"{shown(url)} is not an address: {shown(failure)}; {_ADVICE}") from failure
     except httpx.HTTPError as failure:
-        raise ZoneUnreachable(f"{url} cannot be fetched: {type(failure).__name__}") from failure
+        cause = f"{type(failure).__name__} {shown(failure)}"
+        raise ZoneUnreachable(
+            f"{url} cannot be fetched: {cause}; check that this server can reach the zone"
+        ) from failure
+
+
+def shown(value: object) -> str:
+    """What somebody else has sent, as messages show it: in one line, and not for long."""
+    return f"`{ascii(str(value))[1:-1][:_MAX_SHOWN_CHARS]}`"
+
+
+def _failure_of(url: str, answer: httpx.Response) -> ZoneUnreachable:
+    status = answer.status_code
+    if status >= 500 or status in _OUTAGES:
+        return ZoneUnreachable(f"{url} answers {status}")
+    leads_to = f" to {shown(answer.headers['location'])}" if answer.has_redirect_location else ""
+    return ZoneMisconfigured(f"{url} answers {status}{leads_to}; {_ADVICE}")
 
 
 async def _read(url: str, answer: httpx.Response) -> bytes:
@@ -79,11 +113,12 @@ async def _read(url: str, answer: httpx.Response) -> bytes:
     return bytes(body)
 
 
-def _object(url: str, body: bytes) -> Mapping[str, Any]:
+def _object(url: str, answer: httpx.Response, body: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as failure:
-        raise ZoneUnreachable(f"{url} does not answer JSON") from failure
+        media_type = shown(answer.headers.get("content-type", ""))
+        raise ZoneMisconfigured(f"{url} answers {media_type} that is not JSON; {_ADVICE}") from failure
     if not isinstance(document, dict):
-        raise ZoneUnreachable(f"{url} does not answer a JSON object")
+        raise ZoneMisconfigured(f"{url} answers JSON that is not an object; {_ADVICE}")
     return document

@@ -7,8 +7,8 @@ from time import monotonic
 import httpx
 import jwt
 
-from zonewright.errors import TokenRefused, ZoneUnreachable
-from zonewright.fetching import SharedFailure, fetch
+from zonewright.errors import TokenRefused, ZoneMisconfigured, ZoneUnreachable
+from zonewright.fetching import SharedFailure, fetch, shown
 from zonewright.metadata import ZoneMetadata
 
 MAX_AGE_SECONDS = 300  # a key that is withdrawn is refused no later than this
@@ -41,19 +41,23 @@ class ZoneKeys:
         async with self._lock:  # whoever waits here finds what the one before has fetched
             age = _UNKNOWN_KEY_PAUSE_SECONDS if kid not in self._keys else MAX_AGE_SECONDS
             if self._is_older_than(age):
+                address = await self._metadata.endpoint("jwks_uri")  # which shares its own failure
                 with self._failure.shared():
-                    found = await fetch(self._http, await self._metadata.endpoint("jwks_uri"))
-                    self._keys = _keys_of((found.document or {}).get("keys"))
+                    found = await fetch(self._http, address)
+                    self._keys = _keys_of(address, (found.document or {}).get("keys"))
                 self._fetched_at = self._clock()
 
     def _is_older_than(self, seconds: float) -> bool:
         return self._fetched_at is None or self._clock() - self._fetched_at > seconds
 
 
-def _keys_of(listed: object) -> dict[str, jwt.PyJWK]:
-    """The signing keys of a JWK set. Keys of other types are left out. Raises ZoneUnreachable."""
+def _keys_of(address: str, listed: object) -> dict[str, jwt.PyJWK]:
+    """The signing keys of a JWK set. Keys of other types are left out.
+
+    Raises: ZoneUnreachable; ZoneMisconfigured.
+    """
     if not isinstance(listed, list):
-        raise ZoneUnreachable("the zone's JWK set has no `keys`")
+        raise ZoneMisconfigured(f"{address} has no `keys`, so it is no JWK set; check what serves it")
     found = {}
     for each in listed:
         algorithm = _ALGORITHM_OF.get(str(each.get("kty"))) if isinstance(each, dict) else None
@@ -61,5 +65,7 @@ def _keys_of(listed: object) -> dict[str, jwt.PyJWK]:
             try:
                 found[each["kid"]] = jwt.PyJWK(each, algorithm)
             except jwt.PyJWTError as failure:
-                raise ZoneUnreachable(f"the zone publishes a key that cannot be read: {failure}") from failure
+                raise ZoneUnreachable(
+                    f"{address} has a key that cannot be read: {shown(failure)}"
+                ) from failure
     return found

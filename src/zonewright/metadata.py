@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from zonewright.errors import ZoneUnreachable
-from zonewright.fetching import SharedFailure, fetch
+from zonewright.errors import ZoneMisconfigured
+from zonewright.fetching import SharedFailure, fetch, shown
 
 
 class ZoneMetadata:
@@ -24,26 +24,40 @@ class ZoneMetadata:
     async def endpoint(self, name: str) -> str:
         """The address of an endpoint, `token_endpoint` for one: on the issuer's own origin, or refused.
 
-        Raises: ZoneUnreachable.
+        Raises: ZoneUnreachable; ZoneMisconfigured.
         """
-        address = (await self._get()).get(name)
-        if not isinstance(address, str) or _origin(address) != _origin(self.issuer):
-            raise ZoneUnreachable(f"the metadata of {self.issuer} has no `{name}` at the issuer's origin")
-        return address
-
-    async def _get(self) -> Mapping[str, Any]:
         async with self._lock:
-            if self._document is None:
-                with self._failure.shared():
-                    self._document = await self._fetched()
-            return self._document
+            with self._failure.shared():
+                document = self._document or await self._fetched()
+                address = self._endpoint(document, name)
+                self._document = document  # one without the endpoint is fetched again, until it is mended
+                return address
 
     async def _fetched(self) -> Mapping[str, Any]:
-        found = await fetch(self._http, f"{self.issuer}/.well-known/oauth-authorization-server")
-        document = found.document or {}
-        if document.get("issuer") != self.issuer:  # section 3.3
-            raise ZoneUnreachable(f"the metadata of {self.issuer} has another `issuer`")
+        # A slash at the end is no part of the path: RFC 8414 section 3.1.
+        url = f"{self.issuer.rstrip('/')}/.well-known/oauth-authorization-server"
+        document = (await fetch(self._http, url)).document or {}
+        if (found := document.get("issuer")) != self.issuer:  # section 3.3
+            raise ZoneMisconfigured(
+                f"the metadata at {url} has the issuer {shown(found)}, configured is {shown(self.issuer)}: "
+                f"{_advice(found, self.issuer)}"
+            )
         return document
+
+    def _endpoint(self, document: Mapping[str, Any], name: str) -> str:
+        address = document.get(name)
+        if not isinstance(address, str) or _origin(address) != _origin(self.issuer):
+            raise ZoneMisconfigured(
+                f"the metadata of {self.issuer} has the `{name}` {shown(address)}, which is not at the origin"
+                " of the issuer; check the public address of the zone"
+            )
+        return address
+
+
+def _advice(found: object, configured: str) -> str:
+    if isinstance(found, str) and found.rstrip("/") == configured.rstrip("/"):
+        return "they differ in the trailing slash alone; configure the issuer exactly as the metadata has it"
+    return "configure the issuer of the zone that is meant, exactly as its metadata has it"
 
 
 def _origin(address: str) -> tuple[str, str]:

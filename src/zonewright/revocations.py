@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from zonewright.access_token import AccessToken
-from zonewright.errors import ZoneUnreachable
+from zonewright.errors import ZoneMisconfigured, ZoneUnreachable
 from zonewright.fetching import SharedFailure, fetch
 
 MAX_AGE_SECONDS = 1.0
@@ -34,7 +34,8 @@ class RevocationList:
         max_age_seconds: float = MAX_AGE_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._http, self._address, self._issuer = http, f"{issuer}/.well-known/revocations", issuer
+        self._http, self._issuer = http, issuer
+        self._address = f"{issuer.rstrip('/')}/.well-known/revocations"
         self._max_age, self._clock = max_age_seconds, clock
         self._entries: dict[_Names, dict[_Values, float]] = {}
         self._next: str | None = None
@@ -72,7 +73,9 @@ class RevocationList:
         found = await fetch(self._http, self._address, params={"since": since} if since else None)
         document = found.document or {}
         if document.get("issuer") != self._issuer or not isinstance(document.get("revocations"), list):
-            raise ZoneUnreachable(f"{self._address} is not a revocation list of {self._issuer}")
+            raise ZoneMisconfigured(
+                f"{self._address} is not a revocation list of {self._issuer}; check what serves this address"
+            )
         entries = self._entries if since else {}
         for each in document["revocations"]:
             names, values, until = _entry(each)
