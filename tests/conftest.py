@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from tests.support import rewriting
@@ -57,6 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_started] = {}
     economize()
     lengthen_database_timeouts()
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
     if not hasattr(config, "workerinput"):  # for the processes that tests start
         compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
         config.option.loadscopereorder = False  # by `pytest_collection_modifyitems`

@@ -155,9 +155,12 @@ class Company:
         consent: str = "implicit",
         dependencies: Sequence[Resource] = (),
         public: bool = False,
+        redirect_uris: Sequence[str] = (),
         **body: Any,
     ) -> App:
         """A new application with a credential."""
+        if redirect_uris:
+            body["protocols"] = {"oauth2": {"redirect_uris": list(redirect_uris)}}
         made = await self.create(
             APPLICATION,
             zone.id,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from sqlalchemy import select, update
 from tests.support.factories import App, Person
+from tests.support.oauth_site import CALLBACK
 from tests.support.scene import Scene
 
 from runtime.contract.decisions import ExplainBody, Explanation
@@ -97,7 +98,7 @@ async def case(own_scene: Scene) -> Case:
     api = await company.resource(zone, "https://api.test", scopes=("read", "write"))
     gateway = await company.app(zone, "gateway", dependencies=[api])
     door = await company.resource(zone, "https://door.test", application_id=gateway.id)
-    agent = await company.app(zone, "agent", dependencies=[api, door])
+    agent = await company.app(zone, "agent", dependencies=[api, door], redirect_uris=[CALLBACK])
     return Case(own_scene, api, door, agent, gateway, await company.person(zone, "ann@acme.test"))
 
 
@@ -182,7 +183,7 @@ async def _through_a_gateway(case: Case) -> None:
 
 
 async def _through_a_gateway_undeclared(case: Case) -> None:
-    other = await case.scene.company.app(case.scene.zone, "other")
+    other = await case.scene.company.app(case.scene.zone, "other", redirect_uris=[CALLBACK])
     case.asking, case.via = case.gateway, (other,)
 
 

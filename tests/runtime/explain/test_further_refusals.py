@@ -9,6 +9,7 @@ from tests.runtime.explain.test_agreement import (
 )
 from tests.runtime.explain.test_remedies import explained
 from tests.runtime.vault.conftest import Desk, desk
+from tests.support.oauth_site import CALLBACK
 
 from runtime.contract.decisions import ExplainedHop
 from runtime.domain.kinds import APPLICATION, USER
@@ -67,7 +68,9 @@ async def test_what_mends_all_that_is_told_mends_the_exchange(case: Case) -> Non
         "policy": "also_refused",
     }
 
-    case.asking = await case.scene.company.app(case.scene.zone, "mended", dependencies=[other])
+    case.asking = await case.scene.company.app(
+        case.scene.zone, "mended", dependencies=[other], redirect_uris=[CALLBACK]
+    )
     assert outcomes(await last(case)) == {"policy": "refused"}
     await forbid(case, PERMIT)
     assert (await last(case)).allowed

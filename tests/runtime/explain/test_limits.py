@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 from tests.runtime.explain.test_agreement import SITUATIONS, Case, case
+from tests.support.oauth_site import CALLBACK
 
 from runtime.domain.errors import RateLimited, TooLarge
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
@@ -78,7 +79,9 @@ async def test_a_caller_takes_no_slot_of_another(case: Case) -> None:
 @pytest.mark.threat("41e")
 async def test_public_credentials_are_not_looked_up(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """They prove nothing: the one confidential credential is looked up, by the id that it goes by."""
-    agent = await case.scene.company.app(case.scene.zone, "many", public=True, dependencies=[case.api])
+    agent = await case.scene.company.app(
+        case.scene.zone, "many", public=True, dependencies=[case.api], redirect_uris=[CALLBACK]
+    )
     for _ in range(5):
         await case.scene.company.credential(case.scene.zone, agent.application, public=True)
     case.asking = await case.scene.company.credential(case.scene.zone, agent.application)

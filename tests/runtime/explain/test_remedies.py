@@ -11,7 +11,7 @@ from tests.support.scene import Scene
 
 from runtime.contract.decisions import ExplainBody, ExplainedHop, Explanation
 from runtime.domain.errors import OAuthError, ValidationFailed
-from runtime.domain.kinds import DELEGATED_GRANT, RESOURCE, USER
+from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, RESOURCE, USER, ZONE, Verb
 from runtime.services.explain import explanations
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import vault_tokens
@@ -149,6 +149,39 @@ async def test_a_session_that_has_ended_says_that_the_user_has_to_sign_in(case: 
     (step,) = [each for each in (await case.explained()).hops[0].steps if each.name == "session"]
 
     assert (step.outcome, str(step.detail).endswith("the user has to sign in there")) == ("assumed", True)
+
+
+async def test_where_users_cannot_sign_in_no_session_is_assumed(case: Case) -> None:
+    """Their token comes through others, which policies may look at: these have to be named."""
+    await case.scene.company.policies(
+        case.scene.zone, PERMIT, "forbid(principal, action, resource) when { context.chain_depth > 1 };"
+    )
+    whom = case.ann.user.identifier
+    through = await explained(case.scene, case.gateway, case.target, whom, via=["agent"])
+    assert [step.name for step in through.hops[-1].steps if step.outcome == "refused"] == ["policy"]
+
+    direct = await explained(case.scene, case.gateway, case.target, whom)
+
+    (hop,) = direct.hops
+    assert (direct.allowed, hop.reason) == (
+        False,
+        "users cannot sign in to `gateway`: it has no redirect URI",
+    )
+    assert [step.name for step in hop.steps if step.outcome == "refused"] == ["session"]
+    assert begins(hop, "name the applications through which a user's token comes to `gateway` (`via`)")
+
+
+async def test_who_has_an_assertion_of_the_identity_provider_needs_no_redirect_uri(case: Case) -> None:
+    """In such a zone an application can get a user's token without a redirect (RFC 7523)."""
+    provider = await case.scene.company.create(
+        PROVIDER, case.scene.zone.id, name="Staff", identifier="https://idp.test", type="external"
+    )
+    identity_provider = {"user_identity_provider_id": provider.id}
+    await case.scene.company.run(ZONE, Verb.UPDATE, {}, case.scene.zone.id, identity_provider)
+
+    told = await explained(case.scene, case.gateway, case.target, case.ann.user.identifier)
+
+    assert told.allowed
 
 
 async def test_applications_in_the_wrong_order_are_told(case: Case) -> None:

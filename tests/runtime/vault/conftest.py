@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from sqlalchemy import select
 from tests.runtime.grants.conftest import company, own_scene, servers, services, storage_settings
 from tests.support.factories import App, Person
+from tests.support.oauth_site import CALLBACK
 from tests.support.scene import Scene
 
 from runtime.adapters.upstream_oauth.token_response import UpstreamTokens
@@ -173,7 +174,9 @@ async def rows_of(scene: Scene, table: str) -> list[dict[str, Any]]:
 async def three_apps(scene: Scene, resource: Resource) -> list[App]:
     """Applications that depend on a resource: one that asks nobody for consent, and two that do."""
     return [
-        await scene.company.app(scene.zone, name, dependencies=[resource], consent=consent)
+        await scene.company.app(
+            scene.zone, name, dependencies=[resource], consent=consent, redirect_uris=[CALLBACK]
+        )
         for name, consent in (("agent", "implicit"), ("shy", "required"), ("coy", "required"))
     ]
 

@@ -118,8 +118,10 @@ async def _hops(
                 chain = await with_token(zone, hop, await parties.client(next_name), chain, now)
         except (OAuthError, UnknownParty) as refusal:
             hop.refusal = refusal
-            if next_name is None and hop.resource is None:
-                with suppress(UnknownParty):
+            with suppress(UnknownParty):
+                if next_name is not None:
+                    hop.next = await parties.application(next_name)
+                elif hop.resource is None:
                     hop.resource = await parties.resource(asked.resource)
             hop.further = await further_refusals.find(services, zone, hop, chain, now)
             break

@@ -213,7 +213,10 @@ async def _suspended(conn: AsyncConnection, application: Application) -> Suspend
 async def session_root(
     services: Services, zone: CachedZone, first: ApplicationClient, user: User, now: datetime
 ) -> tuple[SessionRoot, str | None]:
-    """The user's newest active session at the application, and its id; one that begins now, and None."""
+    """The user's newest active session at the application, and its id; one that begins now, and None.
+
+    Raises: UnknownParty where none can begin there.
+    """
     async with services.database.querying() as conn:
         held = await sessions.of_user(conn, user.id, zone_id=zone.id, now=now)
         delegated = await session_roots.delegated(conn, zone.id, user.id)
@@ -223,6 +226,7 @@ async def session_root(
         root = await zone.session_roots.read(newest.id)
         if root is not None:
             return root, newest.id
+    _require_sign_in(zone, first)
     begun = SessionRecord(
         id=new_id(),
         organization_id=zone.organization_id,
@@ -238,6 +242,22 @@ async def session_root(
     )
     principal = await zone.session_roots.principal(user)
     return SessionRoot(begun, principal, delegated), None
+
+
+def _require_sign_in(zone: CachedZone, client: ApplicationClient) -> None:
+    """Refuse an application that gets no token of a sign-in, by a redirect or by an assertion (RFC 7523).
+
+    What it gets for a user came through other applications, and policies may look at these.
+    Raises: UnknownParty.
+    """
+    if client.redirect_uris or zone.entity.user_identity_provider_id is not None:
+        return
+    name = client.application.identifier
+    raise UnknownParty(
+        f"users cannot sign in to `{name}`: it has no redirect URI",
+        remedy=f"name the applications through which a user's token comes to `{name}` (`via`), first the one"
+        f" that the user signs in to; or give `{name}` a redirect URI",
+    )
 
 
 async def resource_between(zone: CachedZone, sender: ApplicationClient, receiver: Application) -> Resource:
