@@ -67,7 +67,8 @@ def shown(token: AccessToken) -> dict[str, object]:
 def main() -> None:
     """Serve until the process is ended."""
     resource, issuer, port = sys.argv[1:]
-    api(Verifier(issuer, resource, scopes=["notes.read"])).run("127.0.0.1", int(port))
+    verifier = Verifier(issuer, resource, scopes=["notes.read"], scopes_supported=["notes.write"])
+    api(verifier).run("127.0.0.1", int(port))
 
 
 if __name__ == "__main__":

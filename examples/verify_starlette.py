@@ -38,7 +38,7 @@ def main() -> None:
     """Serve until the process is ended."""
     resource, issuer, port = sys.argv[1:]
     app = Starlette(routes=[Route("/notes", read), Route("/notes", write, methods=["POST"])])
-    verifier = Verifier(issuer, resource, scopes=["notes.read"])
+    verifier = Verifier(issuer, resource, scopes=["notes.read"], scopes_supported=["notes.write"])
     protected = ProtectedResource(app, verifier)
     app.add_exception_handler(RequestRefused, protected.on_refusal)
     uvicorn.run(protected, host="127.0.0.1", port=int(port), log_level="warning")

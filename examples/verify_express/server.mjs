@@ -12,7 +12,8 @@ import { createRemoteJWKSet, errors, jwtVerify } from "jose";
 const [resource, issuer, port] = process.argv.slice(2);
 const { origin, pathname } = new URL(resource);
 const METADATA = `/.well-known/oauth-protected-resource${pathname === "/" ? "" : pathname}`;
-const SCOPES = ["notes.read"];
+const SCOPES = ["notes.read"]; // what every request needs
+const TO_WRITE = [...SCOPES, "notes.write"]; // a challenge names all that the request needs
 
 class Refused extends Error {
   constructor(status, error, more = {}) {
@@ -103,7 +104,7 @@ const shown = (claims) => ({ subject: claims.sub, actors: actorsOf(claims) });
 
 const app = express();
 app.get(METADATA, (request, response) => {
-  const found = { resource, authorization_servers: [issuer], scopes_supported: SCOPES };
+  const found = { resource, authorization_servers: [issuer], scopes_supported: TO_WRITE };
   response.json({ ...found, bearer_methods_supported: ["header"] });
 });
 app.use(async (request, response, next) => {
@@ -113,7 +114,7 @@ app.use(async (request, response, next) => {
 });
 app.get("/notes", (request, response) => response.json(shown(request.claims)));
 app.post("/notes", (request, response) => {
-  requireScopes(request.claims, "notes.write");
+  requireScopes(request.claims, ...TO_WRITE);
   response.status(201).json(shown(request.claims));
 });
 app.use((failure, request, response, next) => {

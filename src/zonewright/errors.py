@@ -47,7 +47,7 @@ class ScopeRequired(RequestRefused):
     """The token is valid, and lacks scopes that the request needs.
 
     Attributes:
-        scopes: all scopes that the request needs, in their order.
+        scopes: all that were required together, in their order; the challenge adds those of every request.
     """
 
     status = 403

@@ -1,6 +1,6 @@
 """Verifies access tokens of one zone for one resource, and builds the challenge for a refused request."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,7 +34,8 @@ class Verifier:
     Args:
         issuer: the zone's issuer, as its metadata has it.
         resource: the resource's identifier as registered in the zone: an absolute URL.
-        scopes: what is offered in the metadata, and required of every request that the integrations check.
+        scopes: what every request needs: the integrations require it, and challenges name it.
+        scopes_supported: further scopes that the metadata offers: those that only some requests need.
         revocations: consult the zone's revocation list, so that a token that is revoked is refused within
             about *revocations_max_age_seconds*. Without it a token is accepted until it expires.
         replay: where used DPoP proofs are remembered; in this process when left out.
@@ -48,6 +49,7 @@ class Verifier:
         resource: str,
         *,
         scopes: Sequence[str] = (),
+        scopes_supported: Sequence[str] = (),
         revocations: bool = True,
         revocations_max_age_seconds: float = MAX_AGE_SECONDS,
         replay: ReplayCache | None = None,
@@ -55,6 +57,7 @@ class Verifier:
         http: httpx.AsyncClient | None = None,
     ) -> None:
         self.issuer, self.resource, self.scopes = issuer, resource, tuple(scopes)
+        self.scopes_supported = tuple(dict.fromkeys([*scopes, *scopes_supported]))
         self._own_http = http is None
         self._http = http or new_client()
         self._keys = ZoneKeys(self._http, ZoneMetadata(self._http, issuer))
@@ -137,7 +140,7 @@ class Verifier:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What this resource publishes about itself. Spec: RFC 9728 section 2."""
-        offered = {"scopes_supported": list(self.scopes)} if self.scopes else {}
+        offered = {"scopes_supported": list(self.scopes_supported)} if self.scopes_supported else {}
         return {
             "resource": self.resource,
             "authorization_servers": [self.issuer],
@@ -159,10 +162,17 @@ class Verifier:
         return f"{parts.scheme}://{parts.netloc}"
 
     def challenge(self, refused: RequestRefused) -> str:
-        """The `WWW-Authenticate` header of a refusal. Spec: RFC 6750 3, RFC 9449 7.1, RFC 9728 5.1."""
+        """The `WWW-Authenticate` header of a refusal. Spec: RFC 6750 3, RFC 9449 7.1, RFC 9728 5.1.
+
+        Its scopes are all that the request needs: those of every request, and those that were required of
+        this one. Clients ask for exactly these, and a token without the former would be refused next.
+        """
+        scopes = self.scopes
+        if isinstance(refused, ScopeRequired):
+            scopes = tuple(dict.fromkeys([*scopes, *refused.scopes]))
+            refused = ScopeRequired(scopes)
         scheme = "DPoP" if isinstance(refused, DpopRefused) else "Bearer"
         pairs = {"error": refused.error, "error_description": str(refused)} if refused.error else {}
-        scopes: Iterable[str] = refused.scopes if isinstance(refused, ScopeRequired) else self.scopes
         if scopes:
             pairs["scope"] = " ".join(scopes)
         if scheme == "DPoP":

@@ -246,11 +246,47 @@ async def test_a_request_without_an_access_token(verifier: Verifier, authorizati
 
 
 def test_the_challenge_names_the_metadata_and_the_scopes_that_are_needed(verifier: Verifier) -> None:
-    """So that a client knows where to get a token, and for what."""
+    """So that a client knows where to get a token, and for what: every request needs `notes.read`, too."""
     assert verifier.challenge(ScopeRequired(["notes.write"])) == (
-        'Bearer error="insufficient_scope", error_description="the request needs the scopes `notes.write`",'
-        ' scope="notes.write", resource_metadata="https://tools.test/.well-known/oauth-protected-resource/mcp"'
+        'Bearer error="insufficient_scope",'
+        ' error_description="the request needs the scopes `notes.read notes.write`",'
+        ' scope="notes.read notes.write",'
+        ' resource_metadata="https://tools.test/.well-known/oauth-protected-resource/mcp"'
     )
+
+
+@pytest.mark.parametrize(
+    ("base", "required", "named"),
+    [
+        ([], ["a"], "a"),
+        (["a"], ["a"], "a"),
+        (["a", "b"], ["c", "b"], "a b c"),
+    ],
+)
+def test_a_challenge_names_each_scope_once(base: list[str], required: list[str], named: str) -> None:
+    """Those of every request first."""
+    challenge = Verifier("https://zone.test", TOOLS, scopes=base).challenge(ScopeRequired(required))
+    assert f' scope="{named}",' in challenge
+
+
+@pytest.mark.parametrize(
+    ("base", "further", "offered"),
+    [
+        (["a"], [], ["a"]),
+        (["a"], ["b", "a"], ["a", "b"]),
+        ([], ["b"], ["b"]),
+        ([], [], None),
+    ],
+)
+def test_the_metadata_offers_the_scopes_of_every_request_and_those_declared_beside(
+    base: list[str], further: list[str], offered: list[str] | None
+) -> None:
+    """`scopes_supported` (RFC 9728 section 2). A request is asked for those alone that it needs."""
+    verifier = Verifier("https://zone.test", TOOLS, scopes=base, scopes_supported=further)
+    assert verifier.metadata.get("scopes_supported") == offered
+    named = f' scope="{" ".join(base)}",' if base else None
+    challenge = verifier.challenge(MissingToken("the request has no access token"))
+    assert named in challenge if named else " scope=" not in challenge
 
 
 class TestTokensBoundToAKey:

@@ -88,6 +88,7 @@ def test_without_a_token_the_challenge_leads_to_the_zone(api: Api, site: Site) -
     assert "error" not in answer.headers["www-authenticate"]
 
     found = httpx.get(f"{api.url}/.well-known/oauth-protected-resource/mcp", trust_env=False).json()
+    assert found["scopes_supported"] == ["notes.read", "notes.write"]
     assert (found["resource"], found["authorization_servers"]) == (TOOLS, [site.issuer])
 
 
@@ -129,6 +130,8 @@ def test_a_scope_that_is_missing_is_named(api: Api, site: Site) -> None:
     assert [each.status_code for each in refusals] == [403, 403]
     challenges = [each.headers["www-authenticate"] for each in refusals]
     assert not [each for each in challenges if 'error="insufficient_scope"' not in each]
+    assert ' scope="notes.read notes.write"' in challenges[0]  # with less it would be refused next
+    assert ' scope="notes.read"' in challenges[1]
 
 
 def test_a_revoked_token_is_refused_within_a_second(api: Api, site: Site) -> None:
