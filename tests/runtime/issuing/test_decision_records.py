@@ -134,6 +134,32 @@ async def test_a_refusal_for_what_has_ended_names_user_and_resource(
     assert (refused.user_id, refused.resource_id) == (ann.user.id, api.id)
 
 
+@pytest.mark.parametrize("is_over", [False, True], ids=["session goes on", "session over"])
+async def test_a_refusal_of_an_expired_token_names_user_resource_and_when(
+    company: Company, is_over: bool
+) -> None:
+    """The zone has signed it: whose it was is known, also of a session that ended with it."""
+    own = Scene(company, await company.zone())
+    api = await company.resource(own.zone, "https://api.test")
+    agent = await company.app(own.zone, "agent", dependencies=[api])
+    ann = await company.person(own.zone, "ann@acme.test", hours=-0.5 if is_over else 8)
+    began = own.services.clock() - timedelta(hours=2)
+    lifetime = timedelta(hours=1)
+    expired = await company.token(own.zone, agent, ann, now=began, lifetime=lifetime)
+    if not is_over:
+        assert await own.exchange(agent, await company.token(own.zone, agent, ann), api)
+
+    with pytest.raises(InvalidGrant):
+        await own.exchange(agent, expired, api)
+
+    refused = (await _rows(own))[-1]
+    assert (refused.outcome, refused.step) == ("refused", Step.SUBJECT_TOKEN)
+    assert (refused.user_id, refused.resource_id) == (ann.user.id, api.id)
+    ended = began + lifetime
+    why = f"the token expired at {ended:%Y-%m-%d %H:%M:%S}Z (session `{ann.session_id}`)"
+    assert refused.reason == f"invalid_grant: {why}"
+
+
 async def test_a_refusal_of_a_revoked_token_names_user_and_resource(company: Company) -> None:
     """The token alone is revoked; the session goes on."""
     own = Scene(company, await company.zone())

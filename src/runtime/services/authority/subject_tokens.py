@@ -5,7 +5,7 @@ Every refusal here has one text; which of the checks it was, only the record say
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -68,6 +68,21 @@ class VerifiedAccessToken:
     claims: Mapping[str, object]
 
 
+class ExpiredToken(InvalidGrant):
+    """An access token of the zone that is over. To its sender it is refused as any other.
+
+    Attributes:
+        subject: what it says, for the record.
+    """
+
+    def __init__(self, subject: SubjectToken) -> None:
+        ended = datetime.fromtimestamp(subject.expires_at, UTC)
+        of_session = f" (session `{subject.session_id}`)" if subject.session_id else ""
+        why = f"the token expired at {ended:%Y-%m-%d %H:%M:%S}Z{of_session}"
+        super().__init__(SUBJECT_REFUSED, internal=why)
+        self.subject = subject
+
+
 class VerifiedTokenCache(ZoneCache):
     """Access tokens of a zone whose signature was verified, by digest."""
 
@@ -87,25 +102,34 @@ def verify_access_token(zone: CachedZone, token: str, now: datetime) -> Verified
     """An access token of the zone, from its signature or from having seen that very token before.
 
     Every endpoint that takes one asks here. Whether what it rests on still stands is not asked.
-    Raises: MalformedJwt when it is not a compact JWS; InvalidGrant.
+    Raises: MalformedJwt when it is not a compact JWS; ExpiredToken; InvalidGrant.
     """
     if len(token) > MAX_TOKEN_CHARS:
         raise MalformedJwt("longer than any token of a zone")
     digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
     cache = zone.cache_of(VerifiedTokenCache).tokens
-    found = cache.get(digest)
-    if found is None:
+    if (found := cache.get(digest)) is None:
         claims = _claims(zone, token, now)
         found = VerifiedAccessToken(subject_of(digest, claims), claims)
-        cache[digest] = found
+        if found.subject.expires_at > now.timestamp():
+            cache[digest] = found
     if found.subject.expires_at <= now.timestamp():
-        raise refused("expired")
+        raise ExpiredToken(found.subject)
     return found
 
 
 def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any]:
+    """What a token says that the zone has signed, also when it is over. Raises MalformedJwt, InvalidGrant."""
     try:
-        return verify(token, zone.keys, typ=ACCESS_TOKEN_TYPE, issuer=zone.issuer, audience=None, now=now)
+        return verify(
+            token,
+            zone.keys,
+            typ=ACCESS_TOKEN_TYPE,
+            issuer=zone.issuer,
+            audience=None,
+            now=now,
+            allow_expired=True,
+        )
     except MalformedJwt:
         raise
     except InvalidJwt as failure:

@@ -7,9 +7,11 @@ The steps are numbered as token events record them:
 issued before, or the user's credential from the vault   13 signing of a new one   14 storing for the next
 """
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from runtime.domain.errors import InvalidGrant
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
@@ -24,6 +26,7 @@ from runtime.services.authority.chain_consents import require_chain_consents
 from runtime.services.authority.connect_links import MissingAuthorization
 from runtime.services.authority.consents import Allowance, require_allowance, wider_consent_required
 from runtime.services.authority.subject_tokens import (
+    ExpiredToken,
     SubjectToken,
     as_actor,
     check_actor,
@@ -125,7 +128,11 @@ async def exchange(
     Raises: OAuthError; StaleZone when all is to be done again with a newer view.
     """
     decision.step = Step.SUBJECT_TOKEN
-    subject = verify_subject_token(zone, request.subject_token, now)
+    try:
+        subject = verify_subject_token(zone, request.subject_token, now)
+    except ExpiredToken as refusal:
+        await _name_parties(zone, refusal.subject, request, decision)
+        raise
     decision.actors = names_of(subject.actors)
     resource = await zone.resources.resolve(request.resource)
     decision.resource_id = resource.id if resource else None
@@ -201,6 +208,18 @@ async def exchange(
         decision.step = Step.STORING
         await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
     return _answer(token, jkt, now)
+
+
+async def _name_parties(
+    zone: CachedZone, subject: SubjectToken, request: ExchangeRequest, decision: Decision
+) -> None:
+    """Record whose token is refused, and for what, as far as their session and that are still there."""
+    decision.actors = names_of(subject.actors)
+    resource = await zone.resources.resolve(request.resource)
+    decision.resource_id = resource.id if resource else None
+    with suppress(InvalidGrant):
+        held = await revalidation.cached_root(zone, subject.session_id)
+        decision.user_id = held.root.principal.user.id if held.root else None
 
 
 async def authorize(
