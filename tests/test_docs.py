@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from annotated_types import Ge, Le
+from pydantic.fields import FieldInfo
 
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.settings import Settings
@@ -22,8 +24,17 @@ def settings_table() -> str:
             if field.default is None
             else f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
         )
-        lines.append(f"| `ZONED_{name.upper()}` | {default} | {field.description} |")
+        lines.append(f"| `ZONED_{name.upper()}` | {default} | {field.description}{_bounds(field)} |")
     return "\n".join(lines)
+
+
+def _bounds(field: FieldInfo) -> str:
+    """The least and the greatest value, where a setting has them; that it is not negative goes without."""
+    least = next((each.ge for each in field.metadata if isinstance(each, Ge)), 0)
+    greatest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+    if greatest is not None:
+        return f"; {least} to {greatest}"
+    return f"; at least {least}" if least else ""
 
 
 def test_every_setting_is_documented():

@@ -157,7 +157,11 @@ def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> int:
 @cli.command(epilog=_exits(0, 1, 2, 64, 130, changes="`--check` found files to format"))
 @click.argument("paths", nargs=-1, type=_PATH)
 @click.option("--check", is_flag=True, help="Write nothing; exit with 2 if a file is not formatted.")
-@click.option("--diff", is_flag=True, help="Show the changes as a unified diff, with secrets masked.")
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Also show the changes as a unified diff, with secrets masked. Without --check, they are written.",
+)
 @_output
 def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
     """Format manifests in place; by default those in the current directory.
