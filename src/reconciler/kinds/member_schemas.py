@@ -107,7 +107,8 @@ class Kind:
 
     Attributes:
         scope: `zone` or `organization`.
-        handle: the spec member that is unique within the parent and that entities are adopted by.
+        handle: the spec member that is unique within the zone or organization, and that entities are adopted
+            by.
         handle_default: the handle is the manifest's name when the spec leaves it out.
         handle_decided: values of `type` with which the server assigns the handle.
         handle_shared: which objects may have the same handle; None where each has its own.

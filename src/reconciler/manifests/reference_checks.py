@@ -150,25 +150,21 @@ class _Check:
     def shared_handle(self, manifest: Manifest) -> None:
         """Two manifests with one handle, where not both may have it: the server would refuse the second."""
         kind, handle = manifest.kind, manifest.handle
-        if (shared := kind.handle_shared) is None or handle is None or manifest.lifecycle.get("release"):
+        if handle is None or manifest.lifecycle.get("release") or self.by_key[manifest.key] is not manifest:
+            return
+        if kind.handle in manifest.lifecycle.get("ignore", ()):  # only the server knows which one it has
             return
         same = self._handles[manifest.zone, kind.name, handle]
         same.append(manifest)
-        if (first := same[0]) is manifest:
+        problem = _why_not_shared(same)
+        if problem is None:
             return
-        owners = [each.spec.get(shared.within) for each in (first, manifest)]
-        if {each.spec.get("type") for each in (first, manifest)} != {shared.type}:
-            problem = f"only objects of type `{shared.type}` may share it"
-        elif type(owners[0]) is type(owners[1]) and owners[0] != owners[1]:
-            problem = f"only objects with the same `{shared.within}` may share it"
-        elif len(same) > shared.most:
-            problem = f"at most {shared.most} may share it, and this is one more"
-        else:
-            return
+        first = same[0]
         message = (
-            f"{kind.name} `{first.name}` at {first.origin} has the {kind.handle} `{handle}` too; {problem}"
+            f"{kind.name} `{first.name}` at {first.origin} has the {kind.handle} `{handle}` too"
+            f"{_default_hint(first) or _default_hint(manifest)}; {problem}"
         )
-        self.report(manifest, ("spec", str(kind.handle)), "duplicate-identifier", message)
+        self.report(manifest, _handle_path(manifest), "duplicate-identifier", message)
 
     def with_files(self, manifest: Manifest) -> Manifest:
         """The manifest with each `*_file` member replaced by the text of the file it names."""
@@ -277,6 +273,36 @@ class _Check:
             text = self.source.opener.read(path, at_most=MAX_FILE_BYTES, again=True).decode("utf-8-sig")
             self._read[path] = text, {each.line: each for each in read_documents(text, places=True)}
         return self._read[path]
+
+
+def _why_not_shared(same: Sequence[Manifest]) -> str | None:
+    """Why the last of these manifests may not have its handle, which all of them have; None when it may."""
+    first, last = same[0], same[-1]
+    if first is last:
+        return None
+    if (shared := last.kind.handle_shared) is None:
+        scope = "a zone" if last.kind.zoned else "an organization"
+        return f"each {last.kind.name} of {scope} has its own"
+    owners = [each.spec.get(shared.within) for each in (first, last)]
+    if {each.spec.get("type") for each in (first, last)} != {shared.type}:
+        return f"only objects of type `{shared.type}` may share it"
+    if type(owners[0]) is type(owners[1]) and owners[0] != owners[1]:
+        return f"only objects with the same `{shared.within}` may share it"
+    if len(same) > shared.most:
+        return f"at most {shared.most} may share it, and this is one more"
+    return None
+
+
+def _handle_path(manifest: Manifest) -> MemberPath:
+    """Where a manifest has its handle: its name, when the spec leaves the handle out."""
+    handle = str(manifest.kind.handle)
+    return ("metadata", "name") if manifest.spec.get(handle) is None else ("spec", handle)
+
+
+def _default_hint(manifest: Manifest) -> str:
+    if _handle_path(manifest)[0] == "spec":
+        return ""
+    return f" (without `{manifest.kind.handle}` in the manifest, it is the manifest's name)"
 
 
 def _at(spec: Mapping[str, object], path: Sequence[str]) -> Any:
