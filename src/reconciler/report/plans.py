@@ -28,6 +28,7 @@ _SIGNS = {
 }
 _ORDER = tuple(_SIGNS)
 _COUNTED = (Op.CREATE, Op.UPDATE, Op.ADOPT, Op.RELEASE, Op.RENAME, Op.REPLACE, Op.DELETE)
+_CREDENTIAL = "ApplicationCredential"
 _STAYS = (ChangeState.CLAIM, ChangeState.RELEASE, ChangeState.KEEP)
 
 
@@ -196,10 +197,23 @@ def _notes(action: Action) -> Iterator[str]:
         yield f"{called}not managed so far"
     if action.deleted:
         yield "drift: deleted on the server, an apply creates it again"
-    if action.secret_ends:
-        yield "its secret stops working at once"
+    yield from _ending(action)
     if action.shown_once:
         yield "its new secret is shown once" if action.secret_ends else "its secret is shown once"
+
+
+def _ending(action: Action) -> Iterator[str]:
+    """What stops working with a credential: the service revokes all that was issued to its client id."""
+    if action.secret_ends:
+        yield "its secret stops working at once"
+    if not action.destroys or action.kind != _CREDENTIAL:
+        return
+    expiry = load_kinds().by_name[_CREDENTIAL].expiry
+    if any(each.path == expiry and each.before is not None for each in action.changes):
+        exception = ", unless it expired so long ago that its own tokens have expired too"
+    else:
+        exception = ""
+    yield f"all access tokens of its client id stop working at once{exception}"
 
 
 def change_lines(change: FieldChange, op: Op, shape: MemberSchema) -> Iterator[Line]:

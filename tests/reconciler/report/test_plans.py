@@ -57,6 +57,34 @@ def test_a_deletion_says_what_goes_with_it() -> None:
     assert "also deletes" not in plan_text(plan(gone), {("Group", "other"): Cascade({"sessions": 1})})
 
 
+@pytest.mark.parametrize("op", [Op.DELETE, Op.REPLACE])
+@pytest.mark.parametrize("secret_ends", [True, False])
+def test_a_credential_that_goes_ends_the_tokens_of_its_client_id(op: Op, *, secret_ends: bool) -> None:
+    """With its secret when it has one: those of the client id's other secret end as well."""
+    gone = replace(action(op, "key"), kind="ApplicationCredential", secret_ends=secret_ends)
+    notes = "its secret stops working at once; " if secret_ends else ""
+
+    first = click.unstyle(plan_text(plan(gone))).splitlines()[0]
+    assert f"acme/key ({notes}all access tokens of its client id stop working at once)  " in first
+
+
+def test_an_expired_credential_may_end_no_token() -> None:
+    """Only the service knows whether any of them is left."""
+    expires = FieldChange("expires_at", "2026-01-01T00:00:00Z", None, ChangeState.PENDING)
+    gone = replace(action(Op.DELETE, "key", expires), kind="ApplicationCredential", secret_ends=True)
+
+    text = click.unstyle(plan_text(plan(gone)))
+    assert "at once, unless it expired so long ago that its own tokens have expired too)" in text
+
+
+@pytest.mark.parametrize("op", sorted(set(Op) - {Op.DELETE, Op.REPLACE}))
+def test_what_stays_ends_no_token(op: Op) -> None:
+    """And a group has no client id."""
+    kept = replace(action(op, "key"), kind="ApplicationCredential")
+
+    assert "access tokens" not in plan_text(plan(kept, action(Op.DELETE, "staff")))
+
+
 def test_budgets_of_the_settings_are_told_with_deletions() -> None:
     """Whoever raises them in a pull request is seen to."""
     raised = {"Group": 50, "Role": "20%"}
