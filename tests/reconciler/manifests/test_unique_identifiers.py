@@ -115,10 +115,8 @@ def test_a_name_that_is_an_identifier_counts_as_one(
     result = validate(*(pair if written_last else reversed(pair)))
 
     assert result.exit_code == 1
-    assert (
-        f"has the {kind.handle} `same` too (without `{kind.handle}` in the manifest, it is the manifest's name);"
-        in result.out
-    )
+    why = f"without `{kind.handle}` in the manifest, it is the manifest's name"
+    assert f"has the {kind.handle} `same` too ({why});" in result.out
     line = pair[0].splitlines().index("  name: same") + 1
     assert written_last or f"1.yaml:{line}:9" in result.out
 
