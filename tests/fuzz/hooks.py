@@ -20,6 +20,8 @@ _BEYOND_SCHEMAS = (
     r"`.*` is no [\w, ]+ of this (?:zone|organization)",
     r"no \w+ with the id `.*` exists in the (?:zone|organization)",
     r"no application, resource, provider or user `.*` exists in the zone",
+    r"there is no (?:user|application|resource) `.*` in the zone",
+    r"`.*` may be `.*",
     r"`.*` is not a version of policy `.*`",
     r"unknown schema version `.*`; known: .*",
     r"unknown kind `.*`.*",

@@ -37,11 +37,27 @@ DECIDED = (
     Query("filter[user_id]", many=True, limit=100, about="ids of users"),
     Query("filter[application_id]", many=True, limit=100, about="ids of applications"),
     Query("filter[resource_id]", many=True, limit=100, about="ids of resources"),
-    Query("filter[user]", many=True, limit=10, about="ids, identifiers or e-mail addresses of users"),
     Query(
-        "filter[application]", many=True, limit=10, about="ids, identifiers or manifest names of applications"
+        "filter[user]",
+        many=True,
+        min_chars=1,
+        limit=10,
+        about="ids, identifiers or e-mail addresses of users",
     ),
-    Query("filter[resource]", many=True, limit=10, about="ids, identifiers or manifest names of resources"),
+    Query(
+        "filter[application]",
+        many=True,
+        min_chars=1,
+        limit=10,
+        about="ids, identifiers or manifest names of applications",
+    ),
+    Query(
+        "filter[resource]",
+        many=True,
+        min_chars=1,
+        limit=10,
+        about="ids, identifiers or manifest names of resources",
+    ),
     Query("filter[event]", many=True, values=values_of(DecisionEvent), about=_EVENTS),
     Query("filter[outcome]", many=True, values=values_of(DecisionOutcome), about="outcomes"),
 )

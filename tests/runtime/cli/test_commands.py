@@ -5,10 +5,13 @@ A new command fails here until it is declared as one that only looks, or has a r
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import httpx
 import pytest
+from acme import free_port
 from alembic import command as alembic
 from click.testing import CliRunner, Result
 from sqlalchemy import Connection, MetaData, insert
 from tests.support.postgres import PostgresServer
+from tests.support.waiting import wait_until
 
 from runtime.adapters.keys.sealing import LocalKeyEncryption
 from runtime.cli import main
@@ -81,6 +87,7 @@ class Recipe:
     Attributes:
         action: what the audit trail calls it.
         exits: with what.
+        serves: it is a process that serves until it is told to stop.
         begin: makes what it is run on, where that is no set-up directory.
     """
 
@@ -89,6 +96,7 @@ class Recipe:
     stdin: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     exits: int = 0
+    serves: bool = False
     begin: Callable[[Site], None] | None = None
 
 
@@ -134,13 +142,8 @@ _OF_ORGANIZATION = ("--organization", "{organization}")
 RECIPES: dict[str, Recipe] = {
     "init": Recipe((), "organizations.create", begin=_migrated),
     "migrate": Recipe((), "database.migrate", begin=_older),
-    # Under another address home zones want another resource; then it ends, as it cannot listen.
-    "serve": Recipe(
-        (),
-        "zones.equip",
-        settings={"ZONED_PUBLIC_URL": "https://id.acme.example", "ZONED_LISTEN": "nowhere"},
-        exits=1,
-    ),
+    # Under another address home zones want another resource.
+    "serve": Recipe((), "zones.equip", settings={"ZONED_PUBLIC_URL": "https://id.acme.example"}, serves=True),
     "organization add": Recipe(("--name", "Other"), "organizations.create"),
     "organization-user add": Recipe(
         (*_OF_ORGANIZATION, "--email", "ada@acme.example", "--password-stdin"),
@@ -217,8 +220,43 @@ def _site(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     return site
 
 
-def _done(site: Site, name: str) -> Result:
+@dataclass(frozen=True)
+class Stopped:
+    """What a process has said, and how it ended."""
+
+    exit_code: int
+    output: str
+
+
+def _served(site: Site, name: str, settings: Mapping[str, str]) -> Stopped:
+    """The command as a process that is told to stop once it serves, where it comes to that."""
+    port = free_port()
+    own = {"ZONED_DATA_DIR": str(site.directory), "ZONED_LISTEN": f"127.0.0.1:{port}"}
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("zoned"), *name.split()],
+        env={**os.environ, **own, **site.settings, **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        wait_until(lambda: process.poll() is not None or _answers(port), seconds=120)
+        process.terminate()
+        output, _ = process.communicate(timeout=120)
+    return Stopped(process.returncode, output)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _done(site: Site, name: str) -> Result | Stopped:
     recipe = RECIPES[name]
+    if recipe.serves:
+        return _served(site, name, recipe.settings)
     return site.run(*name.split(), *recipe.arguments, stdin=recipe.stdin, **recipe.settings)
 
 
