@@ -281,6 +281,21 @@ def test_addresses_are_for_those_who_may_read_users(
     assert {each["user"] for each in told} == {each.identifier for each in users[:-1]} | {None}
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_only_who_may_read_users_selects_by_their_address(
+    api: Api, of_users: tuple[Zone, list[User]], request: pytest.FixtureRequest, known: bool
+) -> None:
+    """Otherwise the answer would tell whether somebody has that address."""
+    zone, users = of_users
+    by_id = zone.path("/decisions?" + query(**{"filter[user_id]": users[0].id}))
+    by_address = "/decisions?" + query(**{"filter[user]": users[0].email if known else "eve@acme.example"})
+    assert api.ok("GET", zone.path("/decisions?" + query(**{"filter[user]": users[0].email})))["items"]
+    request.getfixturevalue("without_users")
+
+    assert api.ok("GET", by_id)["items"]
+    assert api.refused(404, "GET", zone.path(by_address))["message"] == "`users` is not visible to the caller"
+
+
 @pytest.fixture
 def without_users(of_users: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No role may read users."""

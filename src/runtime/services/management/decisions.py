@@ -60,11 +60,16 @@ async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
 async def _selection(
     unit: UnitOfWork, zone_id: str, special: Mapping[str, tuple[str, ...]]
 ) -> TokenEventFilter:
-    """What the query selects; names stand for the ids that they mean. Raises ValidationFailed."""
+    """What the query selects; names stand for the ids that they mean.
+
+    Raises: ValidationFailed; NotFound, Forbidden where the caller may not read what a name is of: it would
+        tell whether there is one.
+    """
     filters = {name: special[f"filter[{name}]"] for name in storage.FILTERS if f"filter[{name}]" in special}
     for kind, member in _NAMED:
         parameter = f"filter[{member.removesuffix('_id')}]"
         for name in special.get(parameter, ()):
+            entities.require(unit, kind, Verb.RETRIEVE, {"zone_id": zone_id})
             try:
                 found = await names.find(unit.conn, kind, name, zone_id=zone_id)
             except UnresolvedName as unresolved:
