@@ -404,6 +404,16 @@ def _fill(connection: Connection, revision: str, rows: dict[str, list[dict[str, 
             connection.execute(insert(reflected.tables[table]), {**rest, **one})
 
 
+async def _migrate_from(url: str, revision: str, rows: dict[str, list[dict[str, Any]]]) -> None:
+    """Migrate a database to the newest version that is at a revision, with these rows in it."""
+    older = Database.open(url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_fill, revision, rows)
+    await older.close()
+
+    await migrate(url)
+
+
 async def test_secrets_from_before_are_for_the_present_address(empty_url):
     """Of a resource for what it is called now; one of something else has no address."""
     zone = {"organization_id": "acme", "zone_id": "plain"}
@@ -418,12 +428,7 @@ async def test_secrets_from_before_are_for_the_present_address(empty_url):
             {**zone, "id": "other", "entity_id": "app"},
         ],
     }
-    older = Database.open(empty_url, migrating=True)
-    async with older.transaction() as conn:
-        await conn.run_sync(_fill, "0035", rows)
-    await older.close()
-
-    await migrate(empty_url)
+    await _migrate_from(empty_url, "0035", rows)
 
     newer = Database.open(empty_url)
     async with newer.reading() as conn:
@@ -455,12 +460,7 @@ async def test_grants_without_a_refresh_token_say_so(empty_url):
             for name, token in (("kept", b"sealed"), ("access token alone", None))
         ],
     }
-    older = Database.open(empty_url, migrating=True)
-    async with older.transaction() as conn:
-        await conn.run_sync(_fill, "0037", rows)
-    await older.close()
-
-    await migrate(empty_url)
+    await _migrate_from(empty_url, "0037", rows)
 
     newer = Database.open(empty_url)
     async with newer.reading() as conn:

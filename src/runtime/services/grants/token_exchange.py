@@ -131,7 +131,7 @@ async def exchange(
     try:
         subject = verify_subject_token(zone, request.subject_token, now)
     except ExpiredToken as refusal:
-        await _name_parties(zone, refusal.subject, request, decision)
+        await _name_subject_and_resource(zone, refusal.subject, request, decision)
         raise
     decision.actors = names_of(subject.actors)
     resource = await zone.resources.resolve(request.resource)
@@ -210,7 +210,7 @@ async def exchange(
     return _answer(token, jkt, now)
 
 
-async def _name_parties(
+async def _name_subject_and_resource(
     zone: CachedZone, subject: SubjectToken, request: ExchangeRequest, decision: Decision
 ) -> None:
     """Record whose token is refused, and for what, as far as their session and that are still there."""
