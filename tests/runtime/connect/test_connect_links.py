@@ -3,17 +3,26 @@
 import asyncio
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 import pytest
 from sqlalchemy import select
 from tests.runtime.connect.conftest import REQUIRED, Desk, Event, returning
-from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Page, assert_page
+from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Page, Site, assert_page, chained
 
 from runtime.domain.errors import BadLink
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, DELEGATED_GRANT, RESOURCE, SESSION, USER
+from runtime.domain.kinds import (
+    APPLICATION,
+    APPLICATION_CREDENTIAL,
+    DELEGATED_GRANT,
+    RESOURCE,
+    SESSION,
+    USER,
+    ZONE,
+    Verb,
+)
 from runtime.services.authority import connect_links, sealed_links
 from runtime.services.authority.connect_links import CONNECT_LINK_SECONDS
 from runtime.services.connect import requests
@@ -229,7 +238,7 @@ class TestOtherHands:
 
     @pytest.mark.threat("21a", "45a")
     def test_another_user_is_told_so_and_nothing_else(self, desk: Desk, other_browser: Browser) -> None:
-        """The page names neither the application nor the user; the right user's link goes on working."""
+        """The page names neither the application nor its user; the right user's link goes on working."""
         link = desk.link(desk.sign_in(), desk.documents)
         desk.site.user(desk.zone, "eve@acme.example")
         _sign_in(desk, other_browser, "eve@acme.example")
@@ -257,11 +266,13 @@ class TestOtherHands:
     def test_a_browser_without_a_session_signs_in_and_comes_back(
         self, desk: Desk, other_browser: Browser
     ) -> None:
-        """Nothing is shown before; afterwards it is the same question, with the way back."""
-        link = returning(desk.link(desk.sign_in(), desk.documents), CALLBACK)
+        """The page says what for, and not for whom; afterwards it is the question, with the way back."""
+        link = returning(desk.link(desk.sign_in(), desk.documents, scope="read"), CALLBACK)
         page = desk.page(link, other_browser)
         assert page.action.endswith("/oauth/sign-in")
-        assert "Research Agent" not in page.text
+        assert "to decide whether Research Agent may act for you" in page.text
+        assert "https://documents.example in your name read" in page.text
+        assert not [name for name in ("write", "ada@", "Ada", desk.ada.id) if name in page.response.text]
 
         question = other_browser.send(page, email="ada@acme.example", password=PASSWORD)
 
@@ -270,6 +281,113 @@ class TestOtherHands:
         answer = desk.allow(question, other_browser)
         assert isinstance(answer, Answer)
         assert answer.values["state"] == "s-1"
+
+    @pytest.mark.threat("45b")
+    def test_nobody_is_asked_to_sign_in_for_a_link_that_was_used(
+        self, desk: Desk, other_browser: Browser
+    ) -> None:
+        """Nor for one with an address that is not the application's; before it was used they are."""
+        link = desk.link(desk.sign_in(), desk.documents)
+        assert desk.page(link, other_browser).action.endswith("/oauth/sign-in")
+
+        elsewhere = desk.page(returning(link, "https://evil.example/"), other_browser, status=400)
+        desk.browser.send(desk.page(link), decision="deny")
+        used = desk.page(link, other_browser, status=400)
+
+        assert [each.text for each in (elsewhere, used) if "Research Agent" in each.text] == []
+
+    @pytest.mark.threat("45b")
+    def test_who_registers_is_told_what_for(self, desk: Desk, other_browser: Browser) -> None:
+        """The page for new users, and the one after a wrong password, say the same as the sign-in page."""
+        openly = {"requires_invitation": False}
+        desk.site.run(desk.site.company.run(ZONE, Verb.UPDATE, {}, desk.zone.id, openly))
+        page = desk.page(desk.link(desk.sign_in(), desk.documents), other_browser)
+        reason = "to decide whether Research Agent may act for you"
+        assert reason in page.text
+
+        register = other_browser.open(
+            page.action.replace("sign-in", f"sign-up?request={page.fields['request']}")
+        )
+        wrong = other_browser.send(page, email="ada@acme.example", password="wrong")
+
+        assert isinstance(register, Page)
+        assert isinstance(wrong, Page)
+        assert reason in register.text
+        assert reason in wrong.text
+
+    @pytest.mark.threat("45a")
+    def test_the_wrong_user_changes_to_the_right_one(self, desk: Desk, other_browser: Browser) -> None:
+        """Signed out by the button, and back at the link, which still works and still returns."""
+        link = returning(desk.link(desk.sign_in(), desk.documents), CALLBACK)
+        desk.site.user(desk.zone, "eve@acme.example")
+        _sign_in(desk, other_browser, "eve@acme.example")
+        told = desk.page(link, other_browser, status=403)
+        assert "eve@acme.example" in told.text
+
+        page = other_browser.send(told)
+
+        assert isinstance(page, Page)
+        assert page.action.endswith("/oauth/sign-in")
+        question = other_browser.send(page, email="ada@acme.example", password=PASSWORD)
+        assert isinstance(question, Page)
+        assert "Signed in as ada@acme.example" in question.text
+        answer = desk.allow(question, other_browser)
+        assert isinstance(answer, Answer)
+        assert answer.values == {"state": "s-1", "iss": desk.issuer}
+
+    @pytest.mark.threat("23a")
+    def test_the_button_signs_nobody_out_without_its_token(self, desk: Desk, other_browser: Browser) -> None:
+        """Another user's, or none: the session goes on. With its own it ends."""
+        link = desk.link(desk.sign_in(), desk.documents)
+        desk.site.user(desk.zone, "eve@acme.example")
+        _sign_in(desk, other_browser, "eve@acme.example")
+        told = desk.page(link, other_browser, status=403)
+
+        assert_page(other_browser.post(told, form_token=""), 403)
+        assert_page(desk.browser.post(told), 403)
+
+        assert "eve@acme.example" in desk.page(link, other_browser, status=403).text
+        assert other_browser.post(told).status_code == 303
+        assert desk.page(link, other_browser).action.endswith("/oauth/sign-in")
+
+    def test_a_user_of_an_identity_provider_is_told_what_for_before_it(
+        self, federated: Desk, other_browser: Browser
+    ) -> None:
+        """The provider's page does not say; behind it is the question, with the way back."""
+        link = returning(federated.link(federated.sign_in(), federated.documents), CALLBACK)
+        page = federated.page(link, other_browser)
+        assert "Research Agent asks to act for you" in page.text
+        assert "https://documents.example in your name read write" in page.text
+        assert "ada" not in page.response.text.lower()
+
+        at_provider = other_browser.open(f"{page.action}?{urlencode(page.fields)}")
+
+        assert isinstance(at_provider, Page)
+        question = other_browser.send(at_provider, email="ada@acme.example", password=PASSWORD)
+        assert isinstance(question, Page)
+        answer = federated.allow(question, other_browser)
+        assert isinstance(answer, Answer)
+        assert answer.values["state"] == "s-1"
+
+    @pytest.mark.threat("45a")
+    def test_the_wrong_user_of_an_identity_provider_is_asked_who_they_are(
+        self, federated: Desk, other_browser: Browser
+    ) -> None:
+        """The provider knows them still, and does not send them back as the same user."""
+        link = federated.link(federated.sign_in(), federated.documents)
+        at_provider = other_browser.open(federated.agent.url())
+        assert isinstance(at_provider, Page)
+        other_browser.sign_in(at_provider, email="eve@acme.example")
+        told = federated.page(link, other_browser, status=403)
+        assert "eve@acme.example" in told.text
+
+        again = other_browser.send(told)
+
+        assert isinstance(again, Page)
+        assert again.action.endswith("/oauth/sign-in")
+        question = other_browser.send(again, email="ada@acme.example", password=PASSWORD)
+        assert isinstance(question, Page)
+        assert "Signed in as ada@acme.example" in question.text
 
     @pytest.mark.threat("21a", "45b")
     def test_a_browser_in_which_somebody_else_signs_in_gets_nowhere(
@@ -443,6 +561,17 @@ class TestKeys:
         assert "Your key" not in page.text
         desk.allow(page)
         assert desk.exchange(other_token, desk.tickets, other)["access_token"] == "sk-of-ada"
+
+
+@pytest.fixture
+def federated(site: Site, browser: Browser) -> Desk:
+    """A desk in a zone whose users sign in at another one, where Ada and Eve are."""
+    chain = chained(site)
+    site.user(chain.home, "eve@acme.example")
+    company, zone = site.company, chain.product
+    documents = site.run(company.resource(zone, "https://documents.example", scopes=["read", "write"]))
+    agent = site.app(zone, "Research Agent", consent="required", dependencies=[documents])
+    return Desk(site, browser, zone, site.user(chain.home, "bob@acme.example"), documents, documents, agent)
 
 
 def _sign_in(desk: Desk, browser: Browser, email: str = "ada@acme.example") -> None:

@@ -146,12 +146,13 @@ class TestOtherHands:
 
     @pytest.mark.threat("45b")
     def test_another_browser_signs_in_first(self, nodes: Nodes, here: Account, there: Account) -> None:
-        """A page of one browser is no use in the other; the one that it is shown then is."""
+        """It is told what for, not for whom. A page of one browser is no use in the other; its own is."""
         link = here.link(here.desk.sign_in(here.agent))
         form, other = here.desk.page(link), another_browser(nodes, there)
         page = there.desk.page(link, other)
         assert page.action.endswith("/oauth/sign-in")
-        assert "Tracker Agent" not in page.text
+        assert "to decide whether Tracker Agent may act for you" in page.text
+        assert not [name for name in ("ada@", "Ada") if name in page.response.text]
 
         question = other.send(page, email="ada@acme.example", password=PASSWORD)
 

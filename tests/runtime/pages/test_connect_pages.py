@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.runtime.connect.conftest import Account, account_on, desk_on, returning
+from tests.runtime.connect.conftest import Account, Desk, account_on, desk_on, returning
 from tests.runtime.connect.test_connected_accounts import tokens_are
 from tests.support import chromium
 from tests.support.account_provider import AccountProvider, account_provider
 from tests.support.chromium import Window
-from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Site
+from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Site, chained
 from tests.support.oauth_site import Browser as PlainBrowser
 
 
@@ -49,6 +49,8 @@ def test_from_the_link_to_the_account_page(
 
         window.open(account.link(token))
         window.shows("Sign in")
+        assert window.page.get_by_text("to decide whether Tracker Agent may act for you").is_visible()
+        window.keep(f"{kind}-connect-sign-in")
         sign_in(window)
         window.shows("Allow Tracker Agent to act for you?")
         assert not [
@@ -66,6 +68,57 @@ def test_from_the_link_to_the_account_page(
         window.keep(f"{kind}-account-connected")
         window.button("Disconnect Tracker").click()
         expect(window.page.get_by_role("status")).to_contain_text("The account is disconnected.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "scheme"),
+    [("desk-light", chromium.DESK, "light"), ("phone-dark", chromium.PHONE, "dark")],
+)
+def test_the_wrong_user_changes_to_the_right_one(
+    account: Account, chrome: Browser, kind: str, size: object, scheme: chromium.Scheme
+) -> None:
+    """A page that says so, a button, and the link's question after the right sign-in."""
+    desk = account.desk
+    link = account.link(desk.sign_in(account.agent))
+    desk.site.user(desk.zone, "eve@acme.example")
+
+    with chromium.window(chrome, size=size, scheme=scheme) as window:
+        window.open(link)
+        window.fill(E_mail_address="eve@acme.example", Password=PASSWORD)
+        window.button("Sign in").click()
+        window.shows("This link is for another user")
+        assert window.page.get_by_text("eve@acme.example").is_visible()
+        window.keep(f"{kind}-connect-wrong-user")
+        window.complaints.clear()
+
+        window.button("Sign out and change the user").click()
+        window.shows("Sign in")
+        sign_in(window)
+        window.shows("Allow Tracker Agent to act for you?")
+
+
+def test_what_for_is_said_before_an_identity_provider(site: Site, phone: Window) -> None:
+    """On a page of the zone, from which one button leads to the provider."""
+    chain = chained(site)
+    documents = site.run(site.company.resource(chain.product, "https://documents.example", scopes=["read"]))
+    agent = site.app(chain.product, "Research Agent", consent="required", dependencies=[documents])
+    desk = Desk(
+        site,
+        PlainBrowser(),
+        chain.product,
+        site.user(chain.home, "bob@acme.example"),
+        documents,
+        documents,
+        agent,
+    )
+    phone.open(desk.link(desk.sign_in(), documents))
+    phone.shows("Sign in to continue")
+    phone.keep("phone-dark-connect-before-provider")
+
+    phone.button("Continue to Workforce").click()
+    phone.shows("Sign in")
+    sign_in(phone)
+    phone.shows("Allow Research Agent to act for you?")
 
 
 def test_an_account_is_connected_again_from_the_account_page(account: Account, phone: Window) -> None:

@@ -1,6 +1,6 @@
 """The connect page: a user authorizes an application that was refused, where its `error_uri` leads."""
 
-from typing import Any
+from typing import Any, Final
 
 from sanic import Sanic
 from sanic.request import Request
@@ -10,7 +10,8 @@ from runtime.api import pages
 from runtime.api.oauth.authorize import read_parameters
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.oauth.zone_routes import bind_zone_route
-from runtime.domain.errors import BadLink, InvalidRequest
+from runtime.domain.errors import BadLink, InvalidRequest, WrongUser
+from runtime.services.authority import browser_sessions
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization import interactions
 from runtime.services.authorization.next_step import NextStep
@@ -18,12 +19,16 @@ from runtime.services.authorization.requests import Parameters, ZonePageRequest
 from runtime.services.connect import flow as connect_flow
 from runtime.services.connect.flow import ConnectPrompt, SignInNeeded
 from runtime.services.connect.outcomes import Connected, ConnectOutcome
-from runtime.services.connect.requests import ConnectRequest, read_request
+from runtime.services.connect.requests import ConnectRequest, SignInChoice, read_request
 from runtime.services.container import Services
+from runtime.services.decision_log import current_decision
 from runtime.services.login import flow as login_flow
+from runtime.services.logout import requests as logout_requests
+from runtime.services.logout.requests import SIGN_OUT_FORM, LogoutRequest
 from runtime.services.zones import CachedZone
 
 _FORM = "connect"
+_PAGE: Final = "oauth/connect"
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -46,6 +51,8 @@ async def show_connect(request: Request, services: Services, zone: CachedZone) -
         found = await connect_flow.open_link(services, zone, asked, browser)
     except SignInNeeded:
         return await _sign_in(services, zone, asked, browser)
+    except WrongUser as refusal:
+        return await _offer_sign_out(services, zone, asked, browser, refusal)
     if isinstance(found, Connected):
         return show_connected(zone, found)
     return _ask(services, zone, asked, found)
@@ -117,6 +124,39 @@ def _ask(
 async def _sign_in(
     services: Services, zone: CachedZone, asked: ConnectRequest, browser: Browser
 ) -> HTTPResponse:
-    """Send the user to sign in and come back."""
-    page = ZonePageRequest(page="oauth/connect", query=asked.query)
+    """Send the user to sign in and come back, knowing what for.
+
+    The zone's own sign-in page says so itself; an identity provider's does not, so a page here does before.
+    """
+    prompt = await connect_flow.describe_link(services, zone, asked)
+    if asked.sign_in is None and (provider := await zone.user_provider()) is not None:
+        return pages.page(
+            zone,
+            "connect-sign-in",
+            client=prompt,
+            provider=provider.name,
+            asked=asked,
+            choice=SignInChoice.START,
+        )
+    another = frozenset({"select_account"}) if asked.sign_in is SignInChoice.ANOTHER_USER else frozenset()
+    page = ZonePageRequest(page=_PAGE, query=asked.query, prompts=another)
     return follow(await login_flow.start_page_login(services, zone, page, browser), services, zone)
+
+
+async def _offer_sign_out(
+    services: Services, zone: CachedZone, asked: ConnectRequest, browser: Browser, refusal: WrongUser
+) -> HTTPResponse:
+    """Say that the link is another user's, not whose, and offer to sign out and come back to it, unused."""
+    signed_in = await browser_sessions.current(services, zone, browser.session)
+    if signed_in is None:
+        return await _sign_in(services, zone, asked, browser)
+    current_decision().refuse(refusal)
+    back = LogoutRequest(return_to=f"{zone.issuer}/{_PAGE}?{asked.query_of(SignInChoice.ANOTHER_USER)}")
+    return pages.page(
+        zone,
+        "wrong-user",
+        status=refusal.status,
+        email=str(signed_in.user.email),
+        handle=logout_requests.seal_request(zone, back, services.clock()),
+        form_token=interactions.new_form_token(services, zone.id, signed_in.session.id, SIGN_OUT_FORM),
+    )

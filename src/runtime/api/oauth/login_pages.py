@@ -8,12 +8,12 @@ from sanic.response import HTTPResponse
 
 from runtime.api import pages
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
+from runtime.api.oauth.sign_in_reasons import reason_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.pages import Mistake
 from runtime.services.authority import admission
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import PendingLogin
-from runtime.services.authorization.requests import ZonePageRequest
 from runtime.services.container import Services
 from runtime.services.decision_log import current_decision
 from runtime.services.login import flow
@@ -81,7 +81,7 @@ async def _page(
         zone,
         "sign-in",
         status=400 if mistake else 200,
-        application=None if isinstance(asked, ZonePageRequest) else await flow.started_by(zone, interaction),
+        reason=await reason_of(services, zone, interaction),
         handle=handle,
         form_token=interactions.new_form_token(services, zone.id, handle, "sign-in"),
         email=email if email is not None else asked.login_hint or "",

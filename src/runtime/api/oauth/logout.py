@@ -21,7 +21,7 @@ from runtime.services.authorization.next_step import NextStep, page_address
 from runtime.services.container import Services
 from runtime.services.login import upstream
 from runtime.services.logout import flow, requests
-from runtime.services.logout.requests import LogoutRequest
+from runtime.services.logout.requests import SIGN_OUT_FORM, LogoutRequest
 from runtime.services.zones import CachedZone
 
 
@@ -77,7 +77,7 @@ async def show_sign_out(request: Request, services: Services, zone: CachedZone) 
         application=wanted.application,
         user=asked.user,
         handle=handle or "",
-        form_token=interactions.new_form_token(services, zone.id, asked.session.id, "sign-out"),
+        form_token=interactions.new_form_token(services, zone.id, asked.session.id, SIGN_OUT_FORM),
     )
 
 
@@ -88,7 +88,9 @@ async def sign_out(request: Request, services: Services, zone: CachedZone) -> HT
     signed_in = await browser_sessions.current(services, zone, browser_of(request, zone).session)
     if signed_in is not None:
         handle, token, address = signed_in.session.id, form.get("form_token"), address_of(request)
-        await interactions.consume_form_token(services, zone.id, handle, "sign-out", token, address=address)
+        await interactions.consume_form_token(
+            services, zone.id, handle, SIGN_OUT_FORM, token, address=address
+        )
     wanted = requests.open_request(zone, form.get("request"), services.clock())
     return await _end(request, services, zone, wanted)
 

@@ -12,6 +12,7 @@ from sanic.response import HTTPResponse
 
 from runtime.api import pages
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
+from runtime.api.oauth.sign_in_reasons import SignInReason, reason_of
 from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.pages import Mistake
 from runtime.domain.errors import BadLink, ValidationFailed
@@ -19,7 +20,6 @@ from runtime.services.authority import admission
 from runtime.services.authority.credential_rules import MIN_PASSWORD_CHARS
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import PendingLogin
-from runtime.services.authorization.requests import ZonePageRequest
 from runtime.services.container import Services
 from runtime.services.decision_log import current_decision
 from runtime.services.login import flow
@@ -134,7 +134,7 @@ async def _page(
         zone,
         "sign-up",
         status=400 if mistake else 200,
-        application=None if isinstance(asked, ZonePageRequest) else await flow.started_by(zone, interaction),
+        reason=await reason_of(services, zone, interaction),
         handle=handle,
         invitation=None,
         form_token=interactions.new_form_token(services, zone.id, handle, "sign-up"),
@@ -154,7 +154,7 @@ async def _form(
         zone,
         "sign-up",
         status=400 if mistake else 200,
-        application=None,
+        reason=SignInReason(),
         handle=None,
         invitation=token,
         form_token=interactions.new_form_token(services, zone.id, known_as, "sign-up"),

@@ -16,7 +16,7 @@ from runtime.services.authorization.next_step import NextStep
 from runtime.services.connect import outcomes, requests, upstream
 from runtime.services.connect.needs import Need, Requirement, find_requirement
 from runtime.services.connect.outcomes import Connected, ConnectOutcome
-from runtime.services.connect.requests import CheckedLink, ConnectRequest
+from runtime.services.connect.requests import CheckedLink, ConnectRequest, ValidLink
 from runtime.services.container import Services
 from runtime.services.vault import static_credentials
 from runtime.services.zones import CachedZone
@@ -57,6 +57,20 @@ async def open_link(
     if required.need is Need.NOTHING:
         return outcomes.connected(zone, asked, required.scopes)
     return _prompt(asked, required)
+
+
+async def describe_link(services: Services, zone: CachedZone, request: ConnectRequest) -> ConsentPrompt:
+    """Who asks, and for what, for somebody who is about to sign in; not who that is expected to be.
+
+    What the application could do afterwards may be more, and depends on what the user has connected before:
+    that is for the user to see.
+
+    Raises: BadLink, so that nobody signs in for a link that has ended.
+    """
+    link = connect_links.open_link(zone, request.link, services.clock())
+    valid = await requests.validate(services, zone, link, request.returns_to)
+    await requests.require_unused(services, zone, link)
+    return _consent(valid, valid.scopes)
 
 
 async def decide(
@@ -139,10 +153,14 @@ def _digest(asked: CheckedLink, required: Requirement, consent: ConsentPrompt) -
     return sha256(json.dumps(agreed).encode()).hexdigest()
 
 
+def _consent(valid: ValidLink, scopes: frozenset[str]) -> ConsentPrompt:
+    resource = prompted_resource(valid.resource, scopes)
+    return prompt_of(valid.client, valid.returns_to.redirect_uri, (), (resource,))
+
+
 def _prompt(asked: CheckedLink, required: Requirement) -> ConnectPrompt:
-    resource = prompted_resource(asked.resource, required.scopes)
     is_elsewhere = required.need is Need.ACCOUNT and asked.provider is not None
-    consent = prompt_of(asked.client, asked.returns_to.redirect_uri, (), (resource,))
+    consent = _consent(asked, required.scopes)
     digest = _digest(asked, required, consent)
     return ConnectPrompt(
         consent=consent,

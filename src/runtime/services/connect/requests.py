@@ -1,11 +1,12 @@
 """Connect requests: a connect link in a browser, checked against what has become of everything it names.
 
 What ends a link is told to the person at the browser, on a page: until the link has been found to be theirs,
-nobody is redirected anywhere, and no name is shown.
+nobody is redirected anywhere, and nobody learns whose it is.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict
@@ -47,24 +48,40 @@ class ReturnAddress(BaseModel):
         )
 
 
+class SignInChoice(StrEnum):
+    """How somebody without a session goes on from the connect page."""
+
+    START = "start"  # to the zone's identity provider, knowing what for
+    ANOTHER_USER = "another_user"  # there as well, to choose another account than the one that it knows
+
+
 class ConnectRequest(BaseModel):
-    """The parameters of the connect page, as the browser sent them."""
+    """The parameters of the connect page, as the browser sent them.
+
+    Attributes:
+        sign_in: what was chosen on a page of the zone; None for a link as the application has it.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     link: str
     returns_to: ReturnAddress = ReturnAddress()
+    sign_in: SignInChoice | None = None
 
     @property
     def query(self) -> str:
-        """The query of the page's address."""
+        """The query of the page's address, as the application has it."""
         members = {"link": self.link, **self.returns_to.model_dump(exclude_none=True)}
         return urlencode(members)
 
+    def query_of(self, choice: SignInChoice) -> str:
+        """The query of the page's address with that choice made."""
+        return f"{self.query}&{urlencode({'sign_in': choice})}"
+
 
 @dataclass(frozen=True, slots=True)
-class CheckedLink:
-    """A connect link whose user is signed in, with what it names as that is now.
+class ValidLink:
+    """A connect link with what it names as that is now, whoever has opened it.
 
     Attributes:
         provider: that issues the resource's tokens; None where the zone does.
@@ -72,7 +89,6 @@ class CheckedLink:
     """
 
     link: ConnectLink
-    signed_in: SignedInUser
     client: Client
     resource: Resource
     provider: Provider | None
@@ -85,13 +101,25 @@ class CheckedLink:
         return offered if self.link.scopes is None else self.link.scopes & offered
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedLink(ValidLink):
+    """A connect link whose user is signed in."""
+
+    signed_in: SignedInUser
+
+
 def read_request(parameters: Parameters) -> ConnectRequest | None:
     """The request; None without a link. Raises InvalidRequest for a parameter that was sent twice."""
     link = parameters.one("link")
     if link is None:
         return None
     redirect_uri, state = parameters.one("redirect_uri"), parameters.one("state")
-    return ConnectRequest(link=link, returns_to=ReturnAddress(redirect_uri=redirect_uri, state=state))
+    chosen = parameters.one("sign_in")
+    return ConnectRequest(
+        link=link,
+        returns_to=ReturnAddress(redirect_uri=redirect_uri, state=state),
+        sign_in=next((each for each in SignInChoice if each == chosen), None),
+    )
 
 
 async def check(
@@ -107,6 +135,17 @@ async def check(
     """
     if signed_in.user.id != link.user_id:
         raise WrongUser(_OTHER_USER)
+    valid = await validate(services, zone, link, returns_to)
+    return CheckedLink(valid.link, valid.client, valid.resource, valid.provider, valid.returns_to, signed_in)
+
+
+async def validate(
+    services: Services, zone: CachedZone, link: ConnectLink, returns_to: ReturnAddress
+) -> ValidLink:
+    """What a link names, while all of that is as it was when the link was made; it does not say whose it is.
+
+    Raises: BadLink when what it rests on has ended, or for an address that is not the client's.
+    """
     client = await client_lookup.find_unchanged(zone, link.client_id, link.party_id)
     if client is None:
         raise BadLink(_ENDED, internal="the client is gone, or another one")
@@ -125,7 +164,7 @@ async def check(
         client.redirect_uris, returns_to.redirect_uri
     ):
         raise BadLink("this `redirect_uri` is not registered for the application")
-    return CheckedLink(link, signed_in, client, resource, provider, returns_to)
+    return ValidLink(link, client, resource, provider, returns_to)
 
 
 async def check_again(conn: AsyncConnection, zone: CachedZone, asked: CheckedLink, now: datetime) -> None:

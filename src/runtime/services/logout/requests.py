@@ -23,6 +23,7 @@ from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
 KEPT_SECONDS = 900
+SIGN_OUT_FORM = "sign-out"  # what the token of the form is for
 MAX_RETURN_CHARS = 8192  # of an address to return to: sealed, it travels in an address of ours
 _PLACE = "sign-out request"
 _NAMES = ("id_token_hint", "client_id", "post_logout_redirect_uri", "state")
