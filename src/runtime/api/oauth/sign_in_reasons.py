@@ -1,4 +1,4 @@
-"""What the pages of a pending sign-in say of it: who wants the user signed in, and what for."""
+"""The reason of a pending sign-in, as its pages give it: who wants the user signed in, and what for."""
 
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
