@@ -17,9 +17,10 @@ from sqlalchemy import event, insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support import entities as make
 
-from runtime.domain.kinds import DELEGATED_GRANT, RESOURCE
+from runtime.domain.kinds import APPLICATION as APPLICATION_KIND
+from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, RESOURCE, Kind
 from runtime.domain.kinds.zone import Zone
-from runtime.storage.sql import consents, entities, ownership, vault_resources, vault_tokens
+from runtime.storage.sql import consents, deletion_effects, entities, ownership, vault_resources, vault_tokens
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import ConsentRecord
 from runtime.storage.sql.entities import Condition, Equals, SqlCondition
@@ -35,6 +36,12 @@ APPLICATION, USER_AGENT = ClientRef(application_id="application-1"), ClientRef(u
 
 Call = Callable[[AsyncConnection, Zone], Awaitable[Any]]
 OF_USER: Mapping[str, str] = {"user_id": "user-7"}
+# What a dry run counts that goes with an entity, by the kind of it.
+EFFECTS = {
+    APPLICATION_KIND: "application-1",
+    PROVIDER: "provider-1",
+    RESOURCE: "resource-1",
+}
 # What requests of applications and users ask and write, by function.
 CALLS: Mapping[str, Call] = {
     "vault_tokens.find": lambda conn, zone: vault_tokens.find(
@@ -277,6 +284,36 @@ async def test_a_request_reaches_its_rows_by_an_index(conn: AsyncConnection, lar
         for statement, parameters in asked
         if [each for each in await accesses(conn, statement, parameters) if not is_by_index(each)] != []
     ]
+
+
+@pytest.mark.parametrize("kind", EFFECTS, ids=lambda kind: kind.name)
+async def test_effects_of_a_deletion_are_counted_by_an_index(
+    conn: AsyncConnection, large: Zone, kind: Kind
+) -> None:
+    """Of one entity, however many there are in the zone that go with others."""
+    counted = deletion_effects.count(conn, kind, large.id, [EFFECTS[kind]], now=NOW)
+    asked = await statements(conn, counted)
+    assert asked
+    assert not [
+        (statement, each)
+        for statement, parameters in asked
+        for each in await accesses(conn, statement, parameters)
+        if not is_by_index(each)
+    ]
+
+
+async def test_all_grants_of_a_provider_are_counted(conn: AsyncConnection, large: Zone) -> None:
+    """As many as there are, of those that still stand."""
+    counts = await deletion_effects.count(conn, PROVIDER, large.id, ["provider-1"], now=NOW)
+    shown = await conn.scalar(
+        text(
+            "SELECT count(*) FROM delegated_grants"
+            " WHERE provider_id = 'provider-1' AND status = 'active' AND zone_id = :zone"
+        ),
+        {"zone": large.id},
+    )
+    assert shown > 1_000
+    assert counts["provider-1"]["delegated_grants"] == shown
 
 
 @pytest.mark.parametrize("name", JOBS)

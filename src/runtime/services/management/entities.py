@@ -4,7 +4,7 @@ Kinds that differ have a module of their own with functions of the same signatur
 function serves which kind.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -284,13 +284,18 @@ async def store(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after:
     return after
 
 
-async def remove(unit: UnitOfWork, kind: Kind, scope: Parents, before: Entity) -> None:
-    """Remove an entity and record it; what was issued to it is told to be revoked."""
+async def remove(unit: UnitOfWork, kind: Kind, scope: Parents, *before: Entity) -> None:
+    """Remove entities and record it; what was issued to them is told to be revoked."""
+    if not before:
+        return
     await unit.next_revision()
-    await token_revocation.revoke(unit, kind, before)
-    await unit.tombstones.add(await storage.remove(unit.conn, kind, before.id, within=scope))
-    unit.cache.existing.discard((scope.get("zone_id", ""), kind.name, before.id))
-    await unit.write(kind, f"{kind.operations}.delete", before, None)
+    for one in before:
+        await token_revocation.revoke(unit, kind, one)
+    gone = [one.id for one in before]
+    await unit.tombstones.add(await storage.remove_many(unit.conn, kind, gone, within=scope))
+    for one in before:
+        unit.cache.existing.discard((scope.get("zone_id", ""), kind.name, one.id))
+        await unit.write(kind, f"{kind.operations}.delete", one, None)
 
 
 async def store_archived(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
@@ -376,12 +381,27 @@ async def for_change(
     """The scope, and an entity that the caller may change. Raises NotFound, Forbidden."""
     scope = await scope_of(unit, kind, parents)
     entity = await storage.get(unit.conn, kind, entity_id, within=scope)
+    await _require_change(unit, kind, scope, entity, verb)
+    return scope, entity
+
+
+async def for_deletion(
+    unit: UnitOfWork, kind: Kind[E_], parents: Parents, ids: Sequence[str]
+) -> tuple[dict[str, str], list[E_]]:
+    """The scope, and those of these entities that are there, if they may be deleted. Raises Forbidden."""
+    scope = await scope_of(unit, kind, parents)
+    found = await storage.many(unit.conn, kind, ids, within=scope)
+    for entity in found:
+        await _require_change(unit, kind, scope, entity, Verb.DELETE)
+    return scope, found
+
+
+async def _require_change(unit: UnitOfWork, kind: Kind, scope: Parents, entity: Entity, verb: Verb) -> None:
     require_for(unit, kind, entity, verb, scope)
     refuse_platform_owned(kind, entity)
     await credential_scope.refuse_others(unit, kind, entity)
     if verb is Verb.UPDATE:
         await credential_scope.refuse_lent(unit, kind, entity)
-    return scope, entity
 
 
 async def update(
@@ -405,3 +425,9 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """Remove an entity and what the database keeps below it. Raises NotFound, Forbidden."""
     scope, before = await for_change(unit, kind, parents, entity_id, Verb.DELETE)
     await remove(unit, kind, scope, before)
+
+
+async def delete_many(unit: UnitOfWork, kind: Kind, parents: Parents, ids: Sequence[str]) -> None:
+    """Remove entities as `delete` does, in statements for many; what is gone already stays so."""
+    scope, found = await for_deletion(unit, kind, parents, ids)
+    await remove(unit, kind, scope, *found)

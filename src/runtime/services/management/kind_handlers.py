@@ -3,7 +3,7 @@
 There is a table for each verb, by kind name, and a protocol that its functions have in common.
 """
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from runtime.domain.kinds import (
@@ -22,7 +22,10 @@ from runtime.domain.kinds import (
     POLICY_VERSION,
     PROVIDER,
     RESOURCE,
+    ROLE,
+    ROLE_ASSIGNMENT,
     SECRET,
+    SERVICE_ACCOUNT,
     SERVICE_ACCOUNT_CREDENTIAL,
     SESSION,
     USER,
@@ -38,7 +41,7 @@ from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members import invitations, organization_users
 from runtime.services.management.organizations import api_keys, organizations, service_accounts
-from runtime.services.management.people import delegated_grants, groups, sessions, users
+from runtime.services.management.people import assignments, delegated_grants, groups, sessions, users
 from runtime.services.management.policies import policies, policy_set_versions, policy_sets, policy_versions
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import applications, credentials, providers, resources, secrets, zones
@@ -141,6 +144,14 @@ class DeleteHandler(Protocol):
     ) -> _Answer[None]: ...
 
 
+class DeleteManyHandler(Protocol):
+    """Deletes entities below the same parents; what is gone already stays so. Raises Forbidden."""
+
+    def __call__(
+        self, unit: UnitOfWork, kind: Kind, parents: Parents, ids: Sequence[str], /
+    ) -> _Answer[None]: ...
+
+
 class ArchiveHandler(Protocol):
     """Archives an entity, which stays and is used for nothing new. Raises NotFound, PreconditionFailed."""
 
@@ -237,6 +248,17 @@ DELETES: Mapping[str, DeleteHandler] = dict.fromkeys(_kinds_with(Verb.DELETE), e
     USER.name: users.delete,
     SESSION.name: sessions.delete,
     DELEGATED_GRANT.name: delegated_grants.delete,
+}
+# Kinds of which a configuration may have thousands, and whose deletions need not be made one by one.
+DELETES_MANY: Mapping[str, DeleteManyHandler] = {
+    SERVICE_ACCOUNT.name: entities.delete_many,
+    PROVIDER.name: providers.delete_many,
+    APPLICATION.name: entities.delete_many,
+    APPLICATION_CREDENTIAL.name: credentials.delete_many,
+    RESOURCE.name: entities.delete_many,
+    GROUP.name: groups.delete_many,
+    ROLE.name: entities.delete_many,
+    ROLE_ASSIGNMENT.name: assignments.delete_many,
 }
 ARCHIVES: Mapping[str, ArchiveHandler] = {
     POLICY.name: policies.archive,

@@ -4,7 +4,7 @@ A user is active by their status, a group by a member who is. What was deleted i
 leads nowhere, or the address of somebody who has not signed in yet, is nobody.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, or_, select, update
@@ -14,6 +14,7 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth.zone_settings import ZoneSettings
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _applications = TABLES["Application"]
@@ -96,9 +97,12 @@ async def of_user(conn: AsyncConnection, zone_id: str, user_id: str) -> list[str
     )
 
 
-async def of_group(conn: AsyncConnection, zone_id: str, group_id: str) -> list[str]:
-    """The applications that a group is accountable for."""
-    return await _ids(conn, _of_zone(zone_id).where(_applications.c.accountable_group_id == group_id))
+async def of_groups(conn: AsyncConnection, zone_id: str, group_ids: Sequence[str]) -> list[str]:
+    """The applications that one of these groups is accountable for."""
+    found: list[str] = []
+    for batch in batches(group_ids):
+        found += await _ids(conn, _of_zone(zone_id).where(_applications.c.accountable_group_id.in_(batch)))
+    return found
 
 
 async def bind_address(conn: AsyncConnection, user: User) -> int:

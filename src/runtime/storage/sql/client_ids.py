@@ -1,6 +1,6 @@
 """Queries about the client ids of a zone: which credentials have one, and when each was last used."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import literal_column, or_, select, update
@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.domain.kinds.application import PasswordCredential
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.tables import TABLES
 
@@ -36,21 +37,22 @@ async def password_credentials(
     return [each for each in found if isinstance(each, PasswordCredential)]
 
 
-async def close_gap(conn: AsyncConnection, zone_id: str, client_id: str) -> None:
-    """Give the first slot to the credential that is left with a client id.
+async def close_gaps(conn: AsyncConnection, zone_id: str, client_ids: Collection[str]) -> None:
+    """Give the first slot to the credential that is left with a client id, of each of these.
 
     Whatever has a client id has its first slot: so the uniqueness refuses it to everybody else.
     """
-    await conn.execute(
-        update(_credentials)
-        .where(
-            _credentials.c.zone_id == zone_id,
-            _credentials.c.identifier == client_id,
-            _IS_NO_WORKLOAD,
-            _credentials.c.slot > 0,
+    for batch in batches(sorted(client_ids)):
+        await conn.execute(
+            update(_credentials)
+            .where(
+                _credentials.c.zone_id == zone_id,
+                _credentials.c.identifier.in_(batch),
+                _IS_NO_WORKLOAD,
+                _credentials.c.slot > 0,
+            )
+            .values(slot=0)
         )
-        .values(slot=0)
-    )
 
 
 async def record_use(

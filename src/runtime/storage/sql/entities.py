@@ -44,6 +44,7 @@ __all__ = [
     "page",
     "position",
     "remove",
+    "remove_many",
     "replace",
 ]
 
@@ -178,16 +179,33 @@ async def remove(
     Raises:
         NotFound: there is no such entity under those parents.
     """
+    return await remove_many(conn, kind, [entity_id], within=within)
+
+
+async def remove_many(
+    conn: AsyncConnection, kind: Kind, ids: Sequence[str], *, within: Within
+) -> list[OwnershipRecord]:
+    """Delete entities as `remove` does, in a few statements for each batch. Returns and raises as it."""
+    dropped: list[OwnershipRecord] = []
+    for batch in batches(ids):
+        dropped += await _remove_batch(conn, kind, batch, within)
+    return dropped
+
+
+async def _remove_batch(
+    conn: AsyncConnection, kind: Kind, ids: Sequence[str], within: Within
+) -> list[OwnershipRecord]:
     table = TABLES[kind.name]
-    mine = [table.c.id == entity_id, *parents(kind, within)]
-    found = (
-        await conn.execute(select(*(table.c[name] for name in ("id", *kind.scope))).where(*mine))
-    ).first()
-    if found is None:
-        raise NotFound(f"there is no {kind.name} `{entity_id}`")
-    tenant_id = found[1] if len(found) > 1 else entity_id
-    await names.retire(conn, kind, entity_id, tenant_id=tenant_id)
-    dropped = await clear_references(conn, kind, entity_id, tenant_id=tenant_id)
+    mine = [table.c.id.in_(ids), *parents(kind, within)]
+    tenant = table.c[kind.scope[0]] if kind.scope else table.c.id
+    tenants = {row[0]: row[1] for row in await conn.execute(select(table.c.id, tenant).where(*mine))}
+    if missing := next((one for one in ids if one not in tenants), None):
+        raise NotFound(f"there is no {kind.name} `{missing}`")
+    dropped: list[OwnershipRecord] = []
+    for tenant_id in dict.fromkeys(tenants.values()):
+        there = [one for one in ids if tenants[one] == tenant_id]
+        await names.retire(conn, kind, there, tenant_id=tenant_id)
+        dropped += await clear_references(conn, kind, there, tenant_id=tenant_id)
     await conn.execute(delete(table).where(*mine))
     return dropped
 

@@ -4,7 +4,7 @@
 the primary keys of their tables decide between two who take a name at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -99,14 +99,27 @@ async def step_aside(conn: AsyncConnection, kind: Kind, entity_id: str, name: st
     await conn.execute(update(subjects).where(*of_it).values(is_held=False))
 
 
-async def retire(conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str) -> None:
-    """Keep the names of a deleted entity reserved: only the same entity, created again, may have them."""
+async def retire(conn: AsyncConnection, kind: Kind, entity_ids: Sequence[str], *, tenant_id: str) -> None:
+    """Keep the names of deleted entities reserved: only the same entity, created again, may have its own.
+
+    Args:
+        entity_ids: at most a batch of them.
+    """
     if _subject_member(kind) is None:
         return
-    identity = await _identity(conn, entity_id, tenant_id) if kind is USER else None
+    if kind is USER:
+        for user_id in entity_ids:
+            await _retire(conn, [user_id], tenant_id, await _identity(conn, user_id, tenant_id))
+    else:
+        await _retire(conn, entity_ids, tenant_id, None)
+
+
+async def _retire(
+    conn: AsyncConnection, holder_ids: Sequence[str], zone_id: str, identity: str | None
+) -> None:
     await conn.execute(
         update(subjects)
-        .where(subjects.c.zone_id == tenant_id, subjects.c.holder_id == entity_id)
+        .where(subjects.c.zone_id == zone_id, subjects.c.holder_id.in_(holder_ids))
         .values(is_held=False, identity=identity)
     )
 

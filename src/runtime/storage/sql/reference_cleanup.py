@@ -1,10 +1,21 @@
 """Clears references to a deleted entity that no foreign key covers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, CursorResult, Executable, Table, bindparam, delete, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    CursorResult,
+    Executable,
+    Table,
+    bindparam,
+    delete,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import ALL, SECRET_OWNERS, ZONE, Kind
@@ -47,20 +58,24 @@ _LOOSE = (
 )
 
 
+_GONE: BindParameter[Any] = bindparam("gone", expanding=True)
+
+
 async def clear_references(
-    conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str
+    conn: AsyncConnection, kind: Kind, entity_ids: Sequence[str], *, tenant_id: str
 ) -> list[OwnershipRecord]:
-    """Clear the optional references to an entity, and drop the records that speak of it or of its parts.
+    """Clear the optional references to entities, and drop the records that speak of them or of their parts.
 
     Args:
-        tenant_id: the zone of a zone's entity, else the organization.
+        entity_ids: at most a batch of them.
+        tenant_id: the zone of a zone's entities, else the organization.
 
     Returns:
         The ownership records that go.
     """
     dropped: list[OwnershipRecord] = []
     for statement in _statements(kind):
-        done: CursorResult[Any] = await conn.execute(statement, {"gone": entity_id, "tenant": tenant_id})
+        done: CursorResult[Any] = await conn.execute(statement, {"gone": entity_ids, "tenant": tenant_id})
         if done.returns_rows:
             dropped += [record_of(row) for row in done]
     return dropped
@@ -71,11 +86,11 @@ def _statements(kind: Kind) -> tuple[Executable, ...]:
     owner = kind.tenant
     if owner is None:
         return ()
-    found: list[Executable] = [_ownership(kind, owner, bindparam("gone"))]
+    found: list[Executable] = [_ownership(kind, owner, _GONE)]
     if kind is ZONE:
-        found.append(delete(ownerships).where(ownerships.c.zone_id == bindparam("gone")).returning(*COLUMNS))
+        found.append(delete(ownerships).where(ownerships.c.zone_id.in_(_GONE)).returning(*COLUMNS))
     for table, column, local, ondelete in pointing_at(TABLES[kind.name]):
-        pointing = (table.c[local] == bindparam("tenant"), table.c[column] == bindparam("gone"))
+        pointing = (table.c[local] == bindparam("tenant"), table.c[column].in_(_GONE))
         if ondelete is None:
             found.append(update(table).where(*pointing).values({column: None}))
         elif kind.zoned and (child := _KIND_OF.get(table.name)) is not None:
@@ -91,7 +106,7 @@ def _dropped(loose: _Loose, kind: Kind, owner: str) -> list[Executable]:
     columns = loose.table.c
     pointing = [
         columns.zone_id == bindparam("tenant"),
-        columns[loose.column] == bindparam("gone"),
+        columns[loose.column].in_(_GONE),
         *loose.of(kind),
     ]
     child = _KIND_OF.get(loose.table.name)
@@ -100,11 +115,9 @@ def _dropped(loose: _Loose, kind: Kind, owner: str) -> list[Executable]:
 
 
 def _ownership(kind: Kind, owner: str, ids: Any) -> Executable:
-    """The deletion of the ownership records of one or several entities."""
-    chosen = (
-        ownerships.c.entity_id.in_(ids) if hasattr(ids, "selected_columns") else ownerships.c.entity_id == ids
-    )
-    mine = (ownerships.c[owner] == bindparam("tenant"), ownerships.c.kind == kind.name, chosen)
+    """The deletion of the ownership records of entities."""
+    chosen = (ownerships.c.kind == kind.name, ownerships.c.entity_id.in_(ids))
+    mine = (ownerships.c[owner] == bindparam("tenant"), *chosen)
     return delete(ownerships).where(*mine).returning(*COLUMNS)
 
 

@@ -4,7 +4,7 @@ What has to wait until all operations have run is deferred: relations between en
 policies and policy sets, the uniqueness of names. `phases` says in which order that is done.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,7 +47,7 @@ from runtime.services.management.changesets.references import (
 )
 from runtime.services.management.changesets.relations import RELATED, DeferredRelations, DeferredStep
 from runtime.services.management.changesets.specs import SpecFields, split_spec
-from runtime.services.management.kind_handlers import ARCHIVES, CREATES, DELETES, UPDATES
+from runtime.services.management.kind_handlers import ARCHIVES, CREATES, DELETES, DELETES_MANY, UPDATES
 from runtime.services.management.people import assignments
 from runtime.services.management.policies import activation
 from runtime.services.management.snapshots import entity_specs
@@ -260,10 +260,34 @@ class OperationRunner:
 
     # --- delete, release, rename
 
-    async def _delete(self, index: int, operation: PackedOperation, kind: Kind, target: EntityRef) -> None:
+    async def delete_many(self, first: int, operations: Sequence[PackedOperation]) -> list[EntityRef]:
+        """Apply deletions of entities of one kind, each once; the entities that they were about.
+
+        Raises: ManagementError, of one of them: by themselves, they say which.
+        """
+        kind = BY_NAME[operations[0].kind]
+        targets = [self._target(operation, kind) for operation in operations]
+        for index, (operation, target) in enumerate(zip(operations, targets, strict=True), first):
+            before = self.current.get((kind.name, target.id))
+            self.policy_references.add_operation(index, operation, kind, target, before)
+            self._require_deletable(operation, kind, target)
+        ids: dict[str | None, list[str]] = {}
+        for target in targets:
+            ids.setdefault(target.zone_id, []).append(target.id)
+        for zone_id, there in ids.items():
+            await DELETES_MANY[kind.name](self.unit, kind, parents_of(self.unit, kind, zone_id), there)
+        await self.owners.refuse_protected_losses(self.unit, kind, *(target.id for target in targets))
+        for target in targets:
+            self._forget(kind, target)
+        return targets
+
+    def _require_deletable(self, operation: PackedOperation, kind: Kind, target: EntityRef) -> None:
         record = self.owners.require_owned(kind, target.id, before=operation.op)
         if record.protect:
             raise Conflict(f"{kind.name} `{record.name}` is protected; apply `protect: false` first")
+
+    async def _delete(self, index: int, operation: PackedOperation, kind: Kind, target: EntityRef) -> None:
+        self._require_deletable(operation, kind, target)
         if kind in _LAST:
             self._removals.append(DeferredStep(index, operation, kind, target, {}))
             return
@@ -289,6 +313,9 @@ class OperationRunner:
             # It existed when the changeset began: it was deleted with another entity just before.
             if (kind.name, target.id) not in self.current:
                 raise
+        self._forget(kind, target)
+
+    def _forget(self, kind: Kind, target: EntityRef) -> None:
         self._created.pop(target.id, None)
         self.relations.forget(target.id)
         self.handle_swaps.settle(kind, target.id)

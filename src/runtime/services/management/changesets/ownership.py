@@ -115,9 +115,10 @@ class OwnershipRecords:
                 f" in the manifests of `{self.owner}`"
             )
 
-    async def refuse_protected_losses(self, unit: UnitOfWork, kind: Kind, entity_id: str) -> None:
-        """Raise Conflict when the deletion of an entity has taken something protected along."""
-        self._protected.pop((kind.name, entity_id), None)
+    async def refuse_protected_losses(self, unit: UnitOfWork, kind: Kind, *ids: str) -> None:
+        """Raise Conflict when the deletion of entities has taken something protected along."""
+        for entity_id in ids:
+            self._protected.pop((kind.name, entity_id), None)
         if not self._protected:
             return
         if await storage.count_protected(unit.conn, unit.organization_id) == len(self._protected):

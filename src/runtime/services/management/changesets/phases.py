@@ -1,9 +1,10 @@
 """The phases of a changeset inside its transaction, in order, the same for an apply and a dry run."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
+from runtime.services.management.changesets import deletion_groups
 from runtime.services.management.changesets.changeset import PackedChangeset, PackedOperation
 from runtime.services.management.changesets.operations import OperationRunner
 from runtime.services.management.changesets.ownership import OwnershipRecords
@@ -78,16 +79,27 @@ class _Phases:
         """Apply every operation in its order."""
         total, time_slice = len(changeset.operations), TimeSlice()
         results: list[EntityRef] = []
-        for index, operation in enumerate(changeset.operations):
+        together = self.runner.unit.dry_run and self.collected is None
+        told = 0
+        for first, group in deletion_groups.split(changeset.operations, together=together):
             await time_slice.yield_if_due()
-            if self.collected is not None and not self.collected.can_run(operation):
-                continue
-            async with self._collecting(operation):
-                with at_operation(index, operation):
-                    results.append(await self.runner.run(index, operation))
-            if progress is not None and (index + 1) % _PROGRESS_EVERY == 0:
-                await progress(index + 1, total)
+            results += await self._apply_group(first, group)
+            done = first + len(group)
+            if progress is not None and done >= told + _PROGRESS_EVERY:
+                told = done - done % _PROGRESS_EVERY
+                await progress(told, total)
         return results
+
+    async def _apply_group(self, index: int, group: Sequence[PackedOperation]) -> Sequence[EntityRef]:
+        if len(group) > 1:
+            return await deletion_groups.delete(self.runner, index, group)
+        (operation,) = group
+        if self.collected is not None and not self.collected.can_run(operation):
+            return ()
+        async with self._collecting(operation):
+            with at_operation(index, operation):
+                return [await self.runner.run(index, operation)]
+        return ()  # its problems have been collected
 
     async def write_relations(self) -> None:
         """Write the relations between entities, now that all of these exist."""

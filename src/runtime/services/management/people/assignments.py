@@ -1,6 +1,6 @@
 """Role assignments: a role given to a user, an application or a group."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,6 +144,16 @@ async def revoke_assignment(unit: UnitOfWork, assignment: RoleAssignment) -> Non
     await entities.require_in(unit, ROLE_ASSIGNMENT, Verb.DELETE, assignment.zone_id)
     await credential_scope.refuse_others(unit, ROLE_ASSIGNMENT, assignment)
     await entities.remove(unit, ROLE_ASSIGNMENT, scope, assignment)
+
+
+async def delete_many(unit: UnitOfWork, kind: Kind, parents: Parents, ids: Sequence[str]) -> None:
+    """End assignments as `revoke_assignment` does; what has ended already stays so."""
+    scope = {"zone_id": parents["zone_id"]}
+    await entities.require_in(unit, ROLE_ASSIGNMENT, Verb.DELETE, scope["zone_id"])
+    found = await storage.many(unit.conn, ROLE_ASSIGNMENT, ids, within=scope)
+    for assignment in found:
+        await credential_scope.refuse_others(unit, ROLE_ASSIGNMENT, assignment)
+    await entities.remove(unit, ROLE_ASSIGNMENT, scope, *found)
 
 
 async def _scope(

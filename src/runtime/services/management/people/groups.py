@@ -65,10 +65,21 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     await _revoke_ended(unit, before)
 
 
-async def _revoke_ended(unit: UnitOfWork, group: Group) -> None:
-    """Revoke tokens of the applications that the group is accountable for, if nobody active is in it now."""
-    owned = await accountability.of_group(unit.conn, group.zone_id, group.id)
-    await token_revocation.revoke_ended(unit, group.zone_id, owned)
+async def delete_many(unit: UnitOfWork, kind: Kind, parents: Parents, ids: Sequence[str]) -> None:
+    """Remove groups as `delete` does."""
+    scope = await entities.scope_of(unit, GROUP, parents)
+    found = await storage.many(unit.conn, GROUP, ids, within=scope)
+    for group in found:
+        await _require_own(unit, scope, group, GROUP.operations, Verb.DELETE)
+    await entities.remove(unit, GROUP, scope, *found)
+    await _revoke_ended(unit, *found)
+
+
+async def _revoke_ended(unit: UnitOfWork, *groups: Group) -> None:
+    """Revoke tokens of the applications that groups are accountable for, where nobody active is left."""
+    for zone_id in {group.zone_id for group in groups}:
+        owned = await accountability.of_groups(unit.conn, zone_id, [group.id for group in groups])
+        await token_revocation.revoke_ended(unit, zone_id, owned)
 
 
 async def _own(
@@ -77,11 +88,15 @@ async def _own(
     """The scope, and a group that the caller may change in that respect."""
     scope = await entities.scope_of(unit, GROUP, parents)
     found = await storage.get(unit.conn, GROUP, group_id, within=scope)
-    entities.require(unit, subject, verb, scope)
-    if found.external:
-        raise Forbidden(f"Group `{group_id}` is kept by an external directory")
-    await credential_scope.refuse_others(unit, GROUP, found)
+    await _require_own(unit, scope, found, subject, verb)
     return scope, found
+
+
+async def _require_own(unit: UnitOfWork, scope: Parents, group: Group, subject: str, verb: Verb) -> None:
+    entities.require(unit, subject, verb, scope)
+    if group.external:
+        raise Forbidden(f"Group `{group.id}` is kept by an external directory")
+    await credential_scope.refuse_others(unit, GROUP, group)
 
 
 async def _expanded(

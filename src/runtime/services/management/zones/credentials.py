@@ -4,7 +4,7 @@ Two password credentials of one application may have the same client id, so that
 an interruption: the second one is created, then the first expires or is deleted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,8 +82,20 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """Remove a credential. Raises NotFound, Forbidden."""
     scope, before = await _for_change(unit, parents, entity_id, Verb.DELETE)
     await entities.remove(unit, APPLICATION_CREDENTIAL, scope, before)
-    if isinstance(before, PasswordCredential):
-        await client_ids.close_gap(unit.conn, before.zone_id, before.identifier)
+    await _close_gaps(unit, scope["zone_id"], before)
+
+
+async def delete_many(unit: UnitOfWork, kind: Kind, parents: Parents, ids: Sequence[str]) -> None:
+    """Remove credentials as `delete` does."""
+    scope, found = await entities.for_deletion(unit, APPLICATION_CREDENTIAL, parents, ids)
+    await _refuse_platform_owned(unit, scope, found)
+    await entities.remove(unit, APPLICATION_CREDENTIAL, scope, *found)
+    await _close_gaps(unit, scope["zone_id"], *found)
+
+
+async def _close_gaps(unit: UnitOfWork, zone_id: str, *gone: ApplicationCredential) -> None:
+    with_secrets = {each.identifier for each in gone if isinstance(each, PasswordCredential)}
+    await client_ids.close_gaps(unit.conn, zone_id, with_secrets)
 
 
 async def _free_slot(unit: UnitOfWork, zone_id: str, client_id: str, application_id: str) -> int:
@@ -149,9 +161,15 @@ async def _for_change(
 
 async def refuse_platform_owned(unit: UnitOfWork, credential: ApplicationCredential) -> None:
     """Raise Forbidden for a credential of one of the service's own applications."""
-    scope = {"zone_id": credential.zone_id}
-    application = await storage.get(unit.conn, APPLICATION, credential.application_id, within=scope)
-    entities.refuse_platform_owned(APPLICATION, application)
+    await _refuse_platform_owned(unit, {"zone_id": credential.zone_id}, [credential])
+
+
+async def _refuse_platform_owned(
+    unit: UnitOfWork, scope: Parents, credentials: Sequence[ApplicationCredential]
+) -> None:
+    ids = [each.application_id for each in credentials]
+    for application in await storage.many(unit.conn, APPLICATION, ids, within=scope):
+        entities.refuse_platform_owned(APPLICATION, application)
 
 
 def require_stated_subject(body: Mapping[str, Any], before: ApplicationCredential | None = None) -> None:

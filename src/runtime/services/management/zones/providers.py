@@ -4,7 +4,7 @@ A sign-in rests on the provider that said who it was. When others may say so fro
 signed in before ends with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.domain.delegated_grants import issuing_addresses
@@ -72,11 +72,22 @@ def _with_issuer(before: Provider, patch: Mapping[str, Any]) -> Mapping[str, Any
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a provider, its grants and what it signed in; its users stay, and sign in some other way."""
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.DELETE)
-    await end_what_was_issued(unit, before, None)
-    await directory.detach_provider(unit.conn, zone_id=scope["zone_id"], provider_id=before.id)
-    await end_what_rested_on(unit, before, None)
-    await entities.remove(unit, PROVIDER, scope, before)
-    unit.cache.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
+    await _remove(unit, scope, before)
+
+
+async def delete_many(unit: UnitOfWork, kind: Kind, parents: Parents, ids: Sequence[str]) -> None:
+    """Remove providers as `delete` does."""
+    scope, found = await entities.for_deletion(unit, PROVIDER, parents, ids)
+    await _remove(unit, scope, *found)
+
+
+async def _remove(unit: UnitOfWork, scope: Parents, *before: Provider) -> None:
+    for one in () if unit.dry_run else before:  # which has none of what was issued, and of the users
+        await end_what_was_issued(unit, one, None)
+        await directory.detach_provider(unit.conn, zone_id=one.zone_id, provider_id=one.id)
+        await end_what_rested_on(unit, one, None)
+    await entities.remove(unit, PROVIDER, scope, *before)
+    unit.cache.zones.pop(scope["zone_id"], None)  # its user identity provider may have been one of these
 
 
 async def end_what_was_issued(unit: UnitOfWork, before: Provider, after: Provider | None) -> None:
