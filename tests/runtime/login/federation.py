@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 from oidc_provider_mock import User as MockUser
@@ -80,6 +81,13 @@ def as_person(browser: Browser, page: httpx.Response, sub: str, **form: str) -> 
 def sign_in(browser: Browser, client: Client, sub: str = "ada", **changes: Any) -> "Page | Answer":
     """Sign in as somebody the provider knows; where that leads."""
     return browser.open(as_person(browser, at_provider(browser, client, **changes), sub))
+
+
+def changed_query(address: str, **changes: str | None) -> str:
+    """The address with other parameters."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()} | changes
+    kept = {name: value for name, value in query.items() if value is not None}
+    return f"{address.partition('?')[0]}?{urlencode(kept)}"
 
 
 def users_of(site: Site, zone: Zone) -> list[User]:

@@ -8,7 +8,15 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import func, select
-from tests.runtime.login.federation import Foreign, as_person, at_provider, running, sign_in, users_of
+from tests.runtime.login.federation import (
+    Foreign,
+    as_person,
+    at_provider,
+    changed_query,
+    running,
+    sign_in,
+    users_of,
+)
 from tests.runtime.login.invitations import address, call, home_zone, invite, ok, people, zonectl
 from tests.support.oauth_site import Answer, Browser, Client, Page, Site, assert_page, claims
 
@@ -19,7 +27,11 @@ from runtime.storage.sql.tables import METADATA
 
 STORAGE = ("embedded", "servers")
 PROTOCOLS = {
-    "oauth2": {"authorization_parameters": {"hd": "acme"}, "scopes_supported": ["openid"]},
+    "oauth2": {
+        "authorization_parameters": {"hd": "acme"},
+        "distinct_redirect_uri": True,
+        "scopes_supported": ["openid"],
+    },
     "openid": {"scopes": ["groups"], "external_id_claim": "sub"},
 }
 
@@ -125,7 +137,8 @@ class TestConnection:
         """At every depth: a secret, one protocol, one setting of a protocol; later all protocols at once."""
         enable(site, foreign, protocols=PROTOCOLS)
 
-        patch = {"client_secret": None, "protocols": {"oauth2": {"scopes_supported": None}, "openid": None}}
+        gone = {"distinct_redirect_uri": None, "scopes_supported": None}
+        patch = {"client_secret": None, "protocols": {"oauth2": gone, "openid": None}}
         changed = ok(site, "PATCH", "/sso-connection", patch)
         assert changed["client_secret_set"] is False
         assert changed["protocols"] == {"oauth2": {"authorization_parameters": {"hd": "acme"}}}
@@ -234,6 +247,43 @@ class TestConnection:
 async def _provider(services: Any, zone: Zone) -> Any:
     view = await services.zones.get(zone.id)
     return await view.user_provider()
+
+
+@pytest.mark.threat("4g")
+@pytest.mark.standard("RFC 9700")
+@pytest.mark.parametrize("answered_by", [None, "other"])
+def test_an_answer_at_another_redirect_uri(
+    site: Site, browser: Browser, app: Client, foreign: Foreign, answered_by: str | None
+) -> None:
+    """A connection with a redirect URI of its own is answered there alone; nothing is redeemed."""
+    made = enable(site, foreign, protocols={"oauth2": {"distinct_redirect_uri": True}})
+    somebody = known(foreign, f"{new_id()}@acme.example")
+    assert isinstance(sign_in(Browser(), app, somebody), Answer)
+    back = as_person(browser, at_provider(browser, app), somebody)
+    assert f"/oauth/callback?answered_by={made['id']}&" in back
+    foreign.asked.clear()
+
+    refused = browser.http.get(changed_query(back, answered_by=answered_by))
+
+    assert_page(refused, 403)
+    assert foreign.asked == []
+
+
+@pytest.mark.threat("4g")
+def test_the_redirect_uri_that_is_shared_is_the_connections_until_it_has_its_own(
+    site: Site, browser: Browser, app: Client, foreign: Foreign
+) -> None:
+    """Switched on by a change, it is of the next request; the answer to one from before is refused."""
+    enable(site, foreign)
+    somebody = known(foreign, f"{new_id()}@acme.example")
+    assert isinstance(sign_in(Browser(), app, somebody), Answer)
+    back = as_person(browser, at_provider(browser, app), somebody)
+    assert "answered_by" not in back
+
+    ok(site, "PATCH", "/sso-connection", {"protocols": {"oauth2": {"distinct_redirect_uri": True}}})
+
+    assert_page(browser.http.get(back), 403)
+    assert "answered_by" in as_person(browser, at_provider(browser, app), somebody)
 
 
 def test_who_is_invited_joins_by_signing_in(

@@ -12,6 +12,7 @@ from tests.runtime.login.federation import (
     Foreign,
     as_person,
     at_provider,
+    changed_query,
     federated,
     running,
     sign_in,
@@ -49,13 +50,6 @@ def session_of(site: Site, zone: Zone, session_id: str) -> Session:
     found = site.run(site.company.run(SESSION, Verb.RETRIEVE, {"zone_id": zone.id}, session_id))
     assert isinstance(found, Session)
     return found
-
-
-def changed_query(address: str, **changes: str | None) -> str:
-    """The address with other parameters."""
-    query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()} | changes
-    kept = {name: value for name, value in query.items() if value is not None}
-    return f"{address.partition('?')[0]}?{urlencode(kept)}"
 
 
 class TestForeignProvider:

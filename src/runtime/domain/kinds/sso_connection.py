@@ -15,11 +15,20 @@ from runtime.domain.kinds.values import NonEmpty, Part, Uri
 
 
 class SSOConnectionOAuth2(Part):
-    """The OAuth settings of the provider; endpoints given here override discovered ones."""
+    """The OAuth settings of the provider; endpoints given here override discovered ones.
+
+    Attributes:
+        distinct_redirect_uri: requests to the provider have a redirect URI of their own, the home zone's with
+            `?answered_by=` and the id of the connection, and an answer that comes to another one is refused.
+            For a provider without `iss` in its answers (RFC 9207): otherwise another provider of the home
+            zone can have the user answered there, and receives the code (RFC 9700 section 4.4). Register it
+            at the provider in place of the zone's. Default: false.
+    """
 
     authorization_endpoint: Uri | None = None
     authorization_parameters: Annotated[dict[str, str] | None, Example({"prompt": "select_account"})] = None
     code_challenge_methods_supported: Annotated[list[str] | None, Mark.SET, Example(["S256"])] = None
+    distinct_redirect_uri: bool | None = None
     jwks_uri: Uri | None = None
     registration_endpoint: Uri | None = None
     scopes_supported: Annotated[list[str] | None, Mark.SET, Example(["openid", "email"])] = None
