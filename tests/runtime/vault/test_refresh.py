@@ -348,11 +348,12 @@ async def test_an_open_circuit_is_answered_503(connected: Account, idp: Rotating
 async def test_a_lease_whose_holder_died_is_taken_over_when_it_is_over(
     connected: Account, idp: RotatingProvider
 ) -> None:
-    """Before that it is waited for in vain; the user is told to come back."""
+    """Before that it is waited for in vain, and whoever asks is told what is left of it, in every process."""
     now = connected.scene.services.clock()
-    await expire(connected, lease_owner="gone", lease_until=now + timedelta(seconds=30))
-    (refusal,) = await exchanges(connected, 1)
-    assert isinstance(refusal, UpstreamUnavailable)
+    await expire(connected, lease_owner="gone", lease_until=now + timedelta(seconds=600))
+    refusals = await exchanges(connected, 2, connected.scene.services, another_process(connected))
+    assert {type(refusal) for refusal in refusals} == {UpstreamUnavailable}
+    assert all(60 < refusal.retry_after_seconds <= 600 - refresh.WAIT_SECONDS + 1 for refusal in refusals)
 
     await expire(connected, lease_owner="gone", lease_until=now - timedelta(seconds=1))
 

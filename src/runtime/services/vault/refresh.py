@@ -11,6 +11,7 @@ not asked again, and the user is.
 
 import asyncio
 from datetime import datetime, timedelta
+from math import ceil
 from time import monotonic
 
 from sqlalchemy.exc import DBAPIError
@@ -82,7 +83,7 @@ async def current(
     task, is_mine = services.upstream_refreshes.start(place, lambda: refresh(services, zone, place))
     if credential.is_valid(now + STILL_GOOD):
         return credential
-    outcome = await _awaited(task, HOLDER_WAIT_SECONDS if is_mine else WAIT_SECONDS)
+    outcome = await _awaited(services, place, task, HOLDER_WAIT_SECONDS if is_mine else WAIT_SECONDS)
     if isinstance(outcome, VaultRecord):
         return kept_credential(zone, place, outcome)
     source = await zone.providers.get(place.provider_id)
@@ -101,12 +102,15 @@ async def current(
     )
 
 
-async def _awaited(task: "asyncio.Task[RefreshOutcome]", seconds: float) -> RefreshOutcome:
+async def _awaited(
+    services: Services, place: VaultPlace, task: "asyncio.Task[RefreshOutcome]", seconds: float
+) -> RefreshOutcome:
     try:
         async with asyncio.timeout(seconds):
             return await asyncio.shield(task)
     except TimeoutError:
-        return Postponed(1)
+        now = services.clock()
+        return _postponed(await _find(services, place, now), now)
 
 
 async def refresh(services: Services, zone: CachedZone, place: VaultPlace) -> RefreshOutcome:
@@ -131,7 +135,7 @@ async def refresh(services: Services, zone: CachedZone, place: VaultPlace) -> Re
                     return outcome
                 continue
         if monotonic() > deadline:
-            return Postponed(1)
+            return _postponed(record, now)
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -154,7 +158,17 @@ def _pause(record: VaultRecord, now: datetime) -> Postponed | None:
     """That nobody asks the provider now, since it has just failed; None when it may be asked."""
     if record.lease_owner is not None or record.lease_until is None or record.lease_until <= now:
         return None
-    return Postponed(max(1, round((record.lease_until - now).total_seconds())))
+    return _postponed(record, now)
+
+
+def _postponed(record: VaultRecord | None, now: datetime) -> Postponed:
+    """That there are no new tokens before the lease is over: its holder may have died, or live and take long.
+
+    Whoever came back sooner would wait in vain once more, with everybody else.
+    """
+    if record is None or record.lease_until is None:
+        return Postponed(1)
+    return Postponed(max(1, ceil((record.lease_until - now).total_seconds())))
 
 
 async def _take_lease(
