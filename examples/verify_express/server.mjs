@@ -29,6 +29,7 @@ class Refused extends Error {
 const keys = createRemoteJWKSet(new URL(`${issuer}/.well-known/jwks.json`), { cacheMaxAge: 300_000 });
 const digest = (value) => createHash("sha256").update(value).digest("base64url");
 const WHOLE_EVERY = 600_000; // milliseconds: what has expired is in no newer list
+const LIST = "revocation-list+jwt"; // signed: no proxy or cache on the way can take an entry out
 const revocations = { entries: new Map(), readAt: -Infinity, wholeAt: -Infinity, next: "", reading: null };
 
 /** What was revoked, at most a second old. */
@@ -44,9 +45,15 @@ async function readRevocations() {
   const now = performance.now();
   const isWhole = now - revocations.wholeAt > WHOLE_EVERY;
   const since = isWhole ? "" : `?since=${encodeURIComponent(revocations.next)}`;
-  const answer = await fetch(`${issuer}/.well-known/revocations${since}`, { signal: AbortSignal.timeout(5000) });
+  const options = { headers: { Accept: `application/${LIST}` }, signal: AbortSignal.timeout(5000) };
+  const answer = await fetch(`${issuer}/.well-known/revocations${since}`, options);
   if (!answer.ok) throw new Error(`the zone's revocation list answers ${answer.status}`);
-  const list = await answer.json();
+  const expected = { issuer, typ: LIST, algorithms: ["RS256", "ES256"], clockTolerance: 5 };
+  const { payload: list } = await jwtVerify(await answer.text(), keys, expected).catch((failure) => {
+    throw new Error(`the zone's revocation list is refused: ${failure.message}`);
+  });
+  const isLater = list.since !== undefined && (isWhole || Number(list.since) > Number(revocations.next));
+  if (isLater) throw new Error("the zone's revocation list begins later than it was asked to");
   const entries = isWhole ? new Map() : revocations.entries;
   for (const each of list.revocations) entries.set(JSON.stringify(each), each);
   Object.assign(revocations, { entries, next: list.next, readAt: now }, isWhole && { wholeAt: now });

@@ -1,10 +1,9 @@
-"""Fetches what a zone publishes: JSON objects of bounded size, and no redirects."""
+"""Fetches what a zone publishes: JSON objects and signed lists of bounded size, and no redirects."""
 
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -13,6 +12,7 @@ import httpx
 from zonewright.errors import ZoneMisconfigured, ZoneUnreachable
 
 MAX_BYTES = 8 * 1024 * 1024
+MAX_SIGNED_BYTES = MAX_BYTES * 4 // 3  # as much, in base64url
 TIMEOUT_SECONDS = 5.0
 PAUSE_SECONDS = 1.0  # after a failure
 LOG_PAUSE_SECONDS = 60.0  # between two messages of one kind about the same document
@@ -21,14 +21,6 @@ _MAX_SHOWN_CHARS = 200
 _ADVICE = "check the issuer that is configured, and what serves this address"
 
 _log = logging.getLogger("zonewright")
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A document and its entity tag; no document when the one of before is still current."""
-
-    document: Mapping[str, Any] | None
-    etag: str | None
 
 
 class SharedFailure:
@@ -70,18 +62,40 @@ def new_client() -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False)
 
 
-async def fetch(
-    http: httpx.AsyncClient, url: str, *, etag: str | None = None, params: Mapping[str, str] | None = None
-) -> Published:
+async def fetch(http: httpx.AsyncClient, url: str) -> Mapping[str, Any]:
     """The JSON object at an address. Raises ZoneUnreachable; ZoneMisconfigured."""
-    headers = {"Accept": "application/json"} | ({"If-None-Match": etag} if etag else {})
+    body, media_type = await _get(http, url, "application/json")
     try:
-        async with http.stream("GET", url, headers=headers, params=params) as answer:
-            if answer.status_code == 304:
-                return Published(None, etag)
+        document = json.loads(body)
+    except (ValueError, RecursionError) as failure:
+        raise ZoneMisconfigured(f"{url} answers {shown(media_type)} that is not JSON; {_ADVICE}") from failure
+    if not isinstance(document, dict):
+        raise ZoneMisconfigured(f"{url} answers JSON that is not an object; {_ADVICE}")
+    return document
+
+
+async def fetch_signed(
+    http: httpx.AsyncClient, url: str, media_type: str, *, params: Mapping[str, str]
+) -> str:
+    """The text of that media type at an address: a JWS, not verified. Raises as `fetch` does."""
+    body, _ = await _get(http, url, media_type, params=params, max_bytes=MAX_SIGNED_BYTES)
+    return body.decode("latin-1")
+
+
+async def _get(
+    http: httpx.AsyncClient,
+    url: str,
+    accept: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> tuple[bytes, str]:
+    """Body and media type of an answer. Raises ZoneUnreachable; ZoneMisconfigured."""
+    try:
+        async with http.stream("GET", url, headers={"Accept": accept}, params=params) as answer:
             if answer.status_code != 200:
                 raise _failure_of(url, answer)
-            return Published(_object(url, answer, await _read(url, answer)), answer.headers.get("etag"))
+            return await _read(url, answer, max_bytes), answer.headers.get("content-type", "")
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as failure:
         raise ZoneMisconfigured(f"{shown(url)} is not an address: {shown(failure)}; {_ADVICE}") from failure
     except httpx.HTTPError as failure:
@@ -104,21 +118,10 @@ def _failure_of(url: str, answer: httpx.Response) -> ZoneUnreachable:
     return ZoneMisconfigured(f"{url} answers {status}{leads_to}; {_ADVICE}")
 
 
-async def _read(url: str, answer: httpx.Response) -> bytes:
+async def _read(url: str, answer: httpx.Response, max_bytes: int) -> bytes:
     body = bytearray()
     async for piece in answer.aiter_bytes():
         body += piece
-        if len(body) > MAX_BYTES:
-            raise ZoneUnreachable(f"{url} answers more than {MAX_BYTES} bytes")
+        if len(body) > max_bytes:
+            raise ZoneUnreachable(f"{url} answers more than {max_bytes} bytes")
     return bytes(body)
-
-
-def _object(url: str, answer: httpx.Response, body: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as failure:
-        media_type = shown(answer.headers.get("content-type", ""))
-        raise ZoneMisconfigured(f"{url} answers {media_type} that is not JSON; {_ADVICE}") from failure
-    if not isinstance(document, dict):
-        raise ZoneMisconfigured(f"{url} answers JSON that is not an object; {_ADVICE}")
-    return document

@@ -7,7 +7,7 @@ from time import monotonic
 import httpx
 import jwt
 
-from zonewright.errors import TokenRefused, ZoneMisconfigured, ZoneUnreachable
+from zonewright.errors import ZoneMisconfigured, ZoneUnreachable
 from zonewright.fetching import SharedFailure, fetch, shown
 from zonewright.metadata import ZoneMetadata
 
@@ -28,14 +28,11 @@ class ZoneKeys:
         self._failure = SharedFailure(clock)
         self._lock = asyncio.Lock()
 
-    async def get(self, kid: str) -> jwt.PyJWK:
-        """The key of that id. Raises TokenRefused when the zone has none; ZoneUnreachable."""
-        if (found := self._keys.get(kid)) is None or self._is_older_than(MAX_AGE_SECONDS):
+    async def get(self, kid: str) -> jwt.PyJWK | None:
+        """The key of that id; None when the zone has none. Raises ZoneUnreachable."""
+        if kid not in self._keys or self._is_older_than(MAX_AGE_SECONDS):
             await self._refresh(kid)
-            found = self._keys.get(kid)
-        if found is None:
-            raise TokenRefused("the token has a `kid` that is not in the zone's JWK set")
-        return found
+        return self._keys.get(kid)
 
     async def _refresh(self, kid: str) -> None:
         async with self._lock:  # whoever waits here finds what the one before has fetched
@@ -44,7 +41,7 @@ class ZoneKeys:
                 address = await self._metadata.endpoint("jwks_uri")  # which shares its own failure
                 with self._failure.shared():
                     found = await fetch(self._http, address)
-                    self._keys = _keys_of(address, (found.document or {}).get("keys"))
+                    self._keys = _keys_of(address, found.get("keys"))
                 self._fetched_at = self._clock()
 
     def _is_older_than(self, seconds: float) -> bool:

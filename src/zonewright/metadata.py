@@ -36,7 +36,7 @@ class ZoneMetadata:
     async def _fetched(self) -> Mapping[str, Any]:
         # A slash at the end is no part of the path: RFC 8414 section 3.1.
         url = f"{self.issuer.rstrip('/')}/.well-known/oauth-authorization-server"
-        document = (await fetch(self._http, url)).document or {}
+        document = await fetch(self._http, url)
         if (found := document.get("issuer")) != self.issuer:  # section 3.3
             raise ZoneMisconfigured(
                 f"the metadata at {url} has the issuer {shown(found)}, configured is {shown(self.issuer)}: "

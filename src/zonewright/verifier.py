@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import jwt
 
 from zonewright import dpop
 from zonewright.access_token import AccessToken
@@ -21,9 +20,9 @@ from zonewright.fetching import new_client
 from zonewright.keys import ZoneKeys
 from zonewright.metadata import ZoneMetadata
 from zonewright.revocations import MAX_AGE_SECONDS, RevocationList
+from zonewright.signatures import NotSigned, verified_claims
 
-_TYPES = ("at+jwt", "application/at+jwt")  # RFC 9068 section 4
-_ALGORITHMS = ("RS256", "ES256")
+_TYPE = "at+jwt"  # RFC 9068 section 4
 _MAX_TOKEN_CHARS = 16_384
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
@@ -62,7 +61,13 @@ class Verifier:
         self._http = http or new_client()
         self._keys = ZoneKeys(self._http, ZoneMetadata(self._http, issuer))
         self._revocations = (
-            RevocationList(self._http, issuer, max_age_seconds=revocations_max_age_seconds)
+            RevocationList(
+                self._http,
+                issuer,
+                self._keys,
+                max_age_seconds=revocations_max_age_seconds,
+                leeway_seconds=leeway_seconds,
+            )
             if revocations
             else None
         )
@@ -117,25 +122,17 @@ class Verifier:
         if len(token) > _MAX_TOKEN_CHARS:
             raise TokenRefused("the token is too long")
         try:
-            header = jwt.get_unverified_header(token)
-            algorithm, kid = header.get("alg"), header.get("kid")
-            if header.get("typ") not in _TYPES or "crit" in header or not isinstance(kid, str):
-                raise TokenRefused("the header of the token is not that of an access token")
-            key = await self._keys.get(kid)
-            if algorithm not in _ALGORITHMS or key.algorithm_name != algorithm:
-                raise TokenRefused("the token is signed with another algorithm than its key is for")
-            claims: Mapping[str, Any] = jwt.decode(
+            return await verified_claims(
                 token,
-                key,
-                algorithms=[algorithm],
+                self._keys,
+                typ=_TYPE,
                 audience=self.resource,
                 issuer=self.issuer,
                 leeway=self._leeway,
                 options={"require": ["iss", "sub", "aud", "exp", "iat", "jti", "client_id"]},
             )
-        except (jwt.PyJWTError, ValueError, TypeError) as failure:
+        except NotSigned as failure:
             raise TokenRefused(f"the token cannot be verified: {failure}") from failure
-        return claims
 
     @property
     def metadata(self) -> Mapping[str, Any]:

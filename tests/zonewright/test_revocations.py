@@ -1,17 +1,25 @@
-"""Matching entries of the revocation list with tokens, and behaviour while it cannot be fetched."""
+"""Matching entries of the revocation list with tokens, and behaviour while it cannot be fetched.
+
+The lists are signed by a key of the test. `test_signed_revocation_list` has those of a zone, and forgeries.
+"""
 
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from hashlib import sha256
+from time import time
 from typing import Any
 
 import httpx
 import pytest
 
+from runtime.adapters.keys.signing import SigningKey
 from zonewright import AccessToken, ZoneUnreachable
+from zonewright.keys import ZoneKeys
+from zonewright.metadata import ZoneMetadata
 from zonewright.revocations import RevocationList
 
+ISSUER, KEY = "https://zone.test", SigningKey.generate("ES256")
 CLAIMS = {
     "iss": "https://zone.test",
     "sub": "ada",
@@ -31,23 +39,37 @@ def digest(value: str) -> str:
 
 
 def listing(*entries: Mapping[str, Any], cursor: str = "1") -> dict[str, Any]:
-    return {"issuer": "https://zone.test", "next": cursor, "revocations": list(entries)}
+    return {"next": cursor, "revocations": list(entries)}
 
 
 class Zone:
-    """Answers with one document after the other, as a transport: what it is asked is noted."""
+    """Answers with one list after the other, signed: which cursors it is asked for is noted."""
 
     def __init__(self, *answers: dict[str, Any] | int) -> None:
         self.answers, self.asked, self.now = list(answers), list[str | None](), 0.0
 
     def list(self) -> RevocationList:
         http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
-        return RevocationList(http, "https://zone.test", max_age_seconds=1, clock=lambda: self.now)
+        keys = ZoneKeys(http, ZoneMetadata(http, ISSUER))
+        return RevocationList(http, ISSUER, keys, max_age_seconds=1, clock=lambda: self.now)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/.well-known/oauth-authorization-server":
+            return httpx.Response(200, json={"issuer": ISSUER, "jwks_uri": f"{ISSUER}/jwks"})
+        if request.url.path == "/jwks":
+            return httpx.Response(200, json={"keys": [KEY.public_jwk]})
         self.asked.append(request.url.params.get("since"))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return httpx.Response(answer) if isinstance(answer, int) else httpx.Response(200, json=answer)
+        return (
+            httpx.Response(answer)
+            if isinstance(answer, int)
+            else httpx.Response(200, text=self._signed(answer))
+        )
+
+    def _signed(self, claims: dict[str, Any]) -> str:
+        issued_at = int(time())
+        times = {"iss": ISSUER, "iat": issued_at, "exp": issued_at + 30}
+        return KEY.sign({**times, **claims}, typ="revocation-list+jwt")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +169,12 @@ async def test_a_long_outage_is_no_answer() -> None:
     "answer",
     [
         404,
-        {"issuer": "https://other.test", "revocations": []},
-        {"issuer": "https://zone.test"},
+        {"next": "1"},
+        {"revocations": []},
+        {"next": "1", "revocations": {}},
+        {"next": "soon", "revocations": []},
+        {"next": 1, "revocations": []},
+        {"next": "1", "revocations": [], "since": "soon"},
         listing({}),
         listing({"sid": "s1", "issued_until": "soon"}),
     ],
@@ -156,5 +182,6 @@ async def test_a_long_outage_is_no_answer() -> None:
 )
 async def test_what_is_no_list_of_the_zone_is_no_answer(answer: dict[str, Any] | int) -> None:
     """An entry that cannot be read may be about any token."""
+    assert not await Zone(listing()).list().is_revoked(TOKEN)
     with pytest.raises(ZoneUnreachable):
         await Zone(answer).list().is_revoked(TOKEN)

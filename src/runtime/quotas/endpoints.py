@@ -191,7 +191,9 @@ ENDPOINTS: tuple[PublicEndpoint, ...] = (
     _get("{issuer}/.well-known/openid-configuration", _MEMORY),
     _get("{issuer}/.well-known/oauth-protected-resource", _MEMORY),
     _get("{issuer}/.well-known/jwks.json", _MEMORY),
-    _get("{issuer}/.well-known/revocations", "nothing; at most two database queries a second"),
+    _get(
+        "{issuer}/.well-known/revocations", "nothing; at most two database queries and 24 signatures a second"
+    ),
     _get("/.well-known/oauth-protected-resource", _MEMORY),
     _get(
         "/.well-known/oauth-protected-resource/organizations/{organization_id}", "nothing; one database query"

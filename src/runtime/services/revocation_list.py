@@ -3,6 +3,9 @@
 A list of what was revoked and could still be taken for good. It is public, as the keys are: anybody may use
 it, and nobody learns a name from it. Session and token ids are random; everything else stands there as the
 digest that a server makes of the claims in the token at hand.
+
+Signed, it may pass through proxies and caches: none of them can take an entry out or withhold newer ones for
+longer than a list is valid.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from runtime.adapters.keys.signing import Algorithm
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.claims import seconds
 from runtime.services import cache_sizes
@@ -30,6 +34,12 @@ JOB = "revocations"
 # Entries are stamped before they are committed, by clocks that differ a little: a cursor lags by this much.
 OVERLAP = timedelta(seconds=15)
 FRESH_SECONDS = 0.5  # how long a worker answers from memory
+TYPE = "revocation-list+jwt"
+LIFETIME = timedelta(seconds=30)  # of a signed list
+SIGNED_WITH: Algorithm = "ES256"  # every zone has such a key, and an RSA signature takes far longer
+# Anybody may choose a cursor, so signed lists begin at few instants: at a full minute, or at the beginning.
+_SIGNED_STEP_SECONDS = 60
+_SIGNED_STEPS = 10
 _PLAIN = ("sid", "jti")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -75,12 +85,14 @@ class _Log:
 
     Attributes:
         read_at: when it last looked, on the service's clock.
+        signed: the lists that were signed since then, by where they begin: a dozen at most.
     """
 
     read_at: datetime | None = None
     entries: dict[str, _Entry] = field(default_factory=dict)
     instants: list[datetime] = field(default_factory=list)
     published: list[bytes] = field(default_factory=list)
+    signed: dict[datetime, str] = field(default_factory=dict)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -99,8 +111,21 @@ class Revocations:
         """
         after, now = _read_cursor(cursor), self._clock()
         log = await self._log(zone.id, now)
-        told = b"[" + b",".join(log.published[bisect_right(log.instants, after) :]) + b"]"
-        return RevocationList(zone.issuer, told, str(int((now - OVERLAP).timestamp())))
+        return RevocationList(zone.issuer, _told(log, after), _cursor_at(now))
+
+    async def signed_since(self, zone: CachedZone, cursor: str | None) -> str:
+        """The same as a JWS. What was revoked in the minute before the cursor is in it, too.
+
+        Its claims are those of `RevocationList`, with `iss` for the issuer, `iat`, `exp`, and, as `since`,
+        the cursor at which it begins; that of the whole list has none. It is signed once for all who ask.
+        Raises: InvalidRequest for a cursor that was not handed out; Unavailable.
+        """
+        asked, now = _read_cursor(cursor), self._clock()
+        log = await self._log(zone.id, now)
+        after = _signed_from(asked, now)
+        if (found := log.signed.get(after)) is None:
+            found = log.signed[after] = _sign(zone, log, after, now)
+        return found
 
     async def _log(self, zone_id: str, now: datetime) -> _Log:
         """The zone's log, read again when that is a moment ago: only what is new travels."""
@@ -114,6 +139,7 @@ class Revocations:
                     found = await storage.since(conn, zone_id, after, now=now)
                 _merge(log, found, now)
                 log.read_at = now
+                log.signed.clear()
         return log
 
     async def prune(self) -> int:
@@ -135,6 +161,36 @@ def _merge(log: _Log, found: Sequence[tuple[str, Revocation]], now: datetime) ->
     log.entries = dict(sorted(log.entries.items(), key=lambda item: item[1].at))
     log.instants = [each.at for each in log.entries.values()]
     log.published = [each.published for each in log.entries.values()]
+
+
+def _told(log: _Log, after: datetime) -> bytes:
+    """The JSON array of what was revoked after an instant."""
+    return b"[" + b",".join(log.published[bisect_right(log.instants, after) :]) + b"]"
+
+
+def _sign(zone: CachedZone, log: _Log, after: datetime, now: datetime) -> str:
+    claims = {
+        "iss": zone.issuer,
+        "iat": seconds(now),
+        "exp": seconds(now + LIFETIME),
+        **({} if after == _LONG_AGO else {"since": str(seconds(after))}),
+        "next": _cursor_at(now),
+        "revocations": orjson.Fragment(_told(log, after)),
+    }
+    return zone.signing(SIGNED_WITH).sign(claims, typ=TYPE)
+
+
+def _signed_from(asked: datetime, now: datetime) -> datetime:
+    """Where the signed list begins that answers a cursor: at it, or less than a minute before."""
+    latest = seconds(now) // _SIGNED_STEP_SECONDS
+    step = min(seconds(asked) // _SIGNED_STEP_SECONDS, latest)
+    if step <= latest - _SIGNED_STEPS:
+        return _LONG_AGO
+    return datetime.fromtimestamp(step * _SIGNED_STEP_SECONDS, UTC)
+
+
+def _cursor_at(now: datetime) -> str:
+    return str(int((now - OVERLAP).timestamp()))
 
 
 def digest(value: str) -> str:

@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import jwt
 import pytest
+from jwt import PyJWKClient
 from sqlalchemy import select
 from tests.runtime.login.conftest import pytest_generate_tests as _both_forms
 from tests.runtime.login.conftest import site
@@ -527,6 +529,89 @@ def test_the_delta_tells_of_clients_by_digest(shop: Shop, moments: None) -> None
     assert told["client_id#S256"] == digest(gone.client_id)
     assert told["actor#S256"] == digest("gone")
     assert "gone" not in shop.delta().text
+
+
+class TestSigned:
+    """The list as a JWS, for who asks for its media type."""
+
+    TYPE = f"application/{revocation_list.TYPE}"
+
+    def signed(self, shop: Shop, **parameters: str) -> dict[str, Any]:
+        """The claims, verified with the zone's published keys."""
+        answer = shop.delta(params=parameters, headers={"Accept": self.TYPE})
+        assert (answer.status_code, answer.headers["Content-Type"]) == (200, self.TYPE), answer.text
+        key = PyJWKClient(f"{shop.notes.issuer}/.well-known/jwks.json").get_signing_key_from_jwt(answer.text)
+        found: dict[str, Any] = jwt.decode(answer.text, key, ["ES256"], issuer=shop.notes.issuer)
+        return found
+
+    def test_it_has_the_entries_of_the_json_form(self, shop: Shop, browser: Browser, moments: None) -> None:
+        """And says until when it is good; a browser's application may read it."""
+        tokens = shop.notes.sign_in(browser, resources=[API])
+        shop.revoke(shop.notes.app, tokens["refresh_token"])
+        claims_ = self.signed(shop)
+        assert {"sid": claims(tokens["access_token"])["sid"]} in claims_["revocations"]
+        assert claims_["revocations"] == shop.told()
+        assert claims_["exp"] - claims_["iat"] == 30
+        assert claims_.keys() == {"iss", "iat", "exp", "next", "revocations"}
+
+    def test_it_begins_less_than_a_minute_before_the_cursor(
+        self, shop: Shop, browser: Browser, moments: None
+    ) -> None:
+        """What is revoked after a list is in the one to its cursor."""
+        first = self.signed(shop)
+        tokens = shop.notes.sign_in(browser, resources=[API])
+        shop.revoke(shop.notes.app, tokens["refresh_token"])
+        again = self.signed(shop, since=first["next"])
+        assert {"sid": claims(tokens["access_token"])["sid"]} in again["revocations"]
+        assert 0 <= int(first["next"]) - int(again["since"]) < 60
+
+    @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "text/html", ";;"])
+    def test_every_other_caller_gets_json(self, shop: Shop, accept: str | None) -> None:
+        """No cache takes one for the other."""
+        headers = {} if accept is None else {"Accept": accept}
+        answer = shop.delta(headers=headers)
+        assert (answer.headers["Content-Type"], answer.headers["Vary"]) == ("application/json", "Accept")
+        assert answer.json()["issuer"] == shop.notes.issuer
+        assert shop.delta(headers={"Accept": self.TYPE}).headers["Vary"] == "Accept"
+
+    def test_a_tag_does_not_save_its_body(self, shop: Shop, moments: None) -> None:
+        """304 would be signed by nobody: whoever stands between could answer it for ever."""
+        tag = shop.delta().headers["ETag"]
+        assert shop.delta(headers={"If-None-Match": tag}).status_code == 304
+        answer = shop.delta(headers={"If-None-Match": tag, "Accept": self.TYPE})
+        assert (answer.status_code, "ETag" in answer.headers) == (200, False)
+
+    def test_a_cursor_that_is_none_is_refused(self, shop: Shop) -> None:
+        """As it is for the JSON form."""
+        self.signed(shop, since="1")
+        answer = shop.delta(params={"since": "x"}, headers={"Accept": self.TYPE})
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+    @pytest.mark.threat("41m")
+    def test_strangers_make_the_zone_sign_few_lists(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever cursors they think of: twelve as long as nothing is read anew, and those serve all."""
+        made: list[str] = []
+
+        def counted(*arguments: Any) -> str:
+            made.append(sign(*arguments))
+            return made[-1]
+
+        sign = revocation_list._sign
+        monkeypatch.setattr(revocation_list, "_sign", counted)
+        monkeypatch.setattr(FRESH, 3600.0)
+
+        async def flood(services: Services) -> set[str]:
+            zone = await services.zones.get(shop.zone.id)
+            instant = services.clock()
+            now = int(instant.timestamp())
+            cursors = [None, *map(str, range(now - 2_000, now + 2_000)), *map(str, range(0, now, 10**6))]
+            lists = Revocations(services.database, lambda: instant)
+            return {await lists.signed_since(zone, each) for each in cursors}
+
+        answers = shop.site.server.call(flood)
+        assert len(made) == len(answers) <= 12
 
 
 def test_entries_go_when_nobody_needs_them(shop: Shop) -> None:
