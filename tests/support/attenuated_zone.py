@@ -12,7 +12,7 @@ import random
 import secrets
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -197,14 +197,13 @@ class AttenuatedZone:
             dice = Dice(chance.randbytes(_DICE_BYTES))
             is_over = self.is_disabled or self.is_suspended
             step = self.switch if is_over and dice.number(3) == 0 else dice.one(steps)
-            self.stage.run(step(dice))
-            self.tally.steps += 1
+            self.tally.taken[step.__name__] += self.stage.run(step(dice))
 
-    async def sign_in(self, dice: Dice) -> None:
+    async def sign_in(self, dice: Dice) -> bool:
         """A session with a token for the zone, and a refresh token for some of the resources."""
         scene, name = self.stage.scene, dice.one(NAMES)
         if self.is_disabled or self._is_ended(name):
-            return
+            return False
         person = await scene.company.signed_in(scene.zone, self.person.user)
         self.sessions.add(person.session_id)
         token = await scene.company.token(scene.zone, self.stage.apps[name], person)
@@ -224,11 +223,12 @@ class AttenuatedZone:
             )
             await refresh_families.add(conn, family)
         self.families = [(text, name, person.session_id, authorized), *self.families][:3]
+        return True
 
-    async def refresh(self, dice: Dice) -> None:
+    async def refresh(self, dice: Dice) -> bool:
         """A token for one resource, from a refresh token, with fewer scopes or all."""
         if not self.families:
-            return
+            return False
         number = dice.number(len(self.families))
         text, name, session_id, authorized = self.families[number]
         target, asked, key = dice.one(sorted(authorized)), dice.asked(), dice.one(KEYS)
@@ -241,7 +241,7 @@ class AttenuatedZone:
             answer = await self.stage.scene.post(form, proof=self._proof(key), address=self._address())
         except OAuthError as refusal:
             self._count(f"refresh: {refusal.code}")
-            return
+            return True
         self.families[number] = (answer["refresh_token"], name, session_id, authorized)
         issued = Issued(answer["access_token"], name, session_id)
         assert session_id not in self.revoked
@@ -252,11 +252,12 @@ class AttenuatedZone:
         if issued.claims["aud"] == target:
             self._check(issued, key)
         self._keep(issued)
+        return True
 
-    async def exchange(self, dice: Dice, presented: Issued | None = None, sender: str = "") -> None:
+    async def exchange(self, dice: Dice, presented: Issued | None = None, sender: str = "") -> bool:
         """Somebody presents a token and asks for any resource, with any scopes and any key."""
         if not self.tokens:
-            return
+            return False
         parent, sender = self._presented(dice, presented, sender)
         target, asked, key = self._target(dice, parent), dice.asked(), dice.one(KEYS)
         scope = None if asked is None else " ".join(sorted(asked))
@@ -267,7 +268,7 @@ class AttenuatedZone:
             self._count(refusal.code)
             if not wrong and not self._may_have_ended(parent):
                 raise AssertionError(f"refused: {refusal.code}, {refusal.internal}") from refusal
-            return
+            return True
         issued = Issued(answer["access_token"], sender, parent.session_id, parent)
         assert not wrong, (wrong, issued.claims, parent.claims)
         assert issued.claims["aud"] == target
@@ -275,6 +276,7 @@ class AttenuatedZone:
         assert acting(issued.claims)[0] == sender
         self._check(issued, key)
         self._keep(issued)
+        return True
 
     async def _asked(
         self, sender: str, parent: Issued, target: str, scope: str | None, key: str | None
@@ -303,10 +305,10 @@ class AttenuatedZone:
         audience, targets = parent.claims["aud"], self.stage.providers
         return audience if audience in targets and dice.number(3) == 0 else dice.one(sorted(targets))
 
-    async def hand_out(self, dice: Dice) -> None:
+    async def hand_out(self, dice: Dice) -> bool:
         """Somebody asks for the token of the account elsewhere, and has the user connect it when refused."""
         if not self.tokens:
-            return
+            return False
         (parent, sender), key = self._presented(dice), dice.one(KEYS)
         asked = dice.asked() if dice.number(4) == 0 else None
         scope = None if asked is None else " ".join(sorted(asked))
@@ -320,7 +322,7 @@ class AttenuatedZone:
                 raise AssertionError(f"refused: {refusal.code}, {refusal.internal}") from refusal
             if "link=" in refusal.members.get("error_uri", "") and dice.number(4):
                 await self._connect(dice, refusal.members["error_uri"], parent, sender)
-            return
+            return True
         self._hear_of_refresh()
         wrong = self._wrong_elsewhere(parent, sender, asked or None, key)
         assert not wrong, (wrong, answer, parent.claims)
@@ -328,6 +330,7 @@ class AttenuatedZone:
         assert (answer["access_token"], frozenset(answer.get("scope", "").split())) == self.account
         assert answer["expires_in"] <= parent.claims["exp"] - parent.claims["iat"]
         self._count("handed out")
+        return True
 
     def _hear_of_refresh(self) -> None:
         """The provider may have issued another token meanwhile, which is worth no more than the former."""
@@ -405,7 +408,7 @@ class AttenuatedZone:
         few = dice.some(SCOPES) if dice.number(4) == 0 else frozenset(SCOPES)
         return few | (frozenset() if dice.number(4) else frozenset({BEYOND}))
 
-    async def age(self, dice: Dice) -> None:
+    async def age(self, dice: Dice) -> bool:
         """The token elsewhere is over: whoever gets it next has it refreshed, for other scopes perhaps."""
         services, user_id = self.stage.scene.services, self.person.user.id
         resource_id = self.stage.resources[ELSEWHERE].id
@@ -413,7 +416,7 @@ class AttenuatedZone:
         now, zone_id = services.clock(), self.stage.scene.zone.id
         over = {"expires_at": now - timedelta(seconds=1), "refresh_at": now - timedelta(seconds=1)}
         async with services.database.transaction() as conn:
-            await conn.execute(
+            aged = await conn.execute(
                 update(vault_tokens)
                 .where(
                     vault_tokens.c.zone_id == zone_id, vault_tokens.c.grant_id == self.grants.get(ELSEWHERE)
@@ -422,9 +425,9 @@ class AttenuatedZone:
             )
         place = VaultPlace(zone_id, user_id, resource_id, self.stage.upstream_id)
         await services.state.delete(credential_cache.entry_key(place))
-        await self.hand_out(dice)
+        return await self.hand_out(dice) and aged.rowcount > 0
 
-    async def switch(self, dice: Dice) -> None:
+    async def switch(self, dice: Dice) -> bool:
         """The user, or who is accountable for an application, is disabled or enabled."""
         if self.is_disabled or dice.number(3) == 0:
             self.is_disabled = not self.is_disabled
@@ -439,6 +442,7 @@ class AttenuatedZone:
         else:
             await self._suspend(not self.is_suspended)
             await self.exchange(dice, sender=ENDING)
+        return True
 
     async def _suspend(self, is_suspended: bool) -> None:
         """Let the application end, with all that was issued to it or through it; or be there again."""
@@ -457,7 +461,7 @@ class AttenuatedZone:
         """Whether an application is what a deleted one is."""
         return name == ENDING and self.is_suspended
 
-    async def say(self, dice: Dice) -> None:
+    async def say(self, dice: Dice) -> bool:
         """The user lets the asking application do something at a resource, or authorizes a grant anew."""
         scene, target = self.stage.scene, dice.one(sorted(self.scopes))
         if dice.number(2) or target == ELSEWHERE:
@@ -466,8 +470,9 @@ class AttenuatedZone:
         else:
             self.grants[target] = await granted(scene, self.person, self.stage.resources[target])
             self.ended_grants.discard(target)
+        return True
 
-    async def change(self, dice: Dice) -> None:
+    async def change(self, dice: Dice) -> bool:
         """A resource has other scopes, or an application declares others."""
         target, name = dice.one(sorted(self.scopes)), dice.one(NAMES)
         if dice.number(2):
@@ -475,13 +480,14 @@ class AttenuatedZone:
             await self._set_scopes(target)
         else:
             await self._declare(name, target)
+        return True
 
     async def _declare(self, name: str, target: str) -> None:
         """An application has a dependency that it had not, or the other way round."""
         self.declared[name] ^= {target}
         await self._set_dependencies(name)
 
-    async def end(self, dice: Dice) -> None:
+    async def end(self, dice: Dice) -> bool:
         """A session, a token or a grant is revoked."""
         scene, what = self.stage.scene, dice.number(3)
         target = dice.one(sorted(self.scopes))
@@ -497,6 +503,9 @@ class AttenuatedZone:
         elif what == 2 and (exchanged := [each for each in self.tokens if self._can_be_revoked(each)]):
             await self._revoke(revoked := dice.one(exchanged))
             await self.exchange(dice, revoked)
+        else:
+            return False
+        return True
 
     async def _end_session(self, session_id: str) -> None:
         scene = self.stage.scene
@@ -647,10 +656,11 @@ class AttenuatedZone:
                     assert told == {"active": False}
 
 
-def run(steps: int, seed: int | None = None) -> Tally:
+def run(steps: int, seed: int | None = None, *, fewest: Mapping[str, int] | None = None) -> Tally:
     """Take at least so many random steps in a new zone.
 
     Args:
+        fewest: go on, for three times as many steps at most, until there are so many of each kind.
         seed: of a run that is to be repeated: a failure names its own. The zone cannot be put back, so that
             nothing shorter would be found by trying.
     Raises: AssertionError for what must not be.
@@ -664,7 +674,9 @@ def run(steps: int, seed: int | None = None) -> Tally:
         stack = AsyncExitStack()
         try:
             AttenuatedZone.stage = runner.run(_stage(runner, stack, Path(directory)))
-            while AttenuatedZone.tally.steps < steps:
+            while (tally := AttenuatedZone.tally).steps < steps or (
+                tally.below(fewest or {}) and tally.steps < 3 * steps
+            ):
                 user = AttenuatedZone()
                 user.walk(chance)
                 user.finish()

@@ -10,6 +10,7 @@ from tests.support.rotating_provider import RotatingProvider, rotating_provider
 from runtime.domain.kinds import PROVIDER, RESOURCE
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.attenuation import limit_upstream
 from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.services.vault import upstream_tokens
@@ -70,7 +71,7 @@ def connect(company: Company, email: str, address: str) -> None:
                 resource=resource,
                 provider=provider,
                 tokens=TOKENS,
-                requested=frozenset(SCOPES),
+                scopes=limit_upstream(frozenset(SCOPES), TOKENS.scopes),
                 now=services.clock(),
             )
 

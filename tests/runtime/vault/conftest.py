@@ -19,6 +19,7 @@ from runtime.adapters.upstream_oauth.token_response import UpstreamTokens
 from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.attenuation import limit_upstream
 from runtime.services import epochs
 from runtime.services.vault import static_credentials, upstream_tokens
 from runtime.storage.sql import consents, entities
@@ -130,7 +131,7 @@ class Account:
                 resource=self.resource,
                 provider=provider or self.provider,
                 tokens=tokens,
-                requested=frozenset(requested),
+                scopes=limit_upstream(frozenset(requested), tokens.scopes),
                 now=services.clock(),
             )
 

@@ -4,11 +4,15 @@ A token that is made from another one is at most that one: for the same resource
 other has not, it ends no later, and its chain of actors is the other's with one more in front. For another
 resource its scopes come from the user's word for that one, never from the token.
 
+Tokens of an outside provider cannot be narrowed here, so that what is asked of the provider limits them, and
+whatever it grants beyond that is not used.
+
 Spec: zone interface, section 6, rules 2 to 7; RFC 6749 section 6; RFC 8693 section 4.1.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from runtime.domain.errors import InvalidRequest, InvalidScope
 from runtime.domain.oauth import scopes as scope_strings
@@ -113,6 +117,45 @@ def extend_chain(previous: tuple[ChainActor, ...], actor: ChainActor) -> tuple[C
     if names_of(previous).count(actor.subject) >= MAX_TIMES_IN_CHAIN:
         raise InvalidRequest("the application is in the chain of actors (`act`) too often")
     return (actor, *previous)
+
+
+class UpstreamScopes(NamedTuple):
+    """What an outside provider has granted, against what it was asked for.
+
+    Attributes:
+        granted: what its tokens are good for in the zone.
+        missing: asked for and not granted.
+        beyond: granted without having been asked for; good for nothing here.
+    """
+
+    granted: frozenset[str]
+    missing: frozenset[str]
+    beyond: frozenset[str]
+
+
+def connection_scopes(
+    requested: frozenset[str], connected: frozenset[str], offered: frozenset[str]
+) -> frozenset[str]:
+    """What a provider is asked for when a user connects an account: the user agrees to exactly these.
+
+    Args:
+        requested: by the application.
+        connected: what the account is connected for: the new tokens replace those that other applications
+            use, so the same is asked for again.
+        offered: the scopes that the resource has.
+    """
+    return (requested | connected) & offered
+
+
+def limit_upstream(asked: frozenset[str], answered: frozenset[str]) -> UpstreamScopes:
+    """What new tokens of an outside provider are good for: at most what the provider was asked for.
+
+    Args:
+        asked: of a connection, what the user has agreed to; of a refresh, the scopes of the user's grant, so
+            that none comes back that an earlier answer has left out (RFC 6749 section 6).
+        answered: the scopes of the provider's answer.
+    """
+    return UpstreamScopes(asked & answered, asked - answered, answered - asked)
 
 
 def _scopes(

@@ -6,6 +6,7 @@ from enum import StrEnum
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.lifetimes import is_active
+from runtime.domain.oauth import attenuation
 from runtime.services.authority import consents
 from runtime.services.connect.requests import CheckedLink
 from runtime.services.container import Services
@@ -49,8 +50,7 @@ async def find_requirement(services: Services, zone: CachedZone, asked: CheckedL
         connected = frozenset() if record is None else record.scopes & offered
         if is_usable and asked.scopes <= connected:
             return await _unless_allowed(services, zone, asked, connected)
-        # New tokens replace those that other applications use, so their scopes are requested again.
-        return Requirement(Need.ACCOUNT, asked.scopes | connected)
+        return Requirement(Need.ACCOUNT, attenuation.connection_scopes(asked.scopes, connected, offered))
     if record is not None and is_usable:
         return await _unless_allowed(services, zone, asked, record.scopes)
     shared = await credentials.find_shared(services, zone, asked.resource)

@@ -30,6 +30,8 @@ from runtime.domain.errors import (
     UpstreamUnavailable,
 )
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.oauth import attenuation
+from runtime.domain.oauth.attenuation import UpstreamScopes
 from runtime.domain.provider_issuers import issuer_of
 from runtime.services import epochs, state_values
 from runtime.services.authority import browser_sessions
@@ -183,22 +185,17 @@ async def handle_callback(
     tokens = await _redeem(services, zone, asked, provider, settings, pending, code)
     if isinstance(tokens, UpstreamRefusal):
         return _refused(zone, asked, provider, _token_refusal(tokens))
-    granted = tokens.scopes & pending.scopes
-    if pending.scopes and not granted:
+    scopes = attenuation.limit_upstream(pending.scopes, tokens.scopes)
+    if pending.scopes and not scopes.granted:
         return outcomes.refused(
             zone, asked, AccessDenied("the provider granted none of the requested scopes")
         )
     subject = await _subject(services, zone, settings, provider, pending, tokens)
-    await _store(services, zone, asked, provider, pending, tokens, subject)
+    scopes = scopes._replace(beyond=scopes.beyond - {_OPENID})  # asked for to know whose account it is
+    await _store(services, zone, asked, provider, pending, tokens, scopes, subject)
     return outcomes.finished(
         asked,
-        outcomes.connected(
-            zone,
-            asked,
-            granted,
-            missing=pending.scopes - granted,
-            dropped=tokens.scopes - pending.scopes - {_OPENID},
-        ),
+        outcomes.connected(zone, asked, scopes.granted, missing=scopes.missing, dropped=scopes.beyond),
     )
 
 
@@ -209,6 +206,7 @@ async def _store(
     provider: Provider,
     pending: PendingConnection,
     tokens: UpstreamTokens,
+    scopes: UpstreamScopes,
     subject: str | None,
 ) -> None:
     user, now = asked.signed_in.user, services.clock()
@@ -232,7 +230,7 @@ async def _store(
             resource=asked.resource,
             provider=provider,
             tokens=tokens,
-            requested=pending.scopes,
+            scopes=scopes,
             now=now,
         )
         endpoint = asked.returns_to.endpoint(zone.issuer)
@@ -241,7 +239,7 @@ async def _store(
             zone,
             asked.client,
             user.id,
-            {asked.resource.id: tokens.scopes & pending.scopes},
+            {asked.resource.id: scopes.granted},
             endpoint.redirect_host if endpoint is not None else None,
             now=now,
         )

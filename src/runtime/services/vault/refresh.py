@@ -23,6 +23,7 @@ from runtime.domain.errors import Unavailable, UpstreamUnavailable
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth import attenuation
 from runtime.logs import log, outage_warnings
 from runtime.metrics import UPSTREAM_REFRESHES
 from runtime.services import epochs
@@ -204,8 +205,9 @@ async def _as_holder(
         return None
     answer = await _ask(services, zone, provider, resource, refresh_token.get_secret_value(), record.scopes)
     if isinstance(answer, UpstreamTokens):
-        log_beyond(answer, record.scopes, zone_id=zone.id, provider_id=provider.id, resource_id=resource.id)
-        return await _keep(services, zone, place, record, provider, answer)
+        scopes = attenuation.limit_upstream(record.scopes, answer.scopes)
+        log_beyond(scopes, zone_id=zone.id, provider_id=provider.id, resource_id=resource.id)
+        return await _keep(services, zone, place, record, provider, answer, scopes.granted)
     _warn(provider, _REFUSALS[answer.kind], answer.code, status=answer.status)
     if answer.kind is RefusalKind.DEAD_GRANT:
         return await _refused(services, provider, place, record, owner, answer.code, dead_after=DEAD_AFTER)
@@ -261,11 +263,12 @@ async def _keep(
     record: VaultRecord,
     provider: Provider,
     tokens: UpstreamTokens,
+    scopes: frozenset[str],
 ) -> RefreshOutcome:
     """Store new tokens, however long the database takes: the provider may have ended the former ones."""
     for attempt in range(_KEEP_ATTEMPTS):
         try:
-            is_kept = await _replace(services, zone, place, record, provider, tokens)
+            is_kept = await _replace(services, zone, place, record, provider, tokens, scopes)
         except _AWAY:
             if attempt == _KEEP_ATTEMPTS - 1:
                 log.error(
@@ -288,9 +291,10 @@ async def _replace(
     record: VaultRecord,
     provider: Provider,
     tokens: UpstreamTokens,
+    scopes: frozenset[str],
 ) -> bool:
     now = services.clock()
-    scopes, ends_at = tokens.scopes & record.scopes, _end(record, tokens, now)
+    ends_at = _end(record, tokens, now)
     sealed = seal(zone.sealer, record.id, record.version + 1, vault_tokens_of(tokens, now), provider)
     async with services.epochs.transaction() as (conn, bumped):
         if (scopes, ends_at) != (record.scopes, record.grant_expires_at):

@@ -17,6 +17,7 @@ from runtime.domain.errors import InvalidRequest
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.attenuation import UpstreamScopes
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.logs import log
 from runtime.services.container import Services
@@ -38,7 +39,7 @@ async def store_connected(
     resource: Resource,
     provider: Provider,
     tokens: UpstreamTokens,
-    requested: frozenset[str],
+    scopes: UpstreamScopes,
     now: datetime,
 ) -> str:
     """Keep what a provider has issued for the user's account: their delegated grant is active from now on.
@@ -48,12 +49,12 @@ async def store_connected(
 
     Args:
         provider: as it was when the tokens were requested.
-        requested: the scopes of the authorization request; the grant gets no others.
+        scopes: what the tokens are good for, and what the provider has granted beyond it.
     Returns the id of the grant.
     Raises: InvalidRequest when the provider or the resource has been changed since.
     """
     await _require_unchanged(conn, zone, resource, provider)
-    log_beyond(tokens, requested, zone_id=zone.id, provider_id=provider.id, resource_id=resource.id)
+    log_beyond(scopes, zone_id=zone.id, provider_id=provider.id, resource_id=resource.id)
     grant_id, _ = await consents.grant(
         conn,
         organization_id=zone.organization_id,
@@ -61,7 +62,7 @@ async def store_connected(
         user_id=user_id,
         resource_id=resource.id,
         provider_id=provider.id,
-        scopes=tokens.scopes & requested,
+        scopes=scopes.granted,
         now=now,
         replaces=True,
         expires_at=grant_end(tokens, now),
@@ -101,17 +102,15 @@ async def _require_unchanged(
         raise InvalidRequest("the provider or the resource was changed meanwhile; connect the account again")
 
 
-def log_beyond(
-    tokens: UpstreamTokens, requested: frozenset[str], *, zone_id: str, provider_id: str, resource_id: str
-) -> None:
+def log_beyond(scopes: UpstreamScopes, *, zone_id: str, provider_id: str, resource_id: str) -> None:
     """Log that a provider grants more than it was asked for; which scopes it says are not repeated."""
-    if beyond := tokens.scopes - requested:
+    if scopes.beyond:
         log.warning(
             "a provider granted scopes that were not requested",
             zone_id=zone_id,
             provider_id=provider_id,
             resource_id=resource_id,
-            scopes=len(beyond),
+            scopes=len(scopes.beyond),
         )
 
 

@@ -9,9 +9,12 @@ from runtime.domain.errors import InvalidRequest, InvalidScope
 from runtime.domain.oauth.attenuation import (
     Delegation,
     TokenLimits,
+    UpstreamScopes,
     attenuate,
+    connection_scopes,
     extend_chain,
     is_held_with,
+    limit_upstream,
     originate,
 )
 from runtime.domain.oauth.claims import ChainActor
@@ -140,3 +143,32 @@ def test_policy_adds_no_scope() -> None:
     """A decision with more scopes than were asked about is a fault of the service."""
     with pytest.raises(ValueError, match="adds no scope"):
         HELD.restricted_to(READ | WRITE)
+
+
+def test_a_provider_gives_at_most_what_it_was_asked_for() -> None:
+    """What it leaves out is missing; what it adds is good for nothing."""
+    admin = frozenset({"admin"})
+    limited = limit_upstream(READ | WRITE, READ | admin)
+    assert limited == UpstreamScopes(granted=READ, missing=WRITE, beyond=admin)
+
+
+def test_a_refresh_brings_no_scope_back() -> None:
+    """One that an answer has left out stays away when the next one names it."""
+    first = limit_upstream(READ | WRITE, READ)
+    assert limit_upstream(first.granted, READ | WRITE).granted == READ
+
+
+@pytest.mark.parametrize(
+    ("connected", "offered", "asked"),
+    [
+        (frozenset(), READ | WRITE, READ),
+        (WRITE, READ | WRITE, READ | WRITE),
+        (WRITE, READ, READ),
+    ],
+    ids=["a first connection", "what others use", "what the resource has lost"],
+)
+def test_a_connection_asks_for_what_is_wanted_and_used(
+    connected: frozenset[str], offered: frozenset[str], asked: frozenset[str]
+) -> None:
+    """What an application requests and what the account is connected for, as far as the resource has it."""
+    assert connection_scopes(READ, connected, offered) == asked
