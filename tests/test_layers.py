@@ -197,7 +197,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "vault": _GROUND
     | {"authority", "authorization", "secret_values", "address_bound_secrets", "decision_log"}
     | {"upstream_refreshes", "outbox"},
-    "connect": _GROUND | {"authority", "authorization", "clients", "decision_log", "vault"},
+    "connect": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing", "vault"},
     "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing", "vault"},
     "tokens": _GROUND | {"authority", "clients", "decision_log", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization", "clients", "outbox", "vault"},

@@ -553,6 +553,12 @@ class SignInRefused(PageError):
     code, status = "sign_in_refused", 403
 
 
+class PolicyDenied(PageError):
+    """A policy does not let the application have what its user is asked to authorize."""
+
+    code, status = "policy_denied", 403
+
+
 class AccountRefused(PageError):
     """An account at a provider cannot be connected: it is another user's, or the answer is another's."""
 

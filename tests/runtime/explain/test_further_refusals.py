@@ -35,7 +35,7 @@ async def last(case: Case) -> ExplainedHop:
 
 
 async def test_missing_consent_does_not_hide_that_a_policy_forbids_it(case: Case) -> None:
-    """Both are told, each with its remedy; the outcome is that of the consent, as in a real exchange."""
+    """Both are told, each with its remedy; the outcome is that of the policy, as in a real exchange."""
     await SITUATIONS["no consent"][0](case)
     before = await last(case)
     await forbid(case)
@@ -44,7 +44,8 @@ async def test_missing_consent_does_not_hide_that_a_policy_forbids_it(case: Case
 
     assert outcomes(before) == {"consent": "refused", "scopes": "not_reached", "policy": "not_reached"}
     assert outcomes(hop) == {"consent": "refused", "scopes": "not_reached", "policy": "also_refused"}
-    assert (hop.error, hop.reason) == (before.error, before.reason)
+    assert (hop.error, hop.reason) == ("access_denied", "policy_denied")
+    assert [step.detail for step in hop.steps if step.name == "consent"] == [before.reason]
     assert (await case.exchanged())[0] == hop.error
     assert [each.rule for each in hop.policies] == ["never"]
     assert hop.remedies[:-1] == before.remedies

@@ -54,6 +54,6 @@ async def address(services: Services, zone: CachedZone, signed_in: SignedInUser,
     if grant is None or (client := await find_client(services, zone, signed_in, grant)) is None:
         return None
     resource = await zone.resources.get(grant.resource_id)
-    missing = MissingAuthorization(signed_in.session, grant.scopes, services.clock())
+    missing = MissingAuthorization(signed_in.session, grant.scopes, (client.identifier,), services.clock())
     link = new_link(zone, client, resource, missing) if resource is not None else None
     return f"{zone.issuer}/oauth/connect?{urlencode({'link': link})}" if link is not None else None

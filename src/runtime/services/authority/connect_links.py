@@ -33,10 +33,12 @@ class MissingAuthorization:
     Attributes:
         session: the root session of the chain.
         scopes: requested of the resource; None for all that it has.
+        actors: names of everyone who acts in the chain, the client first, as policies are asked about them.
     """
 
     session: SessionRecord
     scopes: frozenset[str] | None
+    actors: tuple[str, ...]
     now: datetime
 
 
@@ -48,6 +50,7 @@ class ConnectLink(BaseModel):
         party_id: of the application or user agent behind the client id.
         resource_identifier: as it was when the link was made.
         scopes: requested of the resource; None for all that it has.
+        actors: names of everyone who acts in the chain, the client first.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,6 +63,7 @@ class ConnectLink(BaseModel):
     resource_id: str
     resource_identifier: str
     scopes: frozenset[str] | None
+    actors: tuple[str, ...]
     issued_at: datetime
 
     @property
@@ -84,6 +88,7 @@ def new_link(
         resource_id=resource.id,
         resource_identifier=resource.identifier,
         scopes=None if missing.scopes is None else missing.scopes & offered,
+        actors=missing.actors,
         issued_at=missing.now,
     )
     text = sealed_links.seal_link(zone, _KIND, link)

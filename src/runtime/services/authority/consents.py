@@ -8,7 +8,13 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 from urllib.parse import urlencode
 
-from runtime.domain.errors import AccessDenied, InsufficientAuthorization, InvalidScope
+from runtime.domain.errors import (
+    AccessDenied,
+    InsufficientAuthorization,
+    InvalidScope,
+    OAuthError,
+    ServiceError,
+)
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
@@ -17,7 +23,6 @@ from runtime.domain.lifetimes import ACTIVE, is_active
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import ALWAYS_ASKED
 from runtime.services import cache_sizes
-from runtime.services.authority.connect_links import MissingAuthorization, new_link
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import Client
 from runtime.services.container import Services
@@ -123,7 +128,6 @@ async def require_allowance(
             client,
             resource,
             internal=why_nothing_is_allowed(grants, now),
-            missing=MissingAuthorization(root.session, wanted, now),
         )
     return found
 
@@ -270,23 +274,18 @@ async def consents_of(services: Services, zone: CachedZone, client: Client, user
     return found
 
 
-def wider_consent_required(
-    zone: CachedZone,
-    client: Client,
-    resource: Resource,
-    *,
-    missing: MissingAuthorization,
-) -> InvalidScope:
+def wider_consent_required(zone: CachedZone, client: Client, resource: Resource) -> InvalidScope:
     """The refusal of scopes that the user has not consented to, among others that they have.
 
-    The code is that of scopes beyond what the resource owner has granted, and the link is the same as for
+    The code is that of scopes beyond what the resource owner has granted, and the members are the same as for
     missing consent: there the user may consent to them.
 
     Spec: zone interface, section 5; RFC 6749 section 5.2.
     """
-    link = new_link(zone, client, resource, missing)
-    members = {} if link is None else _asking(f"{zone.issuer}/oauth/connect?{urlencode({'link': link})}")
-    return InvalidScope("the user has not consented to a requested scope of that resource", **members)
+    return InvalidScope(
+        "the user has not consented to a requested scope of that resource",
+        **_asking(zone, client, resource),
+    )
 
 
 def authorization_required(
@@ -295,26 +294,28 @@ def authorization_required(
     resource: Resource | None,
     *,
     internal: str,
-    missing: MissingAuthorization | None = None,
 ) -> AccessDenied:
-    """The refusal that asks the user to authorize the application first, and says where.
+    """The refusal that asks the user to authorize the application first.
 
-    Args:
-        missing: whose authorization, where a user is behind the request: `error_uri` is a link for them.
-            Otherwise it leads to a page that says what to do.
+    Its `error_uri` leads to a page that says what to do. Where a user is behind the request and policies do
+    not forbid it, `connect_offers` makes it a link for that user.
     """
-    link = new_link(zone, client, resource, missing) if missing is not None and resource is not None else None
-    named = {"resource": resource.identifier} if resource else {}
-    query = urlencode({"link": link} if link is not None else {"client_id": client.client_id, **named})
     is_insufficient = zone.settings.grant_missing_error == InsufficientAuthorization.code
     refusal = InsufficientAuthorization if is_insufficient else AccessDenied
     return refusal(
         "the user has not authorized the application for that resource",
         internal=internal,
-        **_asking(f"{zone.issuer}/oauth/connect?{query}"),
+        **_asking(zone, client, resource),
     )
 
 
-def _asking(address: str) -> dict[str, str]:
-    """The members of a refusal that ask for the user."""
+def asks_for_user(refusal: ServiceError) -> bool:
+    """Tell whether the user could mend what is refused."""
+    return isinstance(refusal, OAuthError) and refusal.members.get("reason") == USER_AUTHORIZATION_REQUIRED
+
+
+def _asking(zone: CachedZone, client: Client, resource: Resource | None) -> dict[str, str]:
+    """The members of a refusal that asks for the user."""
+    named = {"resource": resource.identifier} if resource else {}
+    address = f"{zone.issuer}/oauth/connect?{urlencode({'client_id': client.client_id, **named})}"
     return {"reason": USER_AUTHORIZATION_REQUIRED, "error_uri": address}

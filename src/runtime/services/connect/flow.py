@@ -13,7 +13,7 @@ from runtime.services.authority.browser_sessions import Browser, SignedInUser
 from runtime.services.authorization import consent_decision
 from runtime.services.authorization.consent_prompt import ConsentPrompt, prompt_of, prompted_resource
 from runtime.services.authorization.next_step import NextStep
-from runtime.services.connect import outcomes, requests, upstream
+from runtime.services.connect import outcomes, policies, requests, upstream
 from runtime.services.connect.needs import Need, Requirement, find_requirement
 from runtime.services.connect.outcomes import Connected, ConnectOutcome
 from runtime.services.connect.requests import CheckedLink, ConnectRequest, ValidLink
@@ -49,11 +49,13 @@ async def open_link(
 ) -> ConnectPrompt | Connected:
     """The question of a link; or that there is none, since everything is authorized.
 
-    Raises: SignInNeeded; WrongUser; BadLink.
+    Raises: SignInNeeded; WrongUser; BadLink; PolicyDenied.
     """
     asked = await _checked(services, zone, request, browser)
     await requests.require_unused(services, zone, asked.link)
-    required = await find_requirement(services, zone, asked)
+    required = await policies.permitted(services, zone, asked, await find_requirement(services, zone, asked))
+    if required is None:
+        raise policies.page()
     if required.need is Need.NOTHING:
         return outcomes.connected(zone, asked, required.scopes)
     return _prompt(asked, required)
@@ -89,13 +91,16 @@ async def decide(
         credential: the key that was pasted, where one is needed.
         shown: the digest of the page that the user has answered.
     Raises: SignInNeeded; WrongUser; BadLink; InvalidRequest for what is no key, with the link unused;
-        AccessDenied where the user said no, and the application has named no place to hear of it.
+        AccessDenied where the user said no, and PolicyDenied where policies do, and the application has
+        named no place to hear of it.
     """
     asked = await _checked(services, zone, request, browser)
     if not allowed:
         await requests.use(services, zone, asked.link)
         return outcomes.refused(zone, asked, AccessDenied("the user denied the request"))
-    required = await find_requirement(services, zone, asked)
+    required = await policies.permitted(services, zone, asked, await find_requirement(services, zone, asked))
+    if required is None:
+        return policies.refused(zone, asked)
     if required.need is not Need.NOTHING and (question := _prompt(asked, required)).digest != shown:
         await requests.require_unused(services, zone, asked.link)
         return question

@@ -32,10 +32,12 @@ class Requirement:
     Attributes:
         scopes: what the application could do afterwards: those that were requested, and where it is handed a
             credential, all that the credential can do.
+        optional: those of them that need not be requested of a provider: nobody has named them.
     """
 
     need: Need
     scopes: frozenset[str]
+    optional: frozenset[str] = frozenset()
 
 
 async def find_requirement(services: Services, zone: CachedZone, asked: CheckedLink) -> Requirement:
@@ -50,7 +52,10 @@ async def find_requirement(services: Services, zone: CachedZone, asked: CheckedL
         connected = frozenset() if record is None else record.scopes & offered
         if is_usable and asked.scopes <= connected:
             return await _unless_allowed(services, zone, asked, connected)
-        return Requirement(Need.ACCOUNT, attenuation.connection_scopes(asked.scopes, connected, offered))
+        wanted = attenuation.connection_scopes(asked.scopes, connected, offered)
+        return Requirement(
+            Need.ACCOUNT, wanted, frozenset() if asked.link.scopes is not None else wanted - connected
+        )
     if record is not None and is_usable:
         return await _unless_allowed(services, zone, asked, record.scopes)
     shared = await credentials.find_shared(services, zone, asked.resource)

@@ -57,7 +57,7 @@ def connected(
 
 def finished(asked: CheckedLink, done: Connected) -> ConnectOutcome:
     """Back to the application where it wants that, and where there is nothing that the user has to read."""
-    _decision(asked).succeed(CONNECTED)
+    decision_of(asked).succeed(CONNECTED)
     if done.continue_to is None or done.missing or done.dropped:
         return done
     return NextStep(done.continue_to)
@@ -71,14 +71,14 @@ def refused(
     Args:
         page: what is raised then in its place: what the user reads.
     """
-    _decision(asked).refuse(refusal)
+    decision_of(asked).refuse(refusal)
     endpoint = asked.returns_to.endpoint(zone.issuer)
     if endpoint is None:
         raise page or refusal
     return answering(endpoint.refusal(refusal))
 
 
-def _decision(asked: CheckedLink) -> Decision:
+def decision_of(asked: CheckedLink) -> Decision:
     """The decision of the request, about the user, the application and the resource of the link."""
     decision = current_decision()
     decision.event = EVENT

@@ -40,7 +40,8 @@ from runtime.services.authority.connect_links import ConnectLink
 from runtime.services.authorization import consent_decision, provider_requests
 from runtime.services.authorization.next_step import NextStep
 from runtime.services.authorization.requests import Parameters
-from runtime.services.connect import outcomes, requests
+from runtime.services.connect import outcomes, policies, requests
+from runtime.services.connect.needs import Need, Requirement
 from runtime.services.connect.outcomes import ConnectOutcome
 from runtime.services.connect.requests import CheckedLink, ReturnAddress
 from runtime.services.container import Services
@@ -153,8 +154,8 @@ async def handle_callback(
 
     Raises: BadLink for a state that is unknown, used, of another zone or another session, or where anything
         has ended that the link rests on; AccountRefused for the answer of another provider, before its code
-        is used, and for somebody else's account; OAuthError where the application has named no place to hear
-        of it.
+        is used, and for somebody else's account; PolicyDenied, also before the code is used, and OAuthError
+        where the application has named no place to hear of it.
     """
     try:
         state, issuer = parameters.one("state"), parameters.one("iss")
@@ -181,6 +182,9 @@ async def handle_callback(
         raise AccountRefused(_ANOTHER, internal="it came to the redirect URI of another provider")
     if error is not None or code is None:
         return _refused(zone, asked, provider, _refusal(error))
+    needed = Requirement(Need.ACCOUNT, pending.scopes)
+    if await policies.permitted(services, zone, asked, needed) is None:
+        return policies.refused(zone, asked)
     settings = _settings(zone, provider)
     tokens = await _redeem(services, zone, asked, provider, settings, pending, code)
     if isinstance(tokens, UpstreamRefusal):

@@ -17,7 +17,7 @@ from runtime.services.decision_log import Decision
 from runtime.services.explain.parties import UnknownParty
 from runtime.services.grants import client_credentials, token_exchange
 from runtime.services.grants.authorized_exchanges import AuthorizedExchange
-from runtime.services.grants.token_exchange import VerifiedChain
+from runtime.services.grants.verified_chains import VerifiedChain, authority_of
 from runtime.services.issuing import target_checks
 from runtime.services.issuing.access_tokens import new_token_id
 from runtime.services.zones import CachedZone, SessionRoot
@@ -48,6 +48,7 @@ class Hop:
         next: the application that the token is to go to; None for the last hop, and while it is not known.
         decision: is filled in as that of a real exchange; its step is the one that refused.
         further: what else would refuse it.
+        answer: what the application would be told of the refusal; None where that is the refusal itself.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Hop:
     root: SessionRoot | None = None
     next: Application | None = None
     further: list[FurtherRefusal] = field(default_factory=list)
+    answer: OAuthError | None = None
 
     @property
     def refused_at(self) -> Step:
@@ -96,7 +98,7 @@ async def chain_of(
         expires_at=seconds(root.session.expires_at),
         issued_at=seconds(now),
     )
-    standing, authority = await token_exchange.authority_of(zone, subject, root, now)
+    standing, authority = await authority_of(zone, subject, root, now)
     return VerifiedChain(subject, (), standing, authority)
 
 

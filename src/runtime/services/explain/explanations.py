@@ -7,6 +7,7 @@ keeps the snapshot.
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import zip_longest
 
@@ -14,16 +15,19 @@ from runtime.contract.decisions import ExplainBody, ExplainedHop, ExplainedStep,
 from runtime.domain.errors import OAuthError, TooLarge, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import Verb
+from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.claims import names_of
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.services.authority.subject_tokens import as_actor
+from runtime.services.client_types import ApplicationClient
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.explain import further_refusals, remedies
 from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, try_own_token, with_token
 from runtime.services.explain.parties import Parties, UnknownParty, resource_between, session_root
-from runtime.services.grants.token_exchange import VerifiedChain
+from runtime.services.grants import user_refusals
+from runtime.services.grants.verified_chains import VerifiedChain
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets import concurrency_limits
@@ -124,8 +128,26 @@ async def _hops(
                 elif hop.resource is None:
                     hop.resource = await parties.resource(asked.resource)
             hop.further = await further_refusals.find(services, zone, hop, chain, now)
+            if hop.client is not None and chain is not None and isinstance(refusal, OAuthError):
+                hop.answer = await _answer(zone, hop, hop.client, chain, refusal, now)
             break
     return session_id, hops
+
+
+async def _answer(
+    zone: CachedZone,
+    hop: Hop,
+    client: ApplicationClient,
+    chain: VerifiedChain,
+    refusal: OAuthError,
+    now: datetime,
+) -> OAuthError:
+    """What the application would be told: of the policies, where they refuse all the same."""
+    resource = hop.resource if isinstance(hop.resource, Resource) else None
+    untold = replace(hop.decision)
+    return await user_refusals.answer_to(
+        refusal, zone, client, chain, resource, hop.scopes, now=now, decision=untold
+    )
 
 
 async def _find_target(
@@ -161,12 +183,13 @@ async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
             services, zone, each, [described[name] for name in each.decision.determining]
         )
     ]
+    answer = hop.answer or hop.refusal
     return ExplainedHop(
         application=hop.name,
         resource=hop.resource_name,
         allowed=hop.refusal is None,
-        error=hop.refusal.code if hop.refusal is not None else None,
-        reason=_reason(hop.refusal) if hop.refusal is not None else None,
+        error=answer.code if answer is not None else None,
+        reason=_reason(answer) if answer is not None else None,
         steps=_steps(hop),
         scopes=sorted(hop.authorized.plan.scopes) if hop.authorized is not None else [],
         actors=list(hop.decision.actors),

@@ -18,7 +18,7 @@ from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.explain.exchanges import FurtherRefusal, Hop
 from runtime.services.grants import client_credentials, token_exchange
-from runtime.services.grants.token_exchange import VerifiedChain
+from runtime.services.grants.verified_chains import VerifiedChain
 from runtime.services.issuing import target_checks
 from runtime.services.zones import CachedZone
 

@@ -8,22 +8,19 @@ issued before, or the user's credential from the vault   13 signing of a new one
 """
 
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any
 
-from runtime.domain.errors import InvalidGrant
+from runtime.domain.errors import InvalidGrant, OAuthError
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor, names_of, seconds
-from runtime.domain.oauth.entity_profiles import EntityProfile, profile_of
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, read_request
 from runtime.domain.oauth.exchange_steps import Step
-from runtime.domain.policy.requests import PolicyApplication
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
-from runtime.services.authority.connect_links import MissingAuthorization
 from runtime.services.authority.consents import Allowance, require_allowance, wider_consent_required
 from runtime.services.authority.subject_tokens import (
     ExpiredToken,
@@ -35,19 +32,19 @@ from runtime.services.authority.subject_tokens import (
     refused,
     require_audience_consent,
     require_not_denied,
-    require_own_application,
-    require_root,
     verify_subject_token,
 )
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
+from runtime.services.grants import user_refusals
 from runtime.services.grants.authorized_exchanges import (
     AllowedTarget,
     AllowedTargetCache,
     AuthorizedExchange,
 )
 from runtime.services.grants.context import TokenContext
+from runtime.services.grants.verified_chains import VerifiedChain, authority_of
 from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (
     confirmation,
@@ -59,6 +56,7 @@ from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
 from runtime.services.vault import credential_cache, credentials, refresh
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot
+from runtime.storage.sql.vault_tokens import VaultPlace
 
 
 async def grant(context: TokenContext) -> dict[str, Any]:
@@ -74,39 +72,6 @@ async def grant(context: TokenContext) -> dict[str, Any]:
         decision=context.decision,
         jkt=context.jkt,
     )
-
-
-class VerifiedChain(NamedTuple):
-    """What an exchange goes on from: a verified subject token and what it rests on.
-
-    Attributes:
-        before: everyone who acted so far, the latest first.
-        root: None where an application acts on its own behalf.
-    """
-
-    subject: SubjectToken
-    before: tuple[ChainActor, ...]
-    root: SessionRoot | None
-    authority: policy_decision.PolicyPrincipal
-
-    @property
-    def delegation(self) -> Delegation:
-        """What the subject token delegates, with everyone who acted, though it may not name them all."""
-        subject = self.subject
-        return Delegation(subject.audience, subject.scopes, self.before, self.ends_at, subject.jkt)
-
-    @property
-    def ends_at(self) -> datetime:
-        """When the subject token ends, which no token that is made from it outlives."""
-        return datetime.fromtimestamp(self.subject.expires_at, UTC)
-
-    @property
-    def subject_profile(self) -> EntityProfile:
-        """What the subject is, as the zone knows it now, whatever the subject token says."""
-        principal = self.authority.principal
-        if isinstance(principal, PolicyApplication):
-            return profile_of(principal.traits)
-        return EntityProfile.USER
 
 
 async def exchange(
@@ -152,6 +117,50 @@ async def exchange(
     root, authority = await authority_of(zone, subject, standing, now)
 
     chain = VerifiedChain(subject, before, root, authority)
+    try:
+        return await _exchange_chain(
+            services,
+            zone,
+            client,
+            request,
+            chain,
+            resource,
+            place,
+            key,
+            candidate,
+            now=now,
+            decision=decision,
+            jkt=jkt,
+        )
+    except OAuthError as refusal:
+        raise await user_refusals.answer_to(
+            refusal, zone, client, chain, resource, request.scopes, now=now, decision=decision
+        ) from None
+
+
+async def _exchange_chain(
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    request: ExchangeRequest,
+    chain: VerifiedChain,
+    resource: Resource | None,
+    place: VaultPlace | None,
+    key: str,
+    candidate: bytes | None,
+    *,
+    now: datetime,
+    decision: Decision,
+    jkt: str | None,
+) -> dict[str, Any]:
+    """Steps 6 to 14.
+
+    Args:
+        place: where the vault would have the user's credential.
+        key, candidate: where the short-lived state keeps what was issued, and what it has there.
+    Raises: as `exchange` does.
+    """
+    subject, root = chain.subject, chain.root
     question = cached = allowed = None
     if place is None and request.actor_token is None:
         question = "\0".join((subject.digest, jkt or "", request.resource, *request.audiences))
@@ -181,9 +190,7 @@ async def exchange(
 
     decision.step, credential = Step.CREDENTIAL, allowed.credential
     if credential is not None:
-        refreshed = await refresh.current(
-            services, zone, client, root, allowed.resource, credential, wanted=request.scopes, now=now
-        )
+        refreshed = await refresh.current(services, zone, client, allowed.resource, credential, now=now)
         if refreshed is not credential:
             # It took as long as the provider did, and the user may have connected the account for more scopes
             # since: what was concluded before is asked again, of the token that the vault has now.
@@ -361,7 +368,7 @@ async def authorize_scopes(
     decision.step, decision.resource_id = Step.SCOPES, resource.id
     parent = chain.delegation
     if root is not None and credential is None:
-        _require_consented(zone, client, root, parent, resource, allowed.allowance, wanted, now)
+        _require_consented(zone, client, parent, resource, allowed.allowance, wanted)
     plan = attenuation.attenuate(
         parent, allowed.limits, wanted, actor=as_actor(zone, client), jkt=jkt, now=now
     )
@@ -439,37 +446,15 @@ def _cache_key(
     )
 
 
-async def authority_of(
-    zone: CachedZone, subject: SubjectToken, root: SessionRoot | None, now: datetime
-) -> tuple[SessionRoot | None, policy_decision.PolicyPrincipal]:
-    """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
-    if subject.session_id is None:
-        own = await require_own_application(zone, subject, now)
-        return None, policy_decision.PolicyPrincipal(
-            await zone.applications.policy_facts(own), f"application:{own.id}"
-        )
-    standing = require_root(root, subject, now)
-    session = standing.session
-    return standing, policy_decision.PolicyPrincipal(
-        standing.principal.policy_user,
-        f"{standing.principal.user.id}\0{standing.principal.user.epoch}",
-        session.authenticated_at,
-        session.acr,
-        standing.principal.own_policies,
-    )
-
-
 def _require_consented(
     zone: CachedZone,
     client: ApplicationClient,
-    root: SessionRoot,
     parent: Delegation,
     resource: Resource,
     allowance: Allowance,
     wanted: frozenset[str] | None,
-    now: datetime,
 ) -> None:
-    """Refuse scopes that nothing but the user's consent leaves out, and say where they can consent to them.
+    """Refuse scopes that nothing but the user's consent leaves out, in the words that ask for it.
 
     Raises: InvalidScope.
     """
@@ -477,8 +462,7 @@ def _require_consented(
         return
     held = parent.scopes if parent.audience == resource.identifier else None
     if not scope_strings.narrow(wanted, frozenset(resource.scopes or ()), held).refused:
-        missing = MissingAuthorization(root.session, wanted, now)
-        raise wider_consent_required(zone, client, resource, missing=missing)
+        raise wider_consent_required(zone, client, resource)
 
 
 def _limits(

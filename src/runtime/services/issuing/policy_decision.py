@@ -23,6 +23,8 @@ from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.time_slices import TimeSlice
 from runtime.services.zones import CachedZone, Policies, ZoneCache
+from runtime.services.zones.principals import Principal
+from runtime.storage.sql.sessions import SessionRecord
 
 POLICY_DENIED = "policy_denied"
 _REMEMBERED_SECONDS = 30
@@ -47,6 +49,17 @@ class PolicyPrincipal(NamedTuple):
     authenticated_at: datetime | None = None
     acr: str | None = None
     own_policies: str | None = None
+
+    @classmethod
+    def of_user(cls, session: SessionRecord, user: Principal) -> "PolicyPrincipal":
+        """A user with a session that stands."""
+        return cls(
+            user.policy_user,
+            f"{user.user.id}\0{user.user.epoch}",
+            session.authenticated_at,
+            session.acr,
+            user.own_policies,
+        )
 
 
 class PolicyVerdict(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from runtime.domain.errors import InvalidScope, InvalidTarget
+from runtime.domain.errors import InvalidScope, InvalidTarget, OAuthError
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth import attenuation
@@ -26,7 +26,7 @@ from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
-from runtime.services.issuing import policy_decision
+from runtime.services.issuing import connect_offers, policy_decision
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
@@ -34,6 +34,7 @@ from runtime.services.issuing.access_tokens import (
     new_token_id,
     token_type,
 )
+from runtime.services.issuing.policy_decision import PolicyPrincipal
 from runtime.services.issuing.target_checks import find_credential_provider, require_own_tokens
 from runtime.services.zones import CachedZone
 from runtime.storage.sql.sessions import SessionRecord
@@ -245,14 +246,35 @@ async def _usable(
     await require_own_tokens(zone, client, resource, has_user=True)
     allowance = await consents.find_granted_allowance(services, zone, client, authority.user, asked)
     if allowance is None:
-        raise authorization_required(
-            zone,
-            client,
-            resource,
-            internal="consent was withdrawn during the request",
-            missing=MissingAuthorization(authority.session, asked.scopes, services.clock()),
-        )
+        raise await _asking_again(services, zone, authority, resource, asked.scopes, decision)
     return TokenTarget(resource, asked.scopes, allowance.ends_at)
+
+
+async def _asking_again(
+    services: Services,
+    zone: CachedZone,
+    authority: UserAuthorization,
+    resource: Resource,
+    scopes: frozenset[str],
+    decision: Decision,
+) -> OAuthError:
+    """The refusal of what the user does not allow any more: with a link, or in the name of policy."""
+    client = authority.client
+    return await connect_offers.answer_to(
+        authorization_required(zone, client, resource, internal="consent was withdrawn during the request"),
+        zone,
+        client,
+        await _principal(zone, authority),
+        resource,
+        MissingAuthorization(authority.session, scopes, (client.identifier,), services.clock()),
+        scopes=scopes,
+        decision=decision,
+    )
+
+
+async def _principal(zone: CachedZone, authority: UserAuthorization) -> PolicyPrincipal:
+    person = await zone.session_roots.principal(authority.user)
+    return PolicyPrincipal.of_user(authority.session, person)
 
 
 async def _permitted(
@@ -265,17 +287,10 @@ async def _permitted(
 ) -> frozenset[str]:
     """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
     decision.step = Step.POLICY
-    session, person = authority.session, await zone.session_roots.principal(authority.user)
     verdict = await policy_decision.decide_exchange(
         zone,
         authority.client,
-        policy_decision.PolicyPrincipal(
-            person.policy_user,
-            key=f"user {person.user.id} {person.user.epoch}",
-            authenticated_at=session.authenticated_at,
-            acr=session.acr,
-            own_policies=person.own_policies,
-        ),
+        await _principal(zone, authority),
         actors=(authority.client.identifier,),
         resource=target.resource,
         scopes=scopes,

@@ -19,7 +19,6 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.services import cache_sizes, secret_values
-from runtime.services.authority.connect_links import MissingAuthorization
 from runtime.services.authority.consents import Allowance, authorization_required
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import Client
@@ -89,24 +88,23 @@ async def require(
         cached: the user's own, from `credential_cache`; nothing is read from the database then.
     Raises: AccessDenied, which asks for the user.
     """
-    missing = MissingAuthorization(root.session, wanted, now) if root else None
     found = cached or await _own_or_shared(services, zone, root, resource, provider, now)
     if found is None or not found.is_usable(now):
         internal = _why_unusable(found, provider)
-        raise authorization_required(zone, client, resource, internal=internal, missing=missing)
+        raise authorization_required(zone, client, resource, internal=internal)
     offered = frozenset(resource.scopes or ())
     if not found.scopes <= offered:
         # It can still do what the resource does not offer any more, so no consent is to the whole of it.
         internal = "the resource no longer has a scope of the credential"
-        raise authorization_required(zone, client, resource, internal=internal, missing=missing)
+        raise authorization_required(zone, client, resource, internal=internal)
     beyond = (wanted or frozenset()) - found.scopes
     if provider.type is ProviderType.EXTERNAL and beyond and beyond <= offered:
         # The user can connect the account again, for more than it was connected for.
         internal = "the account was connected for fewer scopes"
-        raise authorization_required(zone, client, resource, internal=internal, missing=missing)
+        raise authorization_required(zone, client, resource, internal=internal)
     if not allowance.covers(found.scopes):
         internal = "the consent covers fewer scopes than the credential has"
-        raise authorization_required(zone, client, resource, internal=internal, missing=missing)
+        raise authorization_required(zone, client, resource, internal=internal)
     return found
 
 

@@ -27,7 +27,6 @@ from runtime.domain.oauth import attenuation
 from runtime.logs import log, outage_warnings
 from runtime.metrics import UPSTREAM_REFRESHES
 from runtime.services import epochs
-from runtime.services.authority.connect_links import MissingAuthorization
 from runtime.services.authority.consents import authorization_required
 from runtime.services.authorization import provider_requests
 from runtime.services.client_types import Client
@@ -38,7 +37,7 @@ from runtime.services.vault.assertion_keys import assertion_key
 from runtime.services.vault.credentials import KeptCredential, kept_credential
 from runtime.services.vault.sealing import open_refresh_token, seal
 from runtime.services.vault.upstream_tokens import grant_end, log_beyond, vault_tokens_of
-from runtime.services.zones import CachedZone, SessionRoot
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import vault_tokens, zone_data
 from runtime.storage.sql.vault_tokens import EndedCredential, VaultPlace, VaultRecord, VaultState
 
@@ -60,17 +59,13 @@ async def current(
     services: Services,
     zone: CachedZone,
     client: Client,
-    root: SessionRoot | None,
     resource: Resource,
     credential: KeptCredential,
     *,
-    wanted: frozenset[str] | None,
     now: datetime,
 ) -> KeptCredential:
     """The credential, refreshed when it is time; the present one where it is valid and there is no other yet.
 
-    Args:
-        wanted: what the application requests, which a connect link is for.
     Raises: AccessDenied, which asks for the user, when the provider gives no more tokens; UpstreamUnavailable
         when the token is over and it is not known whether it does.
     """
@@ -90,10 +85,7 @@ async def current(
     source = await zone.providers.get(place.provider_id)
     named = f"provider `{source.identifier}`" if source is not None else "a provider that is gone"
     if outcome is None:
-        missing = MissingAuthorization(root.session, wanted, now) if root else None
-        raise authorization_required(
-            zone, client, resource, internal=f"{named} gives no more tokens", missing=missing
-        )
+        raise authorization_required(zone, client, resource, internal=f"{named} gives no more tokens")
     if credential.is_valid(services.clock()):
         return credential
     raise UpstreamUnavailable(
