@@ -80,12 +80,14 @@ def serve(
     *,
     organization: str = "Test",
     system: Callable[[], datetime] = system_time,
+    keep_alive: bool = True,
     **settings: Any,
 ) -> Iterator[Server]:
     """Start a server with an organization and an API key on a free port; stop it afterwards.
 
     Args:
         system: the clock of the machine that it believes to run on.
+        keep_alive: whether a connection may have several requests.
         settings: overrides by name: `redis_url`, `database_url` of one that has all tables, ...
     """
     bound = listening_socket("127.0.0.1:0")
@@ -107,6 +109,7 @@ def serve(
         stopping = asyncio.Event()
         box["loop"], box["stop"] = asyncio.get_running_loop(), stopping
         app = build(chosen, name=f"zoned-{new_id()}", system=system)
+        app.config.KEEP_ALIVE = keep_alive
         app.config.TOUCHUP = False  # it rewrites Sanic's classes, which works for one application a process
         server = await app.create_server(sock=bound, protocol=PromptProtocol, return_asyncio_server=True)
         await server.startup()

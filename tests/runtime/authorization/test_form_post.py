@@ -11,6 +11,7 @@ from tests.support.oauth_site import CALLBACK, Answer, Browser, Client, Page, Si
 from runtime.domain.kinds.zone import Zone
 
 pytestmark = pytest.mark.standard("OAuth 2.0 Form Post Response Mode")
+STORAGE = ("embedded", "nodes")
 FORM_POST = {"response_mode": "form_post"}
 ORIGIN = "https://app.example"
 

@@ -9,6 +9,7 @@ import pytest
 from sanic import Sanic
 from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client, Page, Site
 
+STORAGE = ("embedded", "nodes")
 BYE = "https://app.example/bye"
 NAMES = (
     *("redirect_uri", "return_to", "next", "continue", "url", "uri", "target", "dest", "back", "RelayState"),

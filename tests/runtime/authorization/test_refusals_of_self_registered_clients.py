@@ -18,6 +18,7 @@ from tests.support.oauth_site import (
 
 from runtime.domain.kinds.zone import Zone
 
+STORAGE = ("embedded", "nodes")
 EVIL = "https://evil.test/callback"
 # Requests that are wrong, or that cannot be met without the user.
 WRONG: tuple[dict[str, Any], ...] = (
