@@ -107,9 +107,10 @@ async def test_nothing_is_seen_before_the_commit(database, zone):
             assert await count(database, zone) == 0
 
 
-async def test_a_reading_connection_sees_one_instant(database, zone):
+@pytest.mark.parametrize("brief", [False, True])
+async def test_a_reading_connection_sees_one_instant(database, zone, brief):
     """Whatever is committed meanwhile, the statements of one reading belong together."""
-    async with database.reading() as conn:
+    async with database.reading(brief=brief) as conn:
         before = await entities.count(conn, APPLICATION, within={"zone_id": zone.id})
         async with database.transaction() as writing:
             await entities.insert(writing, APPLICATION, make.application(zone))
@@ -119,14 +120,46 @@ async def test_a_reading_connection_sees_one_instant(database, zone):
     assert await count(database, zone) == 1
 
 
-async def test_a_reading_connection_keeps_nothing(database, zone):
+@pytest.mark.parametrize("brief", [False, True])
+async def test_a_reading_connection_keeps_nothing(database, zone, brief):
     """What somebody writes on it by mistake is refused or lost."""
     with contextlib.suppress(DBAPIError):
-        async with database.reading() as conn:
+        async with database.reading(brief=brief) as conn:
             await conn.execute(update(organization_heads).values(revision=99))
 
-    async with database.reading() as conn:
+    async with database.reading(brief=brief) as conn:
         assert (await conn.execute(select(organization_heads.c.revision))).scalar_one() == 0
+
+
+@pytest.mark.parametrize("brief", [False, True])
+async def test_a_brief_reading_of_sqlite_asks_no_thread(sqlite_database, brief):
+    """From its beginning to its end; any other runs its statements where they keep nobody waiting."""
+    threads = set()
+    async with sqlite_database.reading(brief=brief) as conn:
+        driver = (await conn.get_raw_connection()).driver_connection._conn
+        driver.set_trace_callback(lambda _: threads.add(threading.get_ident()))
+        await conn.execute(select(organization_heads.c.revision))
+    driver.set_trace_callback(None)
+
+    assert (threads == {threading.get_ident()}) is brief
+    assert threads
+    assert not driver.in_transaction
+
+
+async def test_a_brief_reading_that_fails_leaves_no_transaction(sqlite_database):
+    """Its connection goes back to the pool as any other's."""
+
+    async def fail():
+        async with sqlite_database.reading(brief=True) as conn:
+            await conn.execute(select(organization_heads.c.revision))
+            drivers.append((await conn.get_raw_connection()).driver_connection._conn)
+            raise RuntimeError("on the way")
+
+    drivers = []
+    with pytest.raises(RuntimeError, match="on the way"):
+        await fail()
+
+    assert not drivers[0].in_transaction
 
 
 async def test_writes_of_one_organization_follow_one_another(database, zone):

@@ -102,9 +102,13 @@ class Call:
         """The id under which this request is logged and recorded."""
         return request_id_of(self.request)
 
-    def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        """A unit for what changes nothing."""
-        return read_only(self.services, self.caller, self.request_id)
+    def reading(self, *, brief: bool = False) -> AbstractAsyncContextManager[UnitOfWork]:
+        """A unit for what changes nothing.
+
+        Args:
+            brief: a few statements, each about a few rows found by their keys.
+        """
+        return read_only(self.services, self.caller, self.request_id, brief=brief)
 
     def writing(self, *, new_zones: int = 0) -> AbstractAsyncContextManager[UnitOfWork]:
         """A unit that commits when its block ends well.

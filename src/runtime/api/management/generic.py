@@ -10,6 +10,7 @@ from runtime.domain.kinds import Kind, Verb
 from runtime.services.management.expansions import embedded, with_people
 from runtime.services.management.kind_handlers import (
     ARCHIVES,
+    BRIEF_LISTS,
     CONDITIONAL_UPDATES,
     CREATES,
     DELETES,
@@ -29,7 +30,7 @@ def handler_of(kind: Kind, verb: Verb) -> Handler:
 
 async def _list(call: Call) -> HTTPResponse:
     kind, query = _kind(call), call.list_query()
-    async with call.reading() as unit:
+    async with call.reading(brief=query.is_plain and kind.name in BRIEF_LISTS) as unit:
         listed = await LISTS[kind.name](unit, kind, call.path, query)
         listed = listed.with_items(await with_people(unit, listed.items, call.expands))
     return send_page(call, kind, listed, query)

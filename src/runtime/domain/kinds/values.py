@@ -111,6 +111,8 @@ Uri = Annotated[
 
 
 def _utc(value: datetime) -> datetime:
+    if value.tzinfo is UTC:  # as all of storage
+        return value
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 

@@ -185,6 +185,10 @@ LISTS: Mapping[str, ListHandler] = dict.fromkeys(_kinds_with(Verb.LIST), entitie
     POLICY_SET.name: policy_sets.list_,
     POLICY_SET_VERSION.name: policy_set_versions.list_,
 }
+# Kinds of which an index leads to the rows of a plain page, in their order, and to what is told of each.
+BRIEF_LISTS = frozenset(
+    name for name, serve in LISTS.items() if serve in (entities.list_, applications.list_, resources.list_)
+)
 CREATES: Mapping[str, CreateHandler] = dict.fromkeys(_kinds_with(Verb.CREATE), entities.create) | {
     ORGANIZATION.name: organizations.create,
     SERVICE_ACCOUNT_CREDENTIAL.name: service_accounts.create_credential,

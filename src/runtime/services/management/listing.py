@@ -48,6 +48,11 @@ class ListQuery:
         """Tell whether the number of all matches is asked."""
         return "total_count" in self.expands
 
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether the whole list is asked for, in the order in which entities were made."""
+        return self.sort == "created_at" and not (self.filters or self.searches or self.special or self.total)
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:

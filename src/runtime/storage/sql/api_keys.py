@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import API_KEY
@@ -30,18 +30,23 @@ class PresentedKey:
     person_role: str | None
 
 
+# Composed once: every request with a key asks it.
+_FINDING = (
+    select(*_keys.c, _people.c.role, _people.c.status, _users.c.status)
+    .outerjoin_from(
+        _keys,
+        _people,
+        and_(_people.c.organization_id == _keys.c.organization_id, _people.c.id == _keys.c.person_id),
+    )
+    # Where it is at home, the account is the user of that id.
+    .outerjoin(_users, and_(_users.c.zone_id == _keys.c.person_zone_id, _users.c.id == _keys.c.person_id))
+    .where(_keys.c.id == bindparam("key_id"))
+)
+
+
 async def find(conn: AsyncConnection, key_id: str) -> PresentedKey | None:
     """The key with that id, of whatever organization: it is the key that says which."""
-    person = and_(_people.c.organization_id == _keys.c.organization_id, _people.c.id == _keys.c.person_id)
-    # Where it is at home, the account is the user of that id.
-    account = and_(_users.c.zone_id == _keys.c.person_zone_id, _users.c.id == _keys.c.person_id)
-    query = (
-        select(*_keys.c, _people.c.role, _people.c.status, _users.c.status)
-        .outerjoin_from(_keys, _people, person)
-        .outerjoin(_users, account)
-        .where(_keys.c.id == key_id)
-    )
-    row = (await conn.execute(query)).one_or_none()
+    row = (await conn.execute(_FINDING, {"key_id": key_id})).one_or_none()
     if row is None:
         return None
     *columns, role, status, account_status = row

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, String, and_, cast, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, String, and_, bindparam, cast, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql import insert_batches
@@ -26,17 +26,23 @@ async def dependencies_of(
     return {row.resource_id: tuple(row.when_accessing or ()) for row in found}
 
 
+_COUNTING = (
+    select(_dependencies.c.application_id, func.count())
+    .where(
+        _dependencies.c.zone_id == bindparam("zone_id"),
+        _dependencies.c.application_id.in_(bindparam("application_ids", expanding=True)),
+    )
+    .group_by(_dependencies.c.application_id)
+)
+
+
 async def count_dependencies(
     conn: AsyncConnection, application_ids: Collection[str], *, zone_id: str
 ) -> dict[str, int]:
     """Application id -> number of dependencies; those without any are left out."""
     if not application_ids:
         return {}
-    found = await conn.execute(
-        select(_dependencies.c.application_id, func.count())
-        .where(_dependencies.c.zone_id == zone_id, _dependencies.c.application_id.in_(application_ids))
-        .group_by(_dependencies.c.application_id)
-    )
+    found = await conn.execute(_COUNTING, {"zone_id": zone_id, "application_ids": list(application_ids)})
     return {row[0]: int(row[1]) for row in found}
 
 

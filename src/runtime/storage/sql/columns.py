@@ -1,5 +1,6 @@
 """Column types, constraints and the `MetaData` that every table is made with."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,10 +36,13 @@ class Utc(TypeDecorator[datetime]):
             value = value.astimezone(UTC)
         return value.isoformat(timespec="microseconds")
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        if value is None or dialect.name != "sqlite":
-            return value  # type: ignore[no-any-return]
-        return datetime.fromisoformat(value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
+        # In place of `process_result_value`, which is called through another function for each value.
+        return _read if dialect.name == "sqlite" else None
+
+
+def _read(value: str | None) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(value)
 
 
 # JSON text as it was written, members in order; None is SQL's NULL.

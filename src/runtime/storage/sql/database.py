@@ -156,13 +156,22 @@ class Database:
                 self._holder = None
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection whose statements all see the database at one instant; it writes nothing."""
+    async def reading(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
+        """A connection whose statements all see the database at one instant; it writes nothing.
+
+        Args:
+            brief: a few statements, each about a few rows found by their keys, in their order.
+        """
         if (connection := self._held()) is not None:
             yield connection
             return
         async with self._connected(self._reading) as connection:
-            yield connection
+            if not brief or self._writer is None:
+                yield connection
+                return
+            with _at_hand(connection):
+                yield connection
+                await connection.rollback()  # here too
 
     @asynccontextmanager
     async def at_one_instant(self) -> AsyncIterator[None]:

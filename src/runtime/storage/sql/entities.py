@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Insert, Update, bindparam, delete, select, update
+from sqlalchemy import Insert, Select, Update, bindparam, delete, select, update
 from sqlalchemy import insert as insert_into
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -66,11 +66,9 @@ async def find_by(
 
     Meant for members that are unique under the parents. Archived entities are found by id only.
     """
-    table = TABLES[kind.name]
-    query = select(table).where(table.c[member] == value, *parents(kind, within, member=member))
-    if member != "id" and "archived_at" in table.c:
-        query = query.where(table.c.archived_at.is_(None))
-    row = (await conn.execute(query)).one_or_none()
+    query = _finding(kind, member, tuple(within))
+    values = {f"in_{name}": parent for name, parent in within.items()} | {"sought": value}
+    row = (await conn.execute(query, values)).one_or_none()
     return (
         None if row is None else handle_placeholders.with_own_handle(conn, kind, converter(kind).entity(row))
     )
@@ -208,6 +206,16 @@ async def _remove_batch(
         dropped += await clear_references(conn, kind, there, tenant_id=tenant_id)
     await conn.execute(delete(table).where(*mine))
     return dropped
+
+
+@lru_cache(maxsize=1024)  # composing a statement takes longer than the database takes for it
+def _finding(kind: Kind, member: str, within: tuple[str, ...]) -> Select[Any]:
+    table = TABLES[kind.name]
+    places: dict[str, Any] = {name: bindparam(f"in_{name}") for name in within}
+    query = select(table).where(table.c[member] == bindparam("sought"), *parents(kind, places, member=member))
+    if member != "id" and "archived_at" in table.c:
+        query = query.where(table.c.archived_at.is_(None))
+    return query
 
 
 @cache

@@ -39,7 +39,7 @@ class SqlCondition:
 Condition = Equals | Contains | SqlCondition
 
 
-def parents(kind: Kind, within: Within, *, member: str = "") -> list[ColumnElement[bool]]:
+def parents(kind: Kind, within: Mapping[str, Any], *, member: str = "") -> list[ColumnElement[bool]]:
     """The conditions that a row belongs to these parents.
 
     Args:

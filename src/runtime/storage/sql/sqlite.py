@@ -105,7 +105,10 @@ class _Connection(AsyncAdapt_aiosqlite_connection):
         for stream in self._streams:
             stream.close()
         self._streams.clear()
-        if self._open:
+        if self._open and self.at_hand:
+            connection: Any = self._connection
+            connection._conn.rollback()
+        elif self._open:
             super().rollback()
 
     def commit(self) -> None:

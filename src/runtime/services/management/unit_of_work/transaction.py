@@ -226,9 +226,11 @@ async def nested(unit: UnitOfWork, caller: Caller) -> AsyncIterator[UnitOfWork]:
 
 
 @asynccontextmanager
-async def read_only(services: Services, caller: Caller, request_id: str) -> AsyncIterator[UnitOfWork]:
-    """A unit for operations that change nothing."""
-    async with services.database.reading() as conn:
+async def read_only(
+    services: Services, caller: Caller, request_id: str, *, brief: bool = False
+) -> AsyncIterator[UnitOfWork]:
+    """A unit for operations that change nothing. *brief*: as `Database.reading` has it."""
+    async with services.database.reading(brief=brief) as conn:
         yield UnitOfWork(conn, caller, services, services.clock(), request_id)
 
 
