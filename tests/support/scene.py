@@ -11,7 +11,7 @@ from tests.support.factories import App, Company
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
-from runtime.domain.oauth.forms import parse_form
+from runtime.domain.oauth.forms import CONTENT_TYPE
 from runtime.services.container import Services
 from runtime.services.grants.token_endpoint import respond
 
@@ -55,7 +55,8 @@ class Scene:
         return await respond(
             services or self.services,
             self.zone.id,
-            parse_form(urlencode(form).encode()),
+            urlencode(form).encode(),
+            content_type=CONTENT_TYPE,
             authorization=authorization,
             address=address,
             request_id="test-request",

@@ -226,6 +226,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         sizes.ALLOWED_TARGETS,
     ),
     _of_zone(
+        "grants.known_exchanges.KnownExchanges._entries",
+        "exchange requests that were answered before",
+        sizes.KNOWN_EXCHANGES,
+    ),
+    _of_zone(
         "vault.credentials.SharedCredentialCache._sealed",
         "credentials that all users of a resource share",
         sizes.SHARED_CREDENTIALS,

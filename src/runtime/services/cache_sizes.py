@@ -27,3 +27,4 @@ POLICY_DECISIONS = 20_000
 CONSENTS = 20_000
 ALLOWED_TARGETS = 20_000
 OPENED_TOKENS = 5_000  # a kilobyte or two each
+KNOWN_EXCHANGES = 5_000  # with a token each

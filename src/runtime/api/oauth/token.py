@@ -14,7 +14,6 @@ from runtime.api.shared.client_address import address_of
 from runtime.api.shared.headers import header_of
 from runtime.api.shared.json_answers import JsonAnswer
 from runtime.api.shared.request_ids import request_id_of
-from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services
 from runtime.services.grants.token_endpoint import respond
 
@@ -33,7 +32,8 @@ async def token(request: Request, zone_id: str) -> HTTPResponse:
     answer = await respond(
         services,
         zone_id,
-        read_form(request.body, request.headers.get("content-type")),
+        request.body,
+        content_type=request.headers.get("content-type"),
         authorization=header_of(request, "authorization"),
         address=address_of(request),
         request_id=request_id_of(request),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.forms import parse_form
 from runtime.domain.oauth.resources import at_most_one
 
 GRANT_TYPE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -78,6 +79,15 @@ def read_request(
         scopes=None if scope is None else scope_strings.parse(scope),
         actor_token=actor_token,
     )
+
+
+def read_scope(encoded: bytes | None) -> frozenset[str] | None:
+    """The scopes of a request, from that parameter as it stands in a form; None when the request names none.
+
+    Raises: InvalidRequest, InvalidScope.
+    """
+    scope = None if encoded is None else parse_form(b"scope=" + encoded).values.get("scope")
+    return None if scope is None else scope_strings.parse(scope)
 
 
 def check_may_act(may_act: Any, *, actor: str, client_id: str, issuer: str) -> None:

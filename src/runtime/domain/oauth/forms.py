@@ -72,6 +72,20 @@ def parse_form(encoded: bytes) -> Form:
     return Form(values, tuple(filter(None, resources)), tuple(filter(None, audiences)))
 
 
+def without_parameter(encoded: bytes, name: bytes) -> tuple[bytes, bytes | None] | None:
+    """A form without a parameter, and that one's value as it is encoded, which is None without it.
+
+    None for a form that has it more than once. A name that is encoded in another way than plainly is not
+    recognized: `parse_form` tells.
+    """
+    before, found, after = (b"&" + encoded).partition(b"&" + name + b"=")
+    if not found:
+        return before, None
+    value, ampersand, rest = after.partition(b"&")
+    rest = ampersand + rest
+    return None if b"&" + name + b"=" in rest else (before + rest, value)
+
+
 def _decoded(encoded: str) -> str:
     if "%" in encoded or "+" in encoded:
         try:

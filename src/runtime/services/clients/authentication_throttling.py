@@ -39,17 +39,25 @@ class FailedAuthenticationThrottle:
     def __init__(self) -> None:
         self._blocked: BoundedCache[_Block] = BoundedCache(cache_sizes.BLOCKED_CLIENTS)
 
+    def is_blocked(self, zone_id: str, client_id: str, address: str, *, now: float) -> bool:
+        """Tell whether the pair has to wait."""
+        return self._block(zone_id, client_id, address, now) is not None
+
     def require_not_blocked(self, zone_id: str, client_id: str, address: str, *, now: float) -> None:
         """Raises TooManyRequests while the pair has to wait, with the application where it is remembered."""
-        if not len(self._blocked):
-            return
-        block = self._blocked.get(f"{zone_id} {_pair(client_id, address)}")
-        if block is not None and now < block.until:
+        block = self._block(zone_id, client_id, address, now)
+        if block is not None:
             raise TooManyRequests(
                 "too many failed client authentications; try again in a minute",
                 retry_after_seconds=int(block.until - now) + 1,
                 application_id=block.application_id if block.claimed == _digest(client_id) else None,
             )
+
+    def _block(self, zone_id: str, client_id: str, address: str, now: float) -> _Block | None:
+        if not len(self._blocked):
+            return None
+        block = self._blocked.get(f"{zone_id} {_pair(client_id, address)}")
+        return block if block is not None and now < block.until else None
 
     async def record_failure(
         self,

@@ -114,10 +114,10 @@ class AllowedTargetCache(ZoneCache):
         """
         if allowed.credential is not None or (root is not None and root.principal.own_policies):
             return
-        self._entries[key] = _Entry(allowed, client, root, _until(root, now))
+        self._entries[key] = _Entry(allowed, client, root, allowed_until(root, now))
 
 
-def _until(root: SessionRoot | None, now: datetime) -> float:
+def allowed_until(root: SessionRoot | None, now: datetime) -> float:
     """The first instant, in seconds since 1970, at which a rule may answer differently by itself."""
     ends = [policy_decision.valid_until(now)]
     if root is not None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
+from runtime.services.grants.known_exchanges import SentRequest
 from runtime.services.zones import CachedZone
 
 
@@ -18,6 +19,7 @@ class TokenContext(NamedTuple):
         now: the one present of the whole request.
         jkt: thumbprint of the key that the sender has proved to have; None when no proof came.
         decision: what the record will say; a grant fills in whom and what it found.
+        sent: the request as it came, if the same bytes prove the same once more.
     """
 
     services: Services
@@ -30,3 +32,4 @@ class TokenContext(NamedTuple):
     request_id: str
     decision: Decision
     jkt: str | None = None
+    sent: SentRequest | None = None

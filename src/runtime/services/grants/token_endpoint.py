@@ -11,11 +11,12 @@ from runtime.domain.errors import InvalidRequest, OAuthError, UnsupportedGrantTy
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
 from runtime.domain.oauth.exchange_steps import Step
-from runtime.domain.oauth.forms import Form
+from runtime.domain.oauth.forms import Form, read_form
 from runtime.services.authority import revalidation
 from runtime.services.clients import authenticate_client, dpop_verification
 from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
 from runtime.services.clients.jwt_replay import one_request
+from runtime.services.clients.last_used import LAST_USED
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.grants import (
@@ -26,6 +27,13 @@ from runtime.services.grants import (
     token_exchange,
 )
 from runtime.services.grants.context import TokenContext
+from runtime.services.grants.known_exchanges import (
+    KnownExchange,
+    KnownExchanges,
+    SentRequest,
+    may_be_remembered,
+    sent_request,
+)
 from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone
 
@@ -55,8 +63,9 @@ GRANT_TYPES: Mapping[str, GrantType] = {
 async def respond(
     services: Services,
     zone_id: str,
-    form: Form,
+    body: bytes,
     *,
+    content_type: str | None,
     authorization: str | None,
     address: str,
     request_id: str,
@@ -65,21 +74,34 @@ async def respond(
     """The members of the answer to a token request.
 
     Args:
+        body, content_type: the form, encoded.
         authorization: the header of that name.
         address: whom it comes from, for limits.
         proof: the `DPoP` header.
     Raises: OAuthError, after the refusal has been recorded; NotFound for an unknown zone.
     """
+    sent = sent_request(body, content_type, authorization) if proof is None else None
+    form: Form | None = None
+    if _known(services.zones.cached(zone_id), sent, services.clock().timestamp()) is None:
+        form = read_form(body, content_type)
     decision: Decision | None = None
 
     async def attempt(zone: CachedZone) -> dict[str, Any]:
-        nonlocal decision
+        nonlocal decision, form
         decision = Decision(zone.organization_id, zone.id, services.clock(), request_id)
-        return await _granted(services, zone, form, decision, authorization, address, proof)
+        known = _known(zone, sent, decision.at.timestamp())
+        if known is not None and sent is not None:
+            answer = await _repeated(services, zone, known, sent.scope, decision, address)
+            if answer is not None:
+                return answer
+            decision = Decision(zone.organization_id, zone.id, decision.at, request_id)
+        if form is None:
+            form = read_form(body, content_type)
+        return await _granted(services, zone, form, decision, authorization, address, proof, sent)
 
     try:
         with one_request():
-            may_repeat = form.values.get("grant_type") == TOKEN_EXCHANGE
+            may_repeat = form is None or form.values.get("grant_type") == TOKEN_EXCHANGE
             answer = await revalidation.on_current_zone(services, zone_id, attempt, may_repeat=may_repeat)
     except OAuthError as refusal:
         if decision is not None:
@@ -91,6 +113,33 @@ async def respond(
     return answer
 
 
+def _known(zone: CachedZone | None, sent: SentRequest | None, now: float) -> KnownExchange | None:
+    """What the zone knows of a request for a token exchange, if it was answered before."""
+    if zone is None or sent is None:
+        return None
+    return zone.cache_of(KnownExchanges).find(sent, now)
+
+
+async def _repeated(
+    services: Services,
+    zone: CachedZone,
+    known: KnownExchange,
+    scope: bytes | None,
+    decision: Decision,
+    address: str,
+) -> dict[str, Any] | None:
+    """The answer to a request that is known; None where it has to be read after all."""
+    client, now = known.client, decision.at
+    if FAILED_AUTHENTICATIONS.is_blocked(zone.id, client.client_id, address, now=now.timestamp()):
+        return None
+    decision.event = DecisionEvent.TOKEN_EXCHANGE
+    decision.identify(client)
+    answer = await token_exchange.repeat(services, zone, known, scope, decision=decision)
+    if answer is not None:
+        LAST_USED.record(services, zone.id, client, now)
+    return answer
+
+
 async def _granted(
     services: Services,
     zone: CachedZone,
@@ -99,6 +148,7 @@ async def _granted(
     authorization: str | None,
     address: str,
     proof: str | None,
+    sent: SentRequest | None,
 ) -> dict[str, Any]:
     name = form.values.get("grant_type")
     if name is None:
@@ -136,5 +186,6 @@ async def _granted(
             request_id=decision.request_id,
             decision=decision,
             jkt=jkt,
+            sent=sent if sent is not None and may_be_remembered(sent, form) else None,
         )
     )

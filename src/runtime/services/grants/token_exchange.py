@@ -11,13 +11,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from runtime.domain.errors import InvalidGrant, OAuthError
+from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope, OAuthError
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor, names_of, seconds
-from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, read_request
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, read_request, read_scope
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
@@ -44,6 +44,7 @@ from runtime.services.grants.authorized_exchanges import (
     AuthorizedExchange,
 )
 from runtime.services.grants.context import TokenContext
+from runtime.services.grants.known_exchanges import KnownExchange, KnownExchanges, SentRequest
 from runtime.services.grants.verified_chains import VerifiedChain, authority_of
 from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (
@@ -71,6 +72,7 @@ async def grant(context: TokenContext) -> dict[str, Any]:
         now=context.now,
         decision=context.decision,
         jkt=context.jkt,
+        sent=context.sent,
     )
 
 
@@ -83,6 +85,7 @@ async def exchange(
     now: datetime,
     decision: Decision,
     jkt: str | None = None,
+    sent: SentRequest | None = None,
 ) -> dict[str, Any]:
     """The members of the answer to an exchange request.
 
@@ -90,6 +93,7 @@ async def exchange(
         zone: the zone as this process knows it; the round trip tells whether it still stands.
         decision: is filled in on the way.
         jkt: thumbprint of the key that the sender has proved to have; what is issued is bound to it.
+        sent: the request as it came, for `repeat`; None where that proves nothing a second time.
     Raises: OAuthError; StaleZone when all is to be done again with a newer view.
     """
     decision.step = Step.SUBJECT_TOKEN
@@ -111,7 +115,8 @@ async def exchange(
     if place is not None:
         key = credential_cache.entry_key(place)
     else:
-        key = _cache_key(zone, client, request, subject, before, held.root, resource, jkt)
+        named = resource.id if resource else ""
+        key = _cache_key(zone, client, request.scopes, subject, before, held.root, named, jkt)
     standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
     require_not_denied(zone, subject.token_id)
     root, authority = await authority_of(zone, subject, standing, now)
@@ -131,6 +136,7 @@ async def exchange(
             now=now,
             decision=decision,
             jkt=jkt,
+            sent=sent,
         )
     except OAuthError as refusal:
         raise await user_refusals.answer_to(
@@ -152,6 +158,7 @@ async def _exchange_chain(
     now: datetime,
     decision: Decision,
     jkt: str | None,
+    sent: SentRequest | None,
 ) -> dict[str, Any]:
     """Steps 6 to 14.
 
@@ -184,8 +191,8 @@ async def _exchange_chain(
         zone, client, request.scopes, chain, allowed, now=now, decision=decision, jkt=jkt
     )
     if question is not None and not is_known:
-        known = allowed._replace(permitted_by=authorized.permitted_by)
-        zone.cache_of(AllowedTargetCache).store(question, known, client, root, now)
+        allowed = allowed._replace(permitted_by=authorized.permitted_by)
+        zone.cache_of(AllowedTargetCache).store(question, allowed, client, root, now)
     plan = authorized.plan
 
     decision.step, credential = Step.CREDENTIAL, allowed.credential
@@ -199,7 +206,109 @@ async def _exchange_chain(
             decision.step = Step.STORING
             await credential_cache.store(services, zone, root, credential, now=services.clock())
         return credentials.response(credential, plan.scopes, until=plan.expires_at, now=services.clock())
-    under = (zone.epoch, *(root.epochs if root else (0, 0)))
+    token = await _issued(services, zone, client, chain, plan, key, candidate, now=now, decision=decision)
+    if sent is not None and question is not None:
+        known = zone.cache_of(KnownExchanges).store(sent, client, chain, allowed, now)
+        if known is not None:
+            known.remember(token, plan, sent.scope, decision)
+    return _answer(token, jkt, now)
+
+
+async def repeat(
+    services: Services, zone: CachedZone, known: KnownExchange, scope: bytes | None, *, decision: Decision
+) -> dict[str, Any] | None:
+    """The members of the answer to a request that is known; None where it has to be read after all.
+
+    What is refused is always read: so every refusal is made, and recorded, in one place.
+
+    Args:
+        scope: what it asks for, encoded.
+        decision: is filled in on the way; to be made anew where the answer is None.
+    Raises: StaleZone and Unavailable, as `exchange` does.
+    """
+    root, now = known.root, decision.at
+    issued = known.issued_for(scope, now.timestamp())
+    wanted = _covered(known, scope) if issued is None else frozenset[str]()
+    if wanted is None or zone.session_roots.cached(root.session.id) is not root:
+        return None
+    key = _key_of(zone, known, wanted) if issued is None else None
+    held = revalidation.CachedRoot(root, is_fresh=False)
+    standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
+    if not _rests_on_the_same(zone, known, standing):
+        return None
+    decision.user_id, decision.resource_id = root.principal.user.id, known.allowed.resource.id
+    if key is not None:
+        return await _issue_again(services, zone, known, wanted, scope, key, candidate, decision=decision)
+    if issued is None or issued.token.token_id in zone.denied:
+        return None
+    decision.actors, decision.determining = issued.actors, issued.determining
+    return _answer(issued.token, None, now)
+
+
+def _rests_on_the_same(zone: CachedZone, known: KnownExchange, standing: SessionRoot | None) -> bool:
+    """Tell whether session and user stand as they did, and the subject token has not been revoked."""
+    return standing is known.root and known.chain.subject.token_id not in zone.denied
+
+
+def _covered(known: KnownExchange, scope: bytes | None) -> frozenset[str] | None:
+    """The scopes that a known request names, if the user is known to have consented to them; None if not.
+
+    Before a user is asked for more, the database is: that request is read as if it were new.
+    """
+    with suppress(InvalidRequest, InvalidScope):
+        wanted = read_scope(scope)
+        if wanted is not None and known.allowed.allowance.covers(wanted):
+            return wanted
+    return None
+
+
+def _key_of(zone: CachedZone, known: KnownExchange, wanted: frozenset[str]) -> str:
+    subject, before = known.chain.subject, known.chain.before
+    return _cache_key(
+        zone, known.client, wanted, subject, before, known.root, known.allowed.resource.id, None
+    )
+
+
+async def _issue_again(
+    services: Services,
+    zone: CachedZone,
+    known: KnownExchange,
+    wanted: frozenset[str],
+    scope: bytes | None,
+    key: str,
+    candidate: bytes | None,
+    *,
+    decision: Decision,
+) -> dict[str, Any] | None:
+    """Steps 10 to 14 for other scopes than before, or once a new token is due; None where they refuse."""
+    client, chain, now = known.client, known.chain, decision.at
+    authorized = await authorize_scopes(
+        zone, client, wanted, chain, known.allowed, now=now, decision=decision
+    )
+    plan = authorized.plan
+    token = await _issued(services, zone, client, chain, plan, key, candidate, now=now, decision=decision)
+    known.remember(token, plan, scope, decision)
+    return _answer(token, None, now)
+
+
+async def _issued(
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    chain: VerifiedChain,
+    plan: Delegation,
+    key: str,
+    candidate: bytes | None,
+    *,
+    now: datetime,
+    decision: Decision,
+) -> CachedToken:
+    """Steps 12 to 14: a token of that plan which was issued before, or a new one.
+
+    Args:
+        key, candidate: where the short-lived state keeps one, and what it has there.
+    """
+    under = (zone.epoch, *(chain.root.epochs if chain.root else (0, 0)))
     token = token_cache.open_entry(
         candidate,
         key=key,
@@ -214,7 +323,7 @@ async def _exchange_chain(
         token = _mint(zone, client, chain, plan, under, now)
         decision.step = Step.STORING
         await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
-    return _answer(token, jkt, now)
+    return token
 
 
 async def _name_subject_and_resource(
@@ -426,18 +535,18 @@ def _asks_for_the_same(
 def _cache_key(
     zone: CachedZone,
     client: ApplicationClient,
-    request: ExchangeRequest,
+    scopes: frozenset[str] | None,
     subject: SubjectToken,
     before: tuple[ChainActor, ...],
     root: SessionRoot | None,
-    resource: Resource | None,
+    resource_id: str,
     jkt: str | None,
 ) -> str:
     return token_cache.entry_key(
         zone_id=zone.id,
         principal=root.principal.user.id if root else f"application:{subject.sub}",
-        resource=resource.id if resource else "",
-        scopes=request.scopes,
+        resource=resource_id,
+        scopes=scopes,
         client_id=client.client_id,
         actors=before,
         # Without a session the subject token itself bounds what is issued.

@@ -106,6 +106,14 @@ def open_entry(
     return found if is_within else None
 
 
+def reissued_at(token: CachedToken, plan: Delegation, now: datetime) -> float:
+    """When a token that may be given out now is due to be replaced, in seconds since 1970.
+
+    Until then nothing that `open_entry` looks at changes by itself: a plan that is made later ends no sooner.
+    """
+    return token.expires_at - _least_remaining(seconds(plan.expires_at) - now.timestamp())
+
+
 async def store(state: StateStore, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:
     """Keep a token until it is about to end. A state that is away costs only speed."""
     lifetime = entry.expires_at - now.timestamp()

@@ -1,0 +1,142 @@
+"""Exchange requests that were answered before: the same bytes prove and ask for the same once more.
+
+An application sends the same request each time that it has to call a resource for a user, or one that
+differs in its scopes alone. Who sent it, for which chain and which resource, is known then.
+
+An entry belongs to one zone at its epoch, whose cache this is, and ends before anything that it rests on can
+end by itself. Each request is still asked what no entry can tell: whether its sender is blocked, whether
+the zone, the session and the user stand, which tokens were revoked, and which of the scopes it may have.
+
+Only a client secret proves the same twice: requests with an assertion or a DPoP proof, which count once, are
+not remembered, nor are those for a credential of the vault. Nobody finds a secret here: entries go by the
+digest of what was sent and of a key that this process has made up.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import NamedTuple
+
+from runtime.domain.kinds.application import PasswordCredential
+from runtime.domain.oauth.attenuation import Delegation
+from runtime.domain.oauth.claims import names_of
+from runtime.domain.oauth.forms import Form, without_parameter
+from runtime.services import cache_sizes
+from runtime.services.bounded_cache import BoundedCache
+from runtime.services.client_types import ApplicationClient
+from runtime.services.decision_log import Decision
+from runtime.services.grants.authorized_exchanges import AllowedTarget, allowed_until
+from runtime.services.grants.verified_chains import VerifiedChain
+from runtime.services.issuing import token_cache
+from runtime.services.issuing.token_cache import CachedToken
+from runtime.services.zones import SessionRoot, ZoneCache
+
+_KEY = secrets.token_bytes(32)
+
+
+class SentRequest(NamedTuple):
+    """A token request as it came.
+
+    Attributes:
+        digest: of all of it but its scopes.
+        scope: these, as they are encoded; None without that parameter.
+    """
+
+    digest: str
+    scope: bytes | None
+
+
+def sent_request(body: bytes, content_type: str | None, authorization: str | None) -> SentRequest | None:
+    """What a request is known by; None for one that is never remembered."""
+    parts = without_parameter(body, b"scope")
+    if parts is None:
+        return None
+    rest, scope = parts
+    headers = f"{content_type}\0{authorization}\0".encode("utf-8", "surrogatepass")
+    return SentRequest(sha256(b"%b%b%b" % (_KEY, headers, rest)).hexdigest(), scope)
+
+
+def may_be_remembered(sent: SentRequest, form: Form) -> bool:
+    """Tell whether the form holds nothing that counts once, and its scopes where `sent_request` has them."""
+    values = form.values
+    return "client_assertion" not in values and (sent.scope is None) == ("scope" not in values)
+
+
+class IssuedToken(NamedTuple):
+    """The token that a request was answered with last.
+
+    Attributes:
+        scope: those that it asked for, as `SentRequest` has them.
+        until: when a new one is due, in seconds since 1970.
+        actors, determining: for the decision record.
+    """
+
+    token: CachedToken
+    scope: bytes | None
+    until: float
+    actors: tuple[str, ...]
+    determining: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class KnownExchange:
+    """What a request has proved, and what it was answered with.
+
+    Attributes:
+        root: of the chain; the very one that was asked about.
+        until: in seconds since 1970.
+    """
+
+    client: ApplicationClient
+    chain: VerifiedChain
+    root: SessionRoot
+    allowed: AllowedTarget
+    until: float
+    issued: IssuedToken | None = None
+
+    def issued_for(self, scope: bytes | None, now: float) -> IssuedToken | None:
+        """The token that it was answered with, if the same scopes are asked for and it is not due yet."""
+        issued = self.issued
+        return issued if issued is not None and issued.scope == scope and now < issued.until else None
+
+    def remember(self, token: CachedToken, plan: Delegation, scope: bytes | None, decision: Decision) -> None:
+        """Keep the token of an answer, which has been issued under that plan."""
+        until = token_cache.reissued_at(token, plan, decision.at)
+        self.issued = IssuedToken(token, scope, until, names_of(plan.actors), decision.determining)
+
+
+class KnownExchanges(ZoneCache):
+    """The exchange requests that were answered in a zone at one epoch."""
+
+    def __init__(self) -> None:
+        self._entries: BoundedCache[KnownExchange] = BoundedCache(cache_sizes.KNOWN_EXCHANGES)
+
+    def find(self, sent: SentRequest, now: float) -> KnownExchange | None:
+        """What is known of that request; None when it has to be read."""
+        found = self._entries.get(sent.digest)
+        return found if found is not None and now < found.until else None
+
+    def store(
+        self,
+        sent: SentRequest,
+        client: ApplicationClient,
+        chain: VerifiedChain,
+        allowed: AllowedTarget,
+        now: datetime,
+    ) -> KnownExchange | None:
+        """Remember a request whose every rule has just been asked; None where it is not.
+
+        What a user's own policies say is asked each time, and so is who an application without a user is.
+        """
+        root, credential = chain.root, client.credential
+        if root is None or root.principal.own_policies or allowed.credential is not None:
+            return None
+        if not isinstance(credential, PasswordCredential):
+            return None
+        ends = [allowed_until(root, now), float(chain.subject.expires_at)]
+        if credential.expires_at is not None:
+            ends.append(credential.expires_at.timestamp())
+        known = KnownExchange(client, chain, root, allowed, min(ends))
+        self._entries[sent.digest] = known
+        return known
