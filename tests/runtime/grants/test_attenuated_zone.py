@@ -62,10 +62,6 @@ async def _always(*_: Any) -> bool:
     return True
 
 
-def _whatever(*_: Any) -> bool:
-    return True
-
-
 async def _unchecked(*_: Any) -> None:
     """Whatever has ended, or has to end."""
 
@@ -91,7 +87,6 @@ _REPLACE = vault_tokens.replace
     [
         [(token_exchange, "check_provenance", _of_anybody)],
         [(token_exchange, "require_not_denied", _not_revoked)],
-        [(token_exchange, "_rests_on_the_same", _whatever)],
         [(attenuation, "attenuate", _wider)],
         [(AccountabilityRule, "is_active", _always)],
         [
@@ -105,7 +100,6 @@ _REPLACE = vault_tokens.replace
     ids=[
         "no provenance",
         "no revocation",
-        "no second look at what was answered before",
         "no scopes of the parent",
         "nobody accountable",
         "disabled users",

@@ -1,5 +1,6 @@
 """Exchange requests that are sent once more: answered as before, and refused where a new one would be."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
@@ -17,6 +18,7 @@ from runtime.domain.errors import (
     InvalidScope,
     TooManyRequests,
 )
+from runtime.domain.kinds import USER
 from runtime.domain.kinds.application import PasswordCredential
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.attenuation import TokenLimits
@@ -25,6 +27,7 @@ from runtime.domain.oauth.forms import CONTENT_TYPE, parse_form
 from runtime.services import epochs
 from runtime.services.authority.consents import Allowance
 from runtime.services.client_types import ApplicationClient
+from runtime.services.grants import token_exchange
 from runtime.services.grants.authorized_exchanges import AllowedTarget
 from runtime.services.grants.known_exchanges import (
     KnownExchange,
@@ -310,6 +313,24 @@ class TestOnceMore:
 
         with pytest.raises(InvalidGrant):
             await scene.exchange(agent, subject, api, "read")
+
+
+@pytest.mark.parametrize("looks_again", [True, False])
+async def test_the_second_look_is_what_refuses_a_known_request(
+    scene: Scene, agent: App, api: Resource, monkeypatch: pytest.MonkeyPatch, *, looks_again: bool
+) -> None:
+    """After its subject token was revoked: without that look the memory would answer."""
+    dora = await scene.company.person(scene.zone, f"dora-{looks_again}@acme.test".lower())
+    subject = await scene.company.token(scene.zone, agent, dora)
+    assert await scene.exchange(agent, subject, api, "read")
+    assert await known(scene, form_of(agent, subject, api, scope="read"))
+    if not looks_again:
+        monkeypatch.setattr(token_exchange, "_rests_on_the_same", lambda *_: True)
+    await revoke(scene, subject)
+
+    expected = pytest.raises(InvalidGrant) if looks_again else nullcontext()
+    with expected:
+        await scene.exchange(agent, subject, api, "read")
 
 
 async def test_the_authority_of_a_known_chain_is_that_of_its_root(
