@@ -18,7 +18,6 @@ from runtime.domain.errors import (
     InvalidScope,
     TooManyRequests,
 )
-from runtime.domain.kinds import USER
 from runtime.domain.kinds.application import PasswordCredential
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.attenuation import TokenLimits
