@@ -19,6 +19,7 @@ from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
 
 from zonewright import RequestRefused, ScopeRequired, Verifier
+from zonewright.asgi import RetryLater
 from zonewright.mcp import McpTokens
 
 READ, WRITE = "notes.read", "notes.write"
@@ -109,7 +110,7 @@ def application(resource: str, issuer: str) -> App:
     app: App = server.streamable_http_app(
         streamable_http_path=urlsplit(resource).path, stateless_http=True, json_response=True
     )
-    return AskForMore(app, verifier)
+    return RetryLater(AskForMore(app, verifier))
 
 
 def main() -> int:

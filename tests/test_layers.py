@@ -111,7 +111,8 @@ KEPT_TO: dict[str, frozenset[str]] = {
     "alembic": frozenset({"runtime.storage"}),
     "redis": frozenset({"runtime.storage"}),
     "sanic": frozenset({"runtime.api", "runtime.app", "runtime.cli", "zonewright.sanic"}),
-    "mcp": frozenset({"zonewright.mcp"}),
+    "fastmcp": frozenset({"zonewright.fastmcp"}),
+    "mcp": frozenset({"zonewright.mcp", "zonewright.fastmcp"}),
     "cedarpy": frozenset({"runtime.adapters"}),
     "argon2": frozenset({"runtime.adapters"}),
     "jwt": frozenset({"runtime.adapters"}) | _LIBRARY,
@@ -342,12 +343,15 @@ def test_the_domain_needs_the_standard_library_and_pydantic_alone():
     assert needed - sys.stdlib_module_names == {"runtime", "pydantic", "typing_extensions"}
 
 
+_OF_FRAMEWORKS = ("zonewright.fastmcp", "zonewright.mcp", "zonewright.sanic")
+
+
 def test_the_library_for_resource_servers_needs_three_packages():
     """What `pip install zonewright[verify]` brings, and the frameworks in their own modules alone."""
     needed = {
         name.partition(".")[0]
         for module, imported in _imports().items()
-        if module.partition(".")[0] == "zonewright" and module not in ("zonewright.mcp", "zonewright.sanic")
+        if module.partition(".")[0] == "zonewright" and module not in _OF_FRAMEWORKS
         for name in imported
     }
 

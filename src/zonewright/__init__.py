@@ -1,7 +1,8 @@
 """For resource servers and agents of a zone: verify its access tokens, exchange them for the next resource.
 
 Installed with `pip install zonewright[verify]`. `Verifier` checks tokens; `zonewright.asgi`,
-`zonewright.sanic` and `zonewright.mcp` put it into a server; `ExchangeClient` exchanges a request's token.
+`zonewright.sanic`, `zonewright.mcp` and `zonewright.fastmcp` put it into a server; `ExchangeClient` exchanges
+a request's token.
 """
 
 from zonewright.access_token import AccessToken, ChainActor

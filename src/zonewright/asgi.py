@@ -24,6 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _STATE = "access_token"
+_Refusal = tuple[int, dict[str, str]]  # status and headers
 
 
 class ProtectedResource:
@@ -47,30 +48,18 @@ class ProtectedResource:
             await self._authenticated(scope, receive, send)
 
     async def _authenticated(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
-
-        async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        try:
+        async def with_token(scope: Scope, receive: Receive, send: Send) -> None:
             token = await self._token_of(scope)
             token.require(*self._verifier.scopes)
             scope.setdefault("state", {})[_STATE] = token
-            await self._app(scope, receive, sending)
-        except RequestRefused as refused:
-            if begun:
-                raise
-            await self._refuse(
-                scope, send, refused.status, {"www-authenticate": self._verifier.challenge(refused)}
-            )
-        except ZoneUnreachable as failure:
-            if begun:
-                raise
-            await self._refuse(
-                scope, send, failure.status, {"retry-after": str(failure.retry_after_seconds or 5)}
-            )
+            await self._app(scope, receive, send)
+
+        await _run(with_token, scope, receive, send, self._refusal)
+
+    def _refusal(self, failure: Exception) -> _Refusal | None:
+        if isinstance(failure, RequestRefused):
+            return failure.status, {"www-authenticate": self._verifier.challenge(failure)}
+        return _unavailable(failure)
 
     async def _token_of(self, scope: Scope) -> AccessToken:
         given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
@@ -80,12 +69,6 @@ class ProtectedResource:
             url=self._verifier.origin + scope["path"],
             proofs=[value.decode("latin-1") for name, value in scope["headers"] if name == b"dpop"],
         )
-
-    async def _refuse(self, scope: Scope, send: Send, status: int, headers: dict[str, str]) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        await _respond(send, status, headers | {"cache-control": "no-store"}, b"")
 
     async def _send_metadata(self, scope: Scope, send: Send) -> None:
         headers = {"content-type": "application/json", "access-control-allow-origin": "*"}
@@ -103,6 +86,77 @@ class ProtectedResource:
             await _respond(send, refused.status, headers, b"")
 
         return answer
+
+
+class RetryLater:
+    """The application, whose requests are answered 503 with `Retry-After` where it raises ZoneUnreachable.
+
+    For applications that verify tokens by themselves, MCP servers with `McpTokens` for one: frameworks answer
+    500 to what they do not know. `ProtectedResource` does the same.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            await _run(self._app, scope, receive, send, _unavailable)
+        else:
+            await self._app(scope, receive, send)
+
+
+class _HeldError:
+    """Sends an answer, but holds a 500 back: frameworks send one first, and raise its cause afterwards."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._held: list[Message] = []
+        self.begun = False
+
+    async def __call__(self, message: Message) -> None:
+        is_error = message["type"] == "http.response.start" and message["status"] == 500
+        if is_error or len(self._held) == 1:  # an answer has one start and, as a rule, one body
+            self._held.append(message)
+            return
+        await self.release()
+        self.begun = True
+        await self._send(message)
+
+    async def release(self) -> None:
+        """Send what was held back."""
+        while self._held:
+            self.begun = True
+            await self._send(self._held.pop(0))
+
+
+async def _run(
+    app: App, scope: Scope, receive: Receive, send: Send, refusal: Callable[[Exception], _Refusal | None]
+) -> None:
+    """Run the application. What it raises is answered, if there is a refusal for it and no answer yet."""
+    sending = _HeldError(send)
+    try:
+        await app(scope, receive, sending)
+    except Exception as failure:
+        refused = None if sending.begun else refusal(failure)
+        if refused is None:
+            await sending.release()
+            raise
+        await _refuse(scope, send, *refused)
+        return
+    await sending.release()
+
+
+def _unavailable(failure: Exception) -> _Refusal | None:
+    if not isinstance(failure, ZoneUnreachable):
+        return None
+    return failure.status, {"retry-after": str(failure.retry_after_seconds or 5)}
+
+
+async def _refuse(scope: Scope, send: Send, status: int, headers: dict[str, str]) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    await _respond(send, status, headers | {"cache-control": "no-store"}, b"")
 
 
 def access_token(scope: Scope) -> AccessToken:

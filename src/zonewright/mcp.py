@@ -3,7 +3,8 @@
     server = MCPServer("Notes", token_verifier=McpTokens(verifier), auth=AuthSettings(...))
 
 A tool that exchanges the request's token raises `connect_required(error)` where the user has to connect
-first: the client then shows the link (URL elicitation, MCP 2025-11-25).
+first: the client then shows the link (URL elicitation, MCP 2025-11-25). With `zonewright.asgi.RetryLater`
+around the server's ASGI application, requests are answered 503 while the zone cannot be reached.
 """
 
 from uuid import uuid4
@@ -40,8 +41,12 @@ class McpTokens:
 
 
 def connect_required(refused: UserAuthorizationRequired) -> UrlElicitationRequiredError:
-    """What a tool raises so that the client shows the connect link to its user."""
+    """What a tool raises so that the client shows the connect link to its user.
+
+    The link is in the data of the error alone: servers log messages. A server on FastMCP needs
+    `zonewright.fastmcp.ConnectLinks` besides.
+    """
     asked = ElicitRequestURLParams(
         mode="url", message=refused.description, url=refused.error_uri, elicitation_id=str(uuid4())
     )
-    return UrlElicitationRequiredError([asked])
+    return UrlElicitationRequiredError([asked], refused.description)
