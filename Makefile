@@ -46,7 +46,7 @@ serve: $(RUNTIME) ## run the service on its embedded default; the first run make
 	@test -e "$${ZONED_DATA_DIR:-.zonewright}/zonewright.db" || test -n "$$ZONED_DATABASE_URL" || $(BIN)/zoned init
 	@exec $(BIN)/zoned serve
 
-bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,tokens,vault,revocation,listing,growth,validate,plan,apply; PEERS=1 beside node-oidc-provider)
+bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,writes,tokens,vault,revocation,listing,growth,validate,plan,apply; PEERS=1 beside node-oidc-provider)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)') $(if $(PEERS),--peers)
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds

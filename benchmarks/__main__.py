@@ -8,10 +8,21 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
-from benchmarks import exchange, growth, listing, manifests, peers, revocation, tokens, vault
+from benchmarks import exchange, growth, listing, manifests, peers, revocation, tokens, vault, writes
 from benchmarks.table import Row, show
 
-PARTS = ("exchange", "tokens", "vault", "revocation", "listing", "growth", "validate", "plan", "apply")
+PARTS = (
+    "exchange",
+    "writes",
+    "tokens",
+    "vault",
+    "revocation",
+    "listing",
+    "growth",
+    "validate",
+    "plan",
+    "apply",
+)
 
 
 def main() -> int:
@@ -37,6 +48,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="zonewright-bench-") as directory:
         parts = [peers.measure(Path(directory))] if "peers" in only else []
         parts += [exchange.measure(Path(directory))] if "exchange" in only else []
+        parts += [writes.measure(Path(directory))] if "writes" in only else []
         parts += [tokens.measure(Path(directory))] if "tokens" in only else []
         parts += [vault.measure(Path(directory))] if "vault" in only else []
         parts += [revocation.measure(Path(directory))] if "revocation" in only else []

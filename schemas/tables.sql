@@ -988,6 +988,17 @@ CREATE TABLE withdrawn_names (
 
 CREATE INDEX withdrawn_names_forget_at_idx ON withdrawn_names (forget_at);
 
+CREATE TABLE zone_changes (
+    zone_id VARCHAR NOT NULL,
+    epoch BIGINT NOT NULL,
+    noted_at BIGINT NOT NULL,
+    tags JSON NOT NULL,
+    CONSTRAINT zone_changes_pkey PRIMARY KEY (zone_id, epoch),
+    CONSTRAINT zone_changes_zone_id_fkey FOREIGN KEY(zone_id) REFERENCES zones (id) ON DELETE CASCADE
+);
+
+CREATE INDEX zone_changes_noted_at_idx ON zone_changes (noted_at);
+
 CREATE TABLE zone_internals (
     zone_id VARCHAR NOT NULL,
     organization_id VARCHAR NOT NULL,

@@ -162,8 +162,8 @@ DEVIATIONS = (
         "States and transitions",
         "tokens leave the cache when they expire, by revocation of the user, change of the application's "
         "scopes and rotation of keys",
-        "with every change of the zone, and of the user or session; every exchange is decided anew before a "
-        "cached token is taken",
+        "with every change of what the exchange depends on in the zone, and of the user or session; every "
+        "exchange is decided anew before a cached token is taken",
         "a policy, a consent or a dependency that has ended must count at the next exchange",
     ),
 )

@@ -8,6 +8,7 @@ from runtime.adapters.upstream_oauth import circuit_breaker
 from runtime.services import cache_sizes as sizes
 from runtime.services import decision_log, epochs, upstream_refreshes
 from runtime.services.management.authentication import callers
+from runtime.services.zones import tagged_cache
 
 _REQUESTS = "as many as are worked on"
 _ZONES = sizes.ZONES
@@ -166,6 +167,12 @@ MEMORY: tuple[BoundedMemory, ...] = (
     _of_zone("zones.cached_zone.CachedZone.keys", "its keys", "the number of keys"),
     _of_zone("zones.cached_zone.CachedZone._signing", "its signing keys", "the number of keys"),
     _of_zone("zones.cached_zone.CachedZone._caches", "the caches below", "the number of caches"),
+    _of_zone("zones.tagged_cache.ChangeHistory._newer", "what has changed lately", tagged_cache.MOST_TAGS),
+    _of_zone(
+        "zones.tagged_cache.ChangeHistory._older",
+        "the previous generation of the same",
+        tagged_cache.MOST_TAGS,
+    ),
     _of_zone("zones.clients.ClientCache._by_id", "clients by client id", sizes.CLIENTS),
     _of_zone("zones.clients.ClientCache._by_subject", "workloads by subject", sizes.WORKLOADS),
     _of_zone("zones.applications.ApplicationCache._by_id", "applications by id", sizes.APPLICATIONS),
@@ -177,6 +184,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "policy attributes of applications",
         sizes.APPLICATIONS,
     ),
+    _of_zone("zones.applications.ApplicationCache._roles", "roles of applications", sizes.APPLICATIONS),
     _of_zone(
         "zones.applications.ApplicationCache._principals",
         "applications that may act as principals",

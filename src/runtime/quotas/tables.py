@@ -144,6 +144,13 @@ RECORDS: tuple[GrowingTable, ...] = (
         f"{epochs.KEPT_SECONDS // 60} minutes; job `{epochs.JOB}`",
     ),
     GrowingTable(
+        "zone_changes",
+        "what changes of zones were about",
+        PEOPLE,
+        ("one for a change",),
+        f"{epochs.KEPT_SECONDS // 60} minutes, or with its zone; job `{epochs.JOB}`",
+    ),
+    GrowingTable(
         "audit_events",
         "the audit trail, a chain of hashes",
         PEOPLE,

@@ -23,7 +23,7 @@ ID_TOKEN_ALGORITHM = "RS256"  # unless a client's metadata asks for another
 class ApplicationClient:
     """An application as it authenticates: with one of its credentials.
 
-    A zone caches clients until its epoch moves, so what is derived here is derived once.
+    A zone caches clients until they change, so what is derived here is derived once.
 
     Attributes:
         other_secret: the same client with its other password credential, where two share the client id.
@@ -110,6 +110,12 @@ class ApplicationClient:
         """Stands for what policies know of it, which is remembered: the credential counts among that."""
         return self.credential.id
 
+    @cached_property
+    def cache_tags(self) -> frozenset[str]:
+        """The tags of what decisions are made from that are about it."""
+        named = {self.client_id, self.identifier, self.credential.id, self.application.id}
+        return frozenset(named | ({self.other_secret.credential.id} if self.other_secret else set()))
+
 
 @dataclass(frozen=True, slots=True)
 class UserAgentClient:
@@ -186,6 +192,11 @@ class UserAgentClient:
     def facts_key(self) -> str:
         """Stands for what policies know of it, which is remembered: a document may name another method."""
         return f"{self.user_agent.id} {self.user_agent.client_metadata.token_endpoint_auth_method}"
+
+    @property
+    def cache_tags(self) -> frozenset[str]:
+        """The tags of what decisions are made from that are about it."""
+        return frozenset({self.user_agent.id, self.client_id})
 
 
 Client = ApplicationClient | UserAgentClient

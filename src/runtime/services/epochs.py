@@ -23,7 +23,7 @@ from runtime.domain.errors import Unavailable
 from runtime.logs import log, outage_warnings
 from runtime.services.clock import Clock
 from runtime.storage.sql import epochs as epoch_changes
-from runtime.storage.sql import revocations
+from runtime.storage.sql import revocations, zone_changes
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 from runtime.storage.state import StateStore
@@ -132,9 +132,10 @@ class Epochs:
         await self.publish(bumped, noted=noted)
 
     async def prune(self) -> int:
-        """Delete the epoch changes that every process has read; the number of rows."""
+        """Delete the changes of epochs and of zones that every process has read; the number of rows."""
         async with self._database.transaction() as conn:
-            return await epoch_changes.prune(conn, older_than_seconds=KEPT_SECONDS)
+            kept = {"older_than_seconds": KEPT_SECONDS}
+            return await epoch_changes.prune(conn, **kept) + await zone_changes.prune(conn, **kept)
 
     async def record_changes(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> str | None:
         """Record these epochs, as the last statement of the transaction that bumps them.
@@ -240,7 +241,11 @@ class RevalidationWindow:
 
     def is_followed(self) -> bool:
         """Whether epochs can still revalidate the data; otherwise it must be read again."""
-        return self._generation == self._epochs.generation and monotonic() - self._read_at < HELD_SECONDS
+        return not self.has_missed_changes() and monotonic() - self._read_at < HELD_SECONDS
+
+    def has_missed_changes(self) -> bool:
+        """Whether changes may have been missed since, whatever the epochs say."""
+        return self._generation != self._epochs.generation
 
 
 class _Moved:

@@ -1,6 +1,6 @@
 """What is remembered of the target of an exchange: for whom, for which scopes, and until when."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,7 +15,7 @@ from runtime.services.authority.consents import Allowance
 from runtime.services.client_types import ApplicationClient
 from runtime.services.grants.authorized_exchanges import AllowedTarget, AllowedTargetCache
 from runtime.services.issuing import policy_decision
-from runtime.services.zones import SessionRoot
+from runtime.services.zones import ChangeHistory, SessionRoot
 from runtime.storage.sql.session_roots import DelegatedGrantRecord
 from runtime.storage.sql.tables import token_events
 
@@ -32,11 +32,13 @@ class Allowed:
     target: AllowedTarget
     client: ApplicationClient
     root: SessionRoot
+    history: ChangeHistory = field(default_factory=lambda: ChangeHistory(7))
 
     def cache(self, root: SessionRoot | None = None) -> AllowedTargetCache:
         """A cache that remembers it, under that root."""
-        cache = AllowedTargetCache()
-        cache.store("question", self.target, self.client, root or self.root, PERIOD_BEGINS)
+        cache = AllowedTargetCache(self.history)
+        tags, as_of = frozenset({"tag"}), self.history.epoch
+        cache.store("question", self.target, self.client, root or self.root, PERIOD_BEGINS, tags, as_of)
         return cache
 
     def ending(self, **ends: timedelta) -> SessionRoot:
@@ -68,7 +70,21 @@ async def test_it_is_found_for_the_client_and_the_root_that_it_was_allowed_to(al
     """Under the same client and root the rules need not be asked again."""
     found = allowed.cache().find("question", allowed.client, allowed.root, READ, PERIOD_BEGINS + ALMOST)
 
-    assert found is allowed.target
+    assert found is not None
+    assert found.value.allowed is allowed.target
+
+
+async def test_it_holds_until_something_changes_that_it_was_concluded_from(allowed: Allowed) -> None:
+    """And tells when that was for the last time: a token from before is not given out again."""
+    cache = allowed.cache()
+    asked = ("question", allowed.client, allowed.root, READ, PERIOD_BEGINS)
+
+    allowed.history.add(8, {"another tag"})
+    found = cache.find(*asked)
+    assert found is not None
+    assert (found.value.allowed, found.changed_at) == (allowed.target, 7)
+    allowed.history.add(9, {"tag"})
+    assert cache.find(*asked) is None
 
 
 async def test_the_database_is_asked_before_scopes_are_refused(allowed: Allowed) -> None:

@@ -39,6 +39,7 @@ from runtime.services.grants.token_endpoint import respond
 from runtime.services.grants.verified_chains import VerifiedChain, authority_of
 from runtime.services.issuing import policy_decision
 from runtime.services.rate_limits import MAX_SECRET_GUESSES
+from runtime.services.zones import ChangeHistory
 
 PERIOD_BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = timedelta(seconds=policy_decision.valid_until(PERIOD_BEGINS) - PERIOD_BEGINS.timestamp())
@@ -143,7 +144,9 @@ class Answered:
 
     def until(self) -> float | None:
         """When the memory of it ends, in seconds after the beginning; None where there is none."""
-        stored = KnownExchanges().store(SENT, self.client, self.chain, self.target, PERIOD_BEGINS)
+        stored = KnownExchanges(ChangeHistory(7)).store(
+            SENT, self.client, self.chain, self.target, PERIOD_BEGINS, frozenset(), 7
+        )
         return stored.until - PERIOD_BEGINS.timestamp() if stored is not None else None
 
 

@@ -228,7 +228,7 @@ async def test_what_a_client_proves_itself_by_is_asked_each_time(own_scene: Scen
         return await decide_exchange(
             view,
             UserAgentClient(client),
-            PolicyPrincipal(principal.policy_user, "ann"),
+            PolicyPrincipal(principal.policy_user, "ann", principal.cache_tags),
             actors=(client.identifier,),
             resource=api,
             scopes=frozenset(),

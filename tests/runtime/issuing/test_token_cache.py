@@ -14,6 +14,7 @@ from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import ChainActor
 from runtime.services.issuing import token_cache
 from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
+from runtime.services.zones import ChangeHistory
 from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
 
@@ -152,6 +153,10 @@ SEALER = Sealer(new_data_key())
         ({"now": NOW + timedelta(seconds=299)}, True),
         ({"now": NOW + timedelta(seconds=301)}, False),
         ({"epochs": (1, 2, 1)}, False),
+        ({"epochs": (1, 1, 2)}, False),
+        ({"epochs": (3, 1, 1)}, True),
+        ({"epochs": (3, 1, 1), "changed_at": 2}, False),
+        ({"epochs": (0, 1, 1), "changed_at": 0}, False),
         ({"plan": replace(PLAN, scopes=frozenset({"a", "b"}))}, False),
         ({"plan": replace(PLAN, scopes=frozenset())}, False),
         ({"plan": replace(PLAN, expires_at=NOW + timedelta(seconds=301))}, True),
@@ -166,7 +171,11 @@ SEALER = Sealer(new_data_key())
         "59 seconds left, and no more for another",
         "1 second left, and no more for another",
         "none left",
-        "another epoch",
+        "another epoch of the session",
+        "another epoch of the user",
+        "the zone changed in something else",
+        "the zone changed in what it depends on",
+        "made by a process that is ahead",
         "more scopes",
         "fewer scopes",
         "may last longer",
@@ -181,8 +190,8 @@ async def test_an_entry_is_given_out_for_what_it_was_made_for(
 ) -> None:
     """Under the same epochs, with just the scopes, within the time there is, and not about to end."""
     await token_cache.store(memory_state, ENTRY, key="k", sealer=SEALER, now=NOW)
-    same = {"key": "k", "sealer": SEALER, "opened": OpenedTokens(), "epochs": (1, 1, 1)}
-    asked = same | {"plan": PLAN, "now": NOW} | change
+    same = {"key": "k", "sealer": SEALER, "opened": OpenedTokens(ChangeHistory(1)), "epochs": (1, 1, 1)}
+    asked = same | {"plan": PLAN, "now": NOW, "changed_at": 1} | change
 
     opened = token_cache.open_entry(await memory_state.get("k"), **asked)
 
@@ -204,8 +213,9 @@ async def test_a_token_of_a_minute_is_given_out_for_the_first_half_of_it(
         await memory_state.get("k"),
         key="k",
         sealer=SEALER,
-        opened=OpenedTokens(),
+        opened=OpenedTokens(ChangeHistory(1)),
         epochs=(1, 1, 1),
+        changed_at=1,
         plan=plan,
         now=now,
     )
@@ -221,7 +231,7 @@ async def test_what_was_opened_counts_for_the_same_bytes_at_the_same_place_alone
     sealed = await memory_state.get("k")
     await token_cache.store(memory_state, ENTRY._replace(token="other"), key="k", sealer=SEALER, now=NOW)
     replaced = await memory_state.get("k")
-    opened, another = OpenedTokens(), Sealer(new_data_key())
+    opened, another = OpenedTokens(ChangeHistory(1)), Sealer(new_data_key())
     assert sealed is not None
     assert opened.open(sealed, "k", SEALER) == ENTRY
 

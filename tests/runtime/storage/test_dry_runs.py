@@ -44,6 +44,7 @@ EMPTY = {
     "user_credentials",
     "vault_tokens",
     "withdrawn_names",
+    "zone_changes",
 }
 
 

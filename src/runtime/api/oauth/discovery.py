@@ -20,7 +20,7 @@ from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority.browser_sessions import PROFILE_CLAIMS
 from runtime.services.authorization.requests import PROMPTS, RESPONSE_MODES
 from runtime.services.grants.token_endpoint import GRANT_TYPES
-from runtime.services.zones import CachedZone, ZoneCache
+from runtime.services.zones import CachedZone, ChangeHistory, ZoneCache
 
 MAX_AGE_SECONDS = 300
 SCOPES = ("openid", "profile", "email", "offline_access", POLICY_BUNDLE)
@@ -116,7 +116,9 @@ def _answer(request: Request, zone: CachedZone, name: str) -> HTTPResponse:
 class DiscoveryDocumentCache(ZoneCache):
     """The two documents of a zone, metadata and JWK set, with their tags."""
 
-    def __init__(self) -> None:
+    outlives_changes = True  # they say what the zone is, and nothing of what is in it
+
+    def __init__(self, history: ChangeHistory) -> None:
         self.documents: dict[str, _Document] = {}
 
 

@@ -19,10 +19,9 @@ from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.entity_profiles import profile_of
 from runtime.domain.oauth.session_claims import kept_claims
 from runtime.services import cache_sizes
-from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient
 from runtime.services.container import Services
-from runtime.services.zones import CachedZone, ZoneCache
+from runtime.services.zones import CachedZone, ChangeHistory, TaggedCache, ZoneCache
 from runtime.storage.sql import entities
 from runtime.storage.sql import sessions as storage
 from runtime.storage.sql.sessions import SessionRecord
@@ -31,8 +30,10 @@ from runtime.storage.sql.sessions import SessionRecord
 class CurrentApplicationSessions(ZoneCache):
     """The session that the next token of a client rests on, by client id."""
 
-    def __init__(self) -> None:
-        self.sessions: BoundedCache[SessionRecord] = BoundedCache(cache_sizes.CLIENTS)
+    outlives_changes = True
+
+    def __init__(self, history: ChangeHistory) -> None:
+        self.sessions: TaggedCache[SessionRecord] = TaggedCache(cache_sizes.CLIENTS, history)
         self.beginning: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 
@@ -52,7 +53,8 @@ async def current(
     async with cache.beginning.setdefault(client.client_id, asyncio.Lock()):
         held = cache.sessions.get(client.client_id)
         if held is None or held.expires_at < until:
-            held = cache.sessions[client.client_id] = await _find_or_begin(services, zone, client, until, now)
+            held = await _find_or_begin(services, zone, client, until, now)
+            cache.sessions.keep(client.client_id, held, {held.id, *client.cache_tags}, as_of=zone.epoch)
     return held
 
 

@@ -18,7 +18,7 @@ from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.container import Services
-from runtime.services.zones import CachedZone, ZoneCache
+from runtime.services.zones import CachedZone, ChangeHistory, ZoneCache
 from runtime.storage.sql import session_users
 from runtime.storage.sql import sessions as storage
 from runtime.storage.sql.sessions import SessionRecord
@@ -84,7 +84,7 @@ class Authentication:
 class BrowserSessionCache(ZoneCache):
     """Browser sessions of a zone with their users, as they were last read, by session id."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: ChangeHistory) -> None:
         self.sessions: BoundedCache[tuple[SessionRecord, User]] = BoundedCache(cache_sizes.SESSIONS)
 
 

@@ -26,7 +26,7 @@ from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.zones import CachedZone, SessionRoot, ZoneCache
+from runtime.services.zones import CachedZone, ChangeHistory, SessionRoot, ZoneCache
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import session_roots
 from runtime.storage.sql.client_refs import ClientRef
@@ -191,7 +191,9 @@ class ConsentCache(ZoneCache):
         agreed: everything, by user and client.
     """
 
-    def __init__(self) -> None:
+    outlives_changes = True  # what ends consents bumps the user's epoch, or is a change of everything
+
+    def __init__(self, history: ChangeHistory) -> None:
         self.scopes: BoundedCache[tuple[int, frozenset[str]]] = BoundedCache(cache_sizes.CONSENTS)
         self.agreed: BoundedCache[tuple[int, ConsentState]] = BoundedCache(cache_sizes.CONSENTS)
 

@@ -125,7 +125,8 @@ async def on_current_zone(
         try:
             return await attempt(zone)
         except StaleZone:
-            await services.zones.get(zone_id)
+            if services.zones.cached(zone_id) is zone:  # nobody has read the newer one yet
+                await services.zones.refresh(zone_id)
         except OAuthError:
             if held is None or await services.zones.get(zone_id) is zone:
                 raise

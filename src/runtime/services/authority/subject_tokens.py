@@ -26,7 +26,7 @@ from runtime.services.authority.active import NotActive
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.container import Services
-from runtime.services.zones import CachedZone, SessionRoot, ZoneCache
+from runtime.services.zones import CachedZone, ChangeHistory, SessionRoot, ZoneCache
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
@@ -86,7 +86,9 @@ class ExpiredToken(InvalidGrant):
 class VerifiedTokenCache(ZoneCache):
     """Access tokens of a zone whose signature was verified, by digest."""
 
-    def __init__(self) -> None:
+    outlives_changes = True  # a token is verified with the zone's keys alone
+
+    def __init__(self, history: ChangeHistory) -> None:
         self.tokens: BoundedCache[VerifiedAccessToken] = BoundedCache(cache_sizes.VERIFIED_TOKENS)
 
 

@@ -1,9 +1,9 @@
 """Targets that every rule has allowed, remembered for as long as none of the rules can say anything else.
 
-An entry belongs to one subject token, one client and one target, and to what the answers were read from: the
-zone at its epoch, whose cache this is, and the session and the user at theirs. Whatever changes an answer
-moves one of these epochs, or is an instant that the entry does not outlive: the end of a session or of a
-grant, and of the period for which a policy decision holds.
+An entry belongs to one subject token, one client and one target, and to what the answers were read from: by
+its tags to what was looked up in the zone, and to the session and the user at their epochs. Whatever changes
+an answer changes one of these tags or epochs, or is an instant that the entry does not outlive: the end of a
+session or of a grant, and of the period for which a policy decision holds.
 
 Each request is still asked what no entry can tell: who sends it, whether the subject token, the session and
 the user stand, whether an epoch has moved, which of the scopes it may have, and how long a token may last
@@ -17,11 +17,10 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.attenuation import Delegation, TokenLimits
 from runtime.services import cache_sizes
 from runtime.services.authority.consents import Allowance
-from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient
 from runtime.services.issuing import policy_decision
 from runtime.services.vault.credentials import KeptCredential
-from runtime.services.zones import SessionRoot, ZoneCache
+from runtime.services.zones import ChangeHistory, SessionRoot, Tagged, TaggedCache, ZoneCache
 
 
 class AllowedTarget(NamedTuple):
@@ -64,7 +63,7 @@ class AuthorizedExchange(NamedTuple):
     unpermitted: frozenset[str] = frozenset()
 
 
-class _Entry(NamedTuple):
+class KnownTarget(NamedTuple):
     """An allowed target, with the very client and root that the rules were asked about."""
 
     allowed: AllowedTarget
@@ -74,10 +73,12 @@ class _Entry(NamedTuple):
 
 
 class AllowedTargetCache(ZoneCache):
-    """The targets that were allowed in a zone at one epoch."""
+    """The targets that were allowed in a zone."""
 
-    def __init__(self) -> None:
-        self._entries: BoundedCache[_Entry] = BoundedCache(cache_sizes.ALLOWED_TARGETS)
+    outlives_changes = True
+
+    def __init__(self, history: ChangeHistory) -> None:
+        self._entries: TaggedCache[KnownTarget] = TaggedCache(cache_sizes.ALLOWED_TARGETS, history)
 
     def find(
         self,
@@ -86,19 +87,22 @@ class AllowedTargetCache(ZoneCache):
         root: SessionRoot | None,
         wanted: frozenset[str] | None,
         now: datetime,
-    ) -> AllowedTarget | None:
+    ) -> Tagged[KnownTarget] | None:
         """What was allowed to that client under that root; None when the rules have to be asked.
 
         Args:
             key: stands for everything else that the request says, but for the scopes.
             wanted: these; before the user is asked for more, the database is.
         """
-        found = self._entries.get(key)
-        if found is None or found.client is not client or found.root is not root:
+        entry = self._entries.entry(key)
+        if entry is None:
+            return None
+        found = entry.value
+        if found.client is not client or found.root is not root:
             return None
         if now.timestamp() >= found.until or not found.allowed.allowance.covers(wanted or frozenset()):
             return None
-        return found.allowed
+        return entry
 
     def store(
         self,
@@ -107,14 +111,21 @@ class AllowedTargetCache(ZoneCache):
         client: ApplicationClient,
         root: SessionRoot | None,
         now: datetime,
+        tags: frozenset[str],
+        as_of: int,
     ) -> None:
         """Remember what the rules have just allowed.
+
+        Args:
+            tags: of all that they were asked of.
+            as_of: the epoch of the zone before any of that was looked up.
 
         A credential of the vault is read anew each time, and so is what a user's own policies say.
         """
         if allowed.credential is not None or (root is not None and root.principal.own_policies):
             return
-        self._entries[key] = _Entry(allowed, client, root, allowed_until(root, now))
+        known = KnownTarget(allowed, client, root, allowed_until(root, now))
+        self._entries.keep(key, known, tags, as_of=as_of)
 
 
 def allowed_until(root: SessionRoot | None, now: datetime) -> float:

@@ -3,9 +3,10 @@
 An application sends the same request each time that it has to call a resource for a user, or one that
 differs in its scopes alone. Who sent it, for which chain and which resource, is known then.
 
-An entry belongs to one zone at its epoch, whose cache this is, and ends before anything that it rests on can
-end by itself. Each request is still asked what no entry can tell: whether its sender is blocked, whether
-the zone, the session and the user stand, which tokens were revoked, and which of the scopes it may have.
+An entry counts until something changes of the zone that it rests on, which its tags tell, and ends before any
+of that can end by itself. Each request is still asked what no entry can tell: whether its sender is blocked,
+whether the zone, the session and the user stand, which tokens were revoked, and which of the scopes it may
+have.
 
 Only a client secret proves the same twice: requests with an assertion or a DPoP proof, which count once, are
 not remembered, nor are those for a credential of the vault. Nobody finds a secret here: entries go by the
@@ -23,14 +24,13 @@ from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import names_of
 from runtime.domain.oauth.forms import Form, without_parameter
 from runtime.services import cache_sizes
-from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient
 from runtime.services.decision_log import Decision
 from runtime.services.grants.authorized_exchanges import AllowedTarget, allowed_until
 from runtime.services.grants.verified_chains import VerifiedChain
 from runtime.services.issuing import token_cache
 from runtime.services.issuing.token_cache import CachedToken
-from runtime.services.zones import SessionRoot, ZoneCache
+from runtime.services.zones import ChangeHistory, SessionRoot, TaggedCache, ZoneCache
 
 _KEY = secrets.token_bytes(32)
 
@@ -86,6 +86,7 @@ class KnownExchange:
     Attributes:
         root: of the chain; the very one that was asked about.
         until: in seconds since 1970.
+        changed_at: the zone's epoch at the last change of anything that this rests on.
     """
 
     client: ApplicationClient
@@ -94,6 +95,7 @@ class KnownExchange:
     allowed: AllowedTarget
     until: float
     issued: IssuedToken | None = None
+    changed_at: int = 0
 
     def issued_for(self, scope: bytes | None, now: float) -> IssuedToken | None:
         """The token that it was answered with, if the same scopes are asked for and it is not due yet."""
@@ -107,15 +109,20 @@ class KnownExchange:
 
 
 class KnownExchanges(ZoneCache):
-    """The exchange requests that were answered in a zone at one epoch."""
+    """The exchange requests that were answered in a zone."""
 
-    def __init__(self) -> None:
-        self._entries: BoundedCache[KnownExchange] = BoundedCache(cache_sizes.KNOWN_EXCHANGES)
+    outlives_changes = True
+
+    def __init__(self, history: ChangeHistory) -> None:
+        self._entries: TaggedCache[KnownExchange] = TaggedCache(cache_sizes.KNOWN_EXCHANGES, history)
 
     def find(self, sent: SentRequest, now: float) -> KnownExchange | None:
         """What is known of that request; None when it has to be read."""
-        found = self._entries.get(sent.digest)
-        return found if found is not None and now < found.until else None
+        entry = self._entries.entry(sent.digest)
+        if entry is None or now >= entry.value.until:
+            return None
+        entry.value.changed_at = entry.changed_at
+        return entry.value
 
     def store(
         self,
@@ -124,8 +131,14 @@ class KnownExchanges(ZoneCache):
         chain: VerifiedChain,
         allowed: AllowedTarget,
         now: datetime,
+        tags: frozenset[str],
+        as_of: int,
     ) -> KnownExchange | None:
         """Remember a request whose every rule has just been asked; None where it is not.
+
+        Args:
+            tags: of all that they were asked of.
+            as_of: the epoch of the zone before any of that was looked up.
 
         What a user's own policies say is asked each time, and so is who an application without a user is.
         """
@@ -138,5 +151,5 @@ class KnownExchanges(ZoneCache):
         if credential.expires_at is not None:
             ends.append(credential.expires_at.timestamp())
         known = KnownExchange(client, chain, root, allowed, min(ends))
-        self._entries[sent.digest] = known
+        self._entries.keep(sent.digest, known, tags, as_of=as_of)
         return known

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from runtime.domain import cache_tags
 from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope, OAuthError
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
@@ -56,7 +57,7 @@ from runtime.services.issuing.access_tokens import (
 from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
 from runtime.services.vault import credential_cache, credentials, refresh
 from runtime.services.vault.credentials import KeptCredential
-from runtime.services.zones import CachedZone, SessionRoot
+from runtime.services.zones import CachedZone, SessionRoot, collecting
 from runtime.storage.sql.vault_tokens import VaultPlace
 
 
@@ -168,31 +169,41 @@ async def _exchange_chain(
     Raises: as `exchange` does.
     """
     subject, root = chain.subject, chain.root
-    question = cached = allowed = None
+    question = cached = entry = None
     if place is None and request.actor_token is None:
         question = "\0".join((subject.digest, jkt or "", request.resource, *request.audiences))
-        allowed = zone.cache_of(AllowedTargetCache).find(question, client, root, request.scopes, now)
-    is_known = allowed is not None
-    if allowed is None:
-        cached = credential_cache.open_entry(candidate, zone, root, place, now)
-        allowed = await require_target(
-            services,
-            zone,
-            client,
-            request,
-            chain,
-            resource,
-            now=now,
-            decision=decision,
-            jkt=jkt,
-            cached=cached,
+        entry = zone.cache_of(AllowedTargetCache).find(question, client, root, request.scopes, now)
+    if entry is not None:
+        allowed, tags, changed_at = entry.value.allowed, entry.tags, entry.changed_at
+        authorized = await authorize_scopes(
+            zone, client, request.scopes, chain, allowed, now=now, decision=decision, jkt=jkt
         )
-    authorized = await authorize_scopes(
-        zone, client, request.scopes, chain, allowed, now=now, decision=decision, jkt=jkt
-    )
-    if question is not None and not is_known:
-        allowed = allowed._replace(permitted_by=authorized.permitted_by)
-        zone.cache_of(AllowedTargetCache).store(question, allowed, client, root, now)
+    else:
+        cached = credential_cache.open_entry(candidate, zone, root, place, now)
+        with collecting() as collected:
+            collected |= client.cache_tags | chain.authority.cache_tags
+            if resource is not None:
+                await zone.resources.resolve(request.resource)
+            allowed = await require_target(
+                services,
+                zone,
+                client,
+                request,
+                chain,
+                resource,
+                now=now,
+                decision=decision,
+                jkt=jkt,
+                cached=cached,
+            )
+            authorized = await authorize_scopes(
+                zone, client, request.scopes, chain, allowed, now=now, decision=decision, jkt=jkt
+            )
+        tags = cache_tags.decisive(collected)
+        changed_at = zone.history.changed_at(tags)
+        if question is not None:
+            allowed = allowed._replace(permitted_by=authorized.permitted_by)
+            zone.cache_of(AllowedTargetCache).store(question, allowed, client, root, now, tags, zone.epoch)
     plan = authorized.plan
 
     decision.step, credential = Step.CREDENTIAL, allowed.credential
@@ -206,9 +217,11 @@ async def _exchange_chain(
             decision.step = Step.STORING
             await credential_cache.store(services, zone, root, credential, now=services.clock())
         return credentials.response(credential, plan.scopes, until=plan.expires_at, now=services.clock())
-    token = await _issued(services, zone, client, chain, plan, key, candidate, now=now, decision=decision)
+    token = await _issued(
+        services, zone, client, chain, plan, key, candidate, changed_at, now=now, decision=decision
+    )
     if sent is not None and question is not None:
-        known = zone.cache_of(KnownExchanges).store(sent, client, chain, allowed, now)
+        known = zone.cache_of(KnownExchanges).store(sent, client, chain, allowed, now, tags, zone.epoch)
         if known is not None:
             known.remember(token, plan, sent.scope, decision)
     return _answer(token, jkt, now)
@@ -286,7 +299,10 @@ async def _issue_again(
         zone, client, wanted, chain, known.allowed, now=now, decision=decision
     )
     plan = authorized.plan
-    token = await _issued(services, zone, client, chain, plan, key, candidate, now=now, decision=decision)
+    changed_at = known.changed_at
+    token = await _issued(
+        services, zone, client, chain, plan, key, candidate, changed_at, now=now, decision=decision
+    )
     known.remember(token, plan, scope, decision)
     return _answer(token, None, now)
 
@@ -299,6 +315,7 @@ async def _issued(
     plan: Delegation,
     key: str,
     candidate: bytes | None,
+    changed_at: int,
     *,
     now: datetime,
     decision: Decision,
@@ -307,6 +324,7 @@ async def _issued(
 
     Args:
         key, candidate: where the short-lived state keeps one, and what it has there.
+        changed_at: the zone's epoch at the last change of anything that such a token depends on.
     """
     under = (zone.epoch, *(chain.root.epochs if chain.root else (0, 0)))
     token = token_cache.open_entry(
@@ -315,6 +333,7 @@ async def _issued(
         sealer=zone.sealer,
         opened=zone.cache_of(OpenedTokens),
         epochs=under,
+        changed_at=changed_at,
         plan=plan,
         now=now,
     )

@@ -51,6 +51,7 @@ async def authority_of(
     """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
     if subject.session_id is None:
         own = await require_own_application(zone, subject, now)
-        return None, PolicyPrincipal(await zone.applications.policy_facts(own), f"application:{own.id}")
+        facts = await zone.applications.policy_facts(own)
+        return None, PolicyPrincipal(facts, f"application:{own.id}", frozenset({own.id}))
     standing = require_root(root, subject, now)
     return standing, PolicyPrincipal.of_user(standing.session, standing.principal)

@@ -19,10 +19,9 @@ from runtime.domain.policy.context_usage import used_attributes
 from runtime.domain.policy.requests import PolicyRequest
 from runtime.logs import log
 from runtime.services import cache_sizes
-from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.time_slices import TimeSlice
-from runtime.services.zones import CachedZone, Policies, ZoneCache
+from runtime.services.zones import CachedZone, ChangeHistory, Policies, TaggedCache, ZoneCache
 from runtime.services.zones.principals import Principal
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -40,12 +39,14 @@ class PolicyPrincipal(NamedTuple):
     Attributes:
         principal: as policies see it.
         key: stands for the principal and all that is known of it, until any of that changes.
+        cache_tags: of all that is known of it.
         authenticated_at, acr: of the user's session.
         own_policies: id of the policy set version that the user has made.
     """
 
     principal: requests.PolicyUser | requests.PolicyApplication
     key: str
+    cache_tags: frozenset[str]
     authenticated_at: datetime | None = None
     acr: str | None = None
     own_policies: str | None = None
@@ -56,6 +57,7 @@ class PolicyPrincipal(NamedTuple):
         return cls(
             user.policy_user,
             f"{user.user.id}\0{user.user.epoch}",
+            user.cache_tags,
             session.authenticated_at,
             session.acr,
             user.own_policies,
@@ -117,7 +119,7 @@ async def decide_direct(
     def question(wanted: frozenset[str]) -> PolicyRequest:
         return requests.direct(asking, resource=target, scopes=wanted, now=now)
 
-    own = PolicyPrincipal(asking, "direct")
+    own = PolicyPrincipal(asking, "direct", client.cache_tags)
     return await _decide(zone, client, own, (), resource, scopes, now, question)
 
 
@@ -140,11 +142,13 @@ class PolicyDecisionCache(ZoneCache):
         parties: the client and the resource as policies see them.
     """
 
-    def __init__(self) -> None:
-        self.decisions: BoundedCache[PolicyDecision] = BoundedCache(cache_sizes.POLICY_DECISIONS)
-        self.reads: BoundedCache[frozenset[str]] = BoundedCache(cache_sizes.POLICY_READS)
-        self.parties: BoundedCache[tuple[requests.PolicyApplication, requests.PolicyResource]] = BoundedCache(
-            cache_sizes.POLICY_PARTIES
+    outlives_changes = True
+
+    def __init__(self, history: ChangeHistory) -> None:
+        self.decisions: TaggedCache[PolicyDecision] = TaggedCache(cache_sizes.POLICY_DECISIONS, history)
+        self.reads: TaggedCache[frozenset[str]] = TaggedCache(cache_sizes.POLICY_READS, history)
+        self.parties: TaggedCache[tuple[requests.PolicyApplication, requests.PolicyResource]] = TaggedCache(
+            cache_sizes.POLICY_PARTIES, history
         )
 
 
@@ -172,13 +176,14 @@ async def _decide(
         facts.append(str(authority.acr))
     about = "\0".join((*facts, *actors))
     cache = zone.cache_of(PolicyDecisionCache)
+    tags = authority.cache_tags | _tags_of_parties(client, resource)
 
     def ask(wanted: frozenset[str]) -> PolicyDecision:
         key = "\0".join((about, "", *sorted(wanted))) if "scopes" in reads else about
         held = cache.decisions.get(key)
         if held is None:
             held = _all_allow(policies, question(wanted))
-            cache.decisions[key] = held
+            cache.decisions.keep(key, held, tags, as_of=zone.epoch)
         return held
 
     whole = ask(scopes)
@@ -204,7 +209,7 @@ def _looked_at(zone: CachedZone, policies: Policies, resource: Resource) -> froz
     if (held := cache.get(resource.id)) is None:
         names = used_attributes(policies.reads, resource.identifier)
         held = _VARYING if names is None else names & _VARYING
-        cache[resource.id] = held
+        cache.keep(resource.id, held, {resource.id}, as_of=zone.epoch)
     return held
 
 
@@ -252,8 +257,13 @@ async def _parties(
             await zone.applications.policy_facts_of(provided_by) if provided_by else None,
         ),
     )
-    cache[key] = made
+    cache.keep(key, made, _tags_of_parties(client, resource), as_of=zone.epoch)
     return made
+
+
+def _tags_of_parties(client: Client, resource: Resource) -> frozenset[str]:
+    provided_by = {resource.application_id} if resource.application_id else set()
+    return client.cache_tags | {resource.id} | provided_by
 
 
 async def _asking(zone: CachedZone, client: Client, resource: Resource) -> requests.PolicyApplication:

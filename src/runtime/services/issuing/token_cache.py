@@ -1,4 +1,8 @@
-"""The cache of exchanged tokens: sealed, and valid only under the epochs it was filled under.
+"""The cache of exchanged tokens: sealed, and valid until something changes that a token was made from.
+
+An entry has the epochs of the zone, the session and the user that it was made under. The latter two must be
+the present ones. The zone's may have moved on by changes of what the token does not depend on, which the
+tags of the exchange tell (`zones.tagged_cache`).
 
 The key holds everything a token depends on, so no application can be handed a token made for another.
 Spec: zone interface, section 3; design of the two token caches.
@@ -17,7 +21,7 @@ from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import ChainActor, seconds
 from runtime.services import cache_sizes, state_values
 from runtime.services.bounded_cache import BoundedCache
-from runtime.services.zones import ZoneCache
+from runtime.services.zones import ChangeHistory, ZoneCache
 from runtime.storage.state import StateStore
 
 MIN_REMAINING_SECONDS = 60  # what has less left to live is made again, unless a new one had little more
@@ -38,7 +42,9 @@ class CachedToken(NamedTuple):
 class OpenedTokens(ZoneCache):
     """What entries of a zone said when this process opened them: the same bytes say the same again."""
 
-    def __init__(self) -> None:
+    outlives_changes = True  # it is about bytes alone
+
+    def __init__(self, history: ChangeHistory) -> None:
         self._opened: BoundedCache[tuple[bytes, CachedToken]] = BoundedCache(cache_sizes.OPENED_TOKENS)
 
     def open(self, sealed: bytes | None, key: str, sealer: Sealer) -> CachedToken | None:
@@ -89,16 +95,21 @@ def open_entry(
     sealer: Sealer,
     opened: OpenedTokens,
     epochs: Epochs,
+    changed_at: int,
     plan: Delegation,
     now: datetime,
 ) -> CachedToken | None:
-    """The token under that key, when it may be given out again: made under these epochs, with just the scopes
-    of the plan, ending no later than that, and not about to end. An entry moved here from another key does
-    not open.
+    """The token under that key, when it may be given out again: made under epochs that still stand, with just
+    the scopes of the plan, ending no later than that, and not about to end. An entry moved here from another
+    key does not open.
+
+    Args:
+        epochs: the present ones.
+        changed_at: the zone's epoch at the last change of anything that such a token depends on.
     """
     lifetime = seconds(plan.expires_at) - now.timestamp()  # of a token that were made now
     found = opened.open(sealed, key, sealer)
-    if found is None or found.epochs != epochs:
+    if found is None or found.epochs[1:] != epochs[1:] or not changed_at <= found.epochs[0] <= epochs[0]:
         return None
     if found.expires_at - now.timestamp() < _least_remaining(lifetime):
         return None

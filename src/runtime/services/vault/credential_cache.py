@@ -1,10 +1,10 @@
-"""The cache of users' credentials: sealed, and valid only under the epochs it was filled under.
+"""The cache of users' credentials: sealed, and valid until something changes that they depend on.
 
 An entry belongs to a user, a resource and a provider, whatever application asks: consent, dependencies and
 policies are checked for each, before the entry counts. What ends an entry is its own expiry, the time to
 refresh it, and the epochs: the user's for what the user or an administrator revokes, connects or stores, the
-zone's for every change of an application, a resource or a provider. So whatever a refresh replaces was over
-already, and no refresh has to forget it here.
+zone's for a change of the resource or the provider. So whatever a refresh replaces was over already, and no
+refresh has to forget it here.
 """
 
 from datetime import UTC, datetime
@@ -69,15 +69,18 @@ def open_entry(
     place: VaultPlace | None,
     now: datetime,
 ) -> KeptCredential | None:
-    """The credential, when it was kept under these epochs and is not about to end; None otherwise.
+    """The credential, when it was kept under epochs that still stand and is not about to end; None otherwise.
 
     An entry that was moved here from another key does not open.
     """
     if sealed is None or root is None or place is None:
         return None
     kept = state_values.read_sealed(_Entry, sealed, zone.sealer, bound_to=entry_key(place))
-    under = (zone.epoch, root.principal.user.epoch)
-    if kept is None or kept.epochs != under or kept.fresh_until <= now.timestamp():
+    if kept is None or kept.fresh_until <= now.timestamp():
+        return None
+    kept_under, of_user = kept.epochs
+    changed_at = zone.history.changed_at((place.resource_id, place.provider_id))
+    if of_user != root.principal.user.epoch or not changed_at <= kept_under <= zone.epoch:
         return None
     return KeptCredential(
         access_token=SecretStr(kept.access_token),

@@ -20,11 +20,10 @@ from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.services import cache_sizes, secret_values
 from runtime.services.authority.consents import Allowance, authorization_required
-from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.vault.sealing import BEARER, open_access_token
-from runtime.services.zones import CachedZone, SessionRoot, ZoneCache
+from runtime.services.zones import CachedZone, ChangeHistory, SessionRoot, TaggedCache, ZoneCache
 from runtime.storage.sql import resource_secrets, vault_tokens
 from runtime.storage.sql.vault_tokens import VaultPlace, VaultRecord, VaultState
 
@@ -187,20 +186,24 @@ async def find_shared(services: Services, zone: CachedZone, resource: Resource) 
 
 
 class SharedCredentialCache(ZoneCache):
-    """The shared credentials of a zone at one epoch, as sealed as the database has them.
+    """The shared credentials of a zone, as sealed as the database has them.
 
-    Every management write of a secret moves the zone's epoch. That a resource has none is not remembered.
+    A management write of a secret evicts that of its resource. That a resource has none is not remembered.
     """
 
-    def __init__(self) -> None:
-        self._sealed: BoundedCache[tuple[str, bytes]] = BoundedCache(cache_sizes.SHARED_CREDENTIALS)
+    outlives_changes = True
+
+    def __init__(self, history: ChangeHistory) -> None:
+        self._sealed: TaggedCache[tuple[str, bytes]] = TaggedCache(cache_sizes.SHARED_CREDENTIALS, history)
 
     async def find(self, services: Services, zone: CachedZone, resource: Resource) -> KeptCredential | None:
         """What `find_shared` finds."""
-        found = self._sealed.get(resource.id) or await _latest_secret(services, zone, resource)
+        if (held := self._sealed.get(resource.id)) is not None:
+            return _shared(zone, resource, held)
+        found = await _latest_secret(services, zone, resource)
         if found is None:
             return None
-        self._sealed[resource.id] = found
+        self._sealed.keep(resource.id, found, {resource.id}, as_of=zone.epoch)
         return _shared(zone, resource, found)
 
 

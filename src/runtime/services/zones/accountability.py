@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain import cache_tags
 from runtime.domain.kinds.application import Application
 from runtime.storage.sql import accountability
 
@@ -33,3 +34,9 @@ class AccountabilityRule:
         """The application; None when there is none, or it is ended."""
         is_there = application is not None and await self.is_active(conn, application)
         return application if is_there else None
+
+    def tags(self, application: Application) -> set[str]:
+        """The cache tags of an application, and of whether it is ended."""
+        tags = {application.id, application.identifier, cache_tags.shown(application.id)}
+        names_somebody = application.accountable_user_id or application.accountable_group_id
+        return tags | ({cache_tags.PEOPLE} if self.is_required and names_somebody else set())

@@ -1,7 +1,8 @@
 """One zone at one epoch, with the caches of what belongs to it."""
 
+from copy import copy
 from time import monotonic
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from runtime.adapters.keys.sealing import Sealer
 from runtime.adapters.keys.signing import SigningKey, VerificationKey
@@ -20,6 +21,7 @@ from runtime.services.zones.policies import Policies, PolicyCache
 from runtime.services.zones.providers import ProviderCache
 from runtime.services.zones.resources import ResourceCache
 from runtime.services.zones.session_roots import SessionRootCache
+from runtime.services.zones.tagged_cache import ChangeHistory
 from runtime.services.zones.withdrawals import WithdrawalCache
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
@@ -30,7 +32,18 @@ class ZoneCache:
     """A cache that another module keeps with a zone, for as long as the zone's epoch is valid.
 
     A module derives its own, typed for what it caches; `CachedZone.cache_of` gives the zone's instance.
+
+    Attributes:
+        outlives_changes: it is kept when the epoch moves by changes whose tags are known, since nothing in it
+            depends on an entity of the zone but by tags, or by an epoch of its own.
     """
+
+    outlives_changes: ClassVar[bool] = False
+
+    def __init__(self, history: ChangeHistory) -> None:
+        """Args:
+        history: of the zone.
+        """
 
 
 C = TypeVar("C", bound=ZoneCache)
@@ -49,6 +62,7 @@ class CachedZone:
         denials: the number of tokens ever revoked by id in the zone, an epoch of its own.
         denied: the ids of those that may not have expired yet.
         sealer: seals under the zone's data key.
+        history: the changes of the zone that are known, which later views of it share.
         checked_at: seconds on the monotonic clock: it has all that was committed before.
         is_uncached: read for one request from one database snapshot, and not revalidated.
     """
@@ -64,6 +78,7 @@ class CachedZone:
         ring: zone_keys.KeyRing,
         denied: tuple[int, frozenset[str]],
         generation: int,
+        history: ChangeHistory | None = None,
     ) -> None:
         self._database = database
         self._policy_cache = policies
@@ -72,6 +87,7 @@ class CachedZone:
         self.organization_id = zone.organization_id
         self.issuer = str(zone.protocols.oauth2.issuer)
         self.epoch = internals.epoch
+        self.history = history = history or ChangeHistory(internals.epoch)
         self.epoch_names = zone_key(zone.id), denials_key(zone.id)
         self.access_token_algorithm = internals.access_token_algorithm
         self.settings = internals.settings or zone_settings.DEFAULTS
@@ -85,13 +101,13 @@ class CachedZone:
         self._read = RevalidationWindow(epochs, generation)
         self._signing = ring.signing
         accountability = AccountabilityRule(self.settings.require_active_accountable)
-        self.clients = ClientCache(database, zone.id, accountability, zone.protocols.oauth2.cimd)
-        self.applications = ApplicationCache(database, zone.id, accountability)
-        self.resources = ResourceCache(database, zone.id)
-        self.providers = ProviderCache(database, zone.id)
-        self.withdrawals = WithdrawalCache(database, zone.id)
-        self.application_sessions = ApplicationSessionCache(database, zone.id)
-        self.session_roots = SessionRootCache(database, epochs, zone.id, self._read)
+        self.clients = ClientCache(database, zone.id, accountability, zone.protocols.oauth2.cimd, history)
+        self.applications = ApplicationCache(database, zone.id, accountability, history)
+        self.resources = ResourceCache(database, zone.id, history)
+        self.providers = ProviderCache(database, zone.id, history)
+        self.withdrawals = WithdrawalCache(database, zone.id, history)
+        self.application_sessions = ApplicationSessionCache(database, zone.id, history)
+        self.session_roots = SessionRootCache(database, epochs, zone.id, self._read, history)
         self._caches: dict[type[ZoneCache], ZoneCache] = {}
         self._policies: Policies | None = None
         self._policies_read = False
@@ -100,8 +116,22 @@ class CachedZone:
         """This zone's instance of another module's cache."""
         found = self._caches.get(kind)
         if found is None:
-            found = self._caches[kind] = kind()
+            found = self._caches[kind] = kind(self.history)
         return found  # type: ignore[return-value]  # the value of a class is an instance of it
+
+    def has_missed_changes(self) -> bool:
+        """Whether the database may have been set back since it was read: then its epochs tell nothing."""
+        return self._read.has_missed_changes()
+
+    def later(self) -> "CachedZone":
+        """The zone after the changes that its history has by now, with all that is cached of it.
+
+        A request that has begun on this view goes on with it, and finds out that it is not the newest.
+        """
+        later = copy(self)
+        later.epoch = self.history.epoch
+        later._caches = {kind: held for kind, held in self._caches.items() if kind.outlives_changes}
+        return later
 
     @property
     def sites_of_clients(self) -> str:

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.kinds.application import ANY_SUBJECT
 from runtime.domain.kinds.user_agent import Registration, UserAgent
 from runtime.domain.kinds.zone import ZoneCimd
 from runtime.services import cache_sizes
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.zones.accountability import AccountabilityRule
-from runtime.services.zones.read_through import ReadThroughCache
+from runtime.services.zones.tagged_cache import ChangeHistory, ReadThroughCache
 from runtime.storage.sql import user_agents
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
@@ -53,7 +54,12 @@ class ClientCache:
     """The clients of one zone, by client id and by a workload's subject."""
 
     def __init__(
-        self, database: Database, zone_id: str, accountability: AccountabilityRule, cimd: ZoneCimd
+        self,
+        database: Database,
+        zone_id: str,
+        accountability: AccountabilityRule,
+        cimd: ZoneCimd,
+        history: ChangeHistory,
     ) -> None:
         """Args:
         cimd: whose metadata documents the zone admits.
@@ -62,9 +68,9 @@ class ClientCache:
         self._accountability = accountability
         self._cimd = cimd
         self._zone_id = zone_id
-        self._by_id: ReadThroughCache[FoundClient] = ReadThroughCache(database, cache_sizes.CLIENTS)
+        self._by_id: ReadThroughCache[FoundClient] = ReadThroughCache(database, cache_sizes.CLIENTS, history)
         self._by_subject: ReadThroughCache[tuple[Workload, ...]] = ReadThroughCache(
-            database, cache_sizes.WORKLOADS
+            database, cache_sizes.WORKLOADS, history
         )
 
     async def get(self, client_id: str) -> Client | None:
@@ -104,7 +110,13 @@ class ClientCache:
             known = await user_agents.find(conn, client_id, zone_id=self._zone_id)
             return FoundClient(UserAgentClient(known), self._is_admitted(known)) if known else None
 
-        return await self._by_id.read(client_id, query)
+        return await self._by_id.read(client_id, query, lambda found: {client_id, *self._tags(found.client)})
+
+    def _tags(self, client: Client) -> set[str]:
+        if isinstance(client, UserAgentClient):
+            return {client.user_agent.id}
+        other = {client.other_secret.credential.id} if client.other_secret else set()
+        return {client.credential.id, *other, *self._accountability.tags(client.application)}
 
     def _is_admitted(self, client: UserAgent) -> bool:
         """Whether the zone lets that client act, which its settings say; a change of these is a new epoch."""
@@ -146,7 +158,10 @@ class ClientCache:
             ]
             return tuple(found) or None
 
-        found = await self._by_subject.read(subject, query) or ()
+        def tags(found: tuple[Workload, ...]) -> set[str]:
+            return {subject, ANY_SUBJECT, *(tag for each in found for tag in self._tags(each.client))}
+
+        found = await self._by_subject.read(subject, query, tags) or ()
         if not all(each.is_active for each in found):
             self._by_subject.pop(subject, None)
         return found

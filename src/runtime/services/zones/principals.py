@@ -16,11 +16,13 @@ class Principal:
 
     Attributes:
         own_policies: id of the policy set version that the user has made; None without one.
+        cache_tags: of all that this was read from.
     """
 
     user: User
     policy_user: requests.PolicyUser
     own_policies: str | None = None
+    cache_tags: frozenset[str] = frozenset()
 
     @property
     def groups(self) -> tuple[requests.PolicyGroup, ...]:
@@ -37,7 +39,7 @@ class Principal:
 class SessionRoot:
     """A session that chains start from, and the user whose authority it carries.
 
-    A zone caches roots until an epoch moves, so what is derived here is derived once.
+    A zone caches roots until one of them changes, so what is derived here is derived once.
     """
 
     session: SessionRecord
@@ -61,4 +63,4 @@ def principal_of(user: User, memberships: Memberships, own_policies: str | None)
     # An address that nobody has proved to be theirs must not open what a policy gives to it.
     email = str(user.email) if user.email_verified else None
     principal = requests.PolicyUser(user.identifier, email, groups, memberships.roles)
-    return Principal(user, principal, own_policies)
+    return Principal(user, principal, own_policies, frozenset({user.id, *memberships.group_ids}))

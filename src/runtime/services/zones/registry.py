@@ -1,7 +1,7 @@
 """The zone registry of a process: loads zones, caches them, and reloads one when its epoch has changed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from math import inf
 from time import monotonic
@@ -17,13 +17,15 @@ from runtime.services.bounded_cache import BoundedCache
 from runtime.services.epochs import Epochs
 from runtime.services.zones.cached_zone import CachedZone
 from runtime.services.zones.policies import PolicyCache
+from runtime.services.zones.tagged_cache import ChangeHistory
 from runtime.settings import Settings
-from runtime.storage.sql import revocations
+from runtime.storage.sql import revocations, zone_changes
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
 RECENT_SECONDS = 1.0
 _AWAY_SECONDS = 60.0
+_MOST_CHANGES = 1_000  # that a zone is followed over; after more it is read again
 
 
 class ZoneRegistry:
@@ -80,22 +82,43 @@ class ZoneRegistry:
                 return cached
             raise
 
-    def invalidate(self, zone_id: str) -> None:
-        """Revalidate the zone on the next access: this process has just changed it."""
-        if (cached := self._zones.get(zone_id)) is not None:
-            cached.checked_at = -inf
+    def changed(self, zone_id: str, epoch: int | None, tags: Collection[str] | None) -> None:
+        """Follow a change that this process has just committed, or revalidate the zone on the next access.
+
+        Args:
+            epoch: that the change made; None for one that leaves it.
+            tags: that it changes; None for everything.
+        """
+        held = self._zones.get(zone_id)
+        if held is None:
+            return
+        history = held.history
+        if tags is None or held.epoch != history.epoch or epoch != history.epoch + 1:
+            held.checked_at = -inf
+            return
+        history.add(epoch, tags)
+        self._zones[zone_id] = held.later()
 
     async def refresh(self, zone_id: str) -> CachedZone:
-        """The zone, read from the database when its epoch has changed. Raises NotFound."""
+        """The zone as the database has it: read again as far as its epoch tells. Raises NotFound.
+
+        Those who ask while another one reads are answered by one reading, which begins afterwards.
+        """
         await self._epochs.begin()
+        waits_since = monotonic()
         async with self._loading.setdefault(zone_id, asyncio.Lock()):
+            if (zone := self.cached(zone_id)) is not None and zone.checked_at >= waits_since:
+                return zone
             asked_at, generation = monotonic(), self._epochs.generation
             async with self._database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
+                history = await self._followed(conn, zone_id, found)
                 zone = self.cached(zone_id)
-                if zone is None or found is None or zone.epoch != found[0]:
-                    zone = await self._load(conn, zone_id, generation)
-                elif zone.denials != found[1]:
+                if zone is None or found is None or history is None:
+                    zone = await self._load(conn, zone_id, generation, history)
+                elif zone.epoch != history.epoch:
+                    zone = self._zones[zone_id] = zone.later()
+                if zone is not None and found is not None and zone.denials != found[1]:
                     denied = await revocations.denied(conn, zone_id, now=self._clock())
                     zone.denials, zone.denied = denied
             if zone is None:
@@ -150,14 +173,39 @@ class ZoneRegistry:
         is_due = zone.valid_until is not None and zone.valid_until <= self._clock()
         return zone.is_followed() and not is_due
 
-    async def _load(self, conn: AsyncConnection, zone_id: str, generation: int) -> CachedZone | None:
+    async def _followed(
+        self, conn: AsyncConnection, zone_id: str, found: tuple[int, int] | None
+    ) -> ChangeHistory | None:
+        """The history of the cached zone, brought up to the epoch that was found; None when that cannot be:
+        somebody has written who did not say what, or the epoch went back with its database.
+        """
+        held = self._zones.get(zone_id)
+        if held is None or found is None or held.has_missed_changes():
+            return None
+        history, known, epoch = held.history, held.history.epoch, found[0]
+        if not 0 <= epoch - known <= _MOST_CHANGES:
+            return None
+        if epoch > known:
+            changes = await zone_changes.between(conn, zone_id, known, epoch)
+            if len(changes) != epoch - known:
+                return None
+            for at, tags in changes:
+                if at > history.epoch:  # this process may have committed one meanwhile
+                    history.add(at, tags)
+        return history
+
+    async def _load(
+        self, conn: AsyncConnection, zone_id: str, generation: int, history: ChangeHistory | None
+    ) -> CachedZone | None:
         """The zone read from the database, and cached; None when there is none."""
-        zone = await self._read(conn, zone_id, generation)
+        zone = await self._read(conn, zone_id, generation, history)
         if zone is not None:
             self._zones[zone_id] = zone
         return zone
 
-    async def _read(self, conn: AsyncConnection, zone_id: str, generation: int) -> CachedZone | None:
+    async def _read(
+        self, conn: AsyncConnection, zone_id: str, generation: int, history: ChangeHistory | None = None
+    ) -> CachedZone | None:
         found = await storage.zone(conn, zone_id)
         if found is None:
             return None
@@ -168,6 +216,17 @@ class ZoneRegistry:
         now = self._clock()
         ring = await asyncio.to_thread(zone_keys.key_ring, stored, sealer, parsed, now)
         denied = await revocations.denied(conn, zone_id, now=now)
+        if history is not None and history.epoch != internals.epoch:
+            history = None  # somebody has written meanwhile
         return CachedZone(
-            self._database, self._epochs, self._policies, zone, internals, sealer, ring, denied, generation
+            self._database,
+            self._epochs,
+            self._policies,
+            zone,
+            internals,
+            sealer,
+            ring,
+            denied,
+            generation,
+            history,
         )

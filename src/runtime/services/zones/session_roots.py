@@ -4,9 +4,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.role import User
 from runtime.services import cache_sizes, epochs
-from runtime.services.bounded_cache import BoundedCache
 from runtime.services.epochs import Epochs, RevalidationWindow
 from runtime.services.zones.principals import Principal, SessionRoot, principal_of
+from runtime.services.zones.tagged_cache import ChangeHistory, TaggedCache
 from runtime.storage.sql import session_roots as storage
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.session_roots import NO_MEMBERSHIPS
@@ -15,7 +15,14 @@ from runtime.storage.sql.session_roots import NO_MEMBERSHIPS
 class SessionRootCache:
     """The session roots and the principals of one zone, each valid while its epochs are."""
 
-    def __init__(self, database: Database, epochs: Epochs, zone_id: str, read: RevalidationWindow) -> None:
+    def __init__(
+        self,
+        database: Database,
+        epochs: Epochs,
+        zone_id: str,
+        read: RevalidationWindow,
+        history: ChangeHistory,
+    ) -> None:
         """Args:
         read: when the zone was read.
         """
@@ -23,8 +30,9 @@ class SessionRootCache:
         self._epochs = epochs
         self._zone_id = zone_id
         self._zone_read = read
-        self._roots: BoundedCache[SessionRoot] = BoundedCache(cache_sizes.SESSIONS)
-        self._principals: BoundedCache[Principal] = BoundedCache(cache_sizes.USERS)
+        self._history = history
+        self._roots: TaggedCache[SessionRoot] = TaggedCache(cache_sizes.SESSIONS, history)
+        self._principals: TaggedCache[Principal] = TaggedCache(cache_sizes.USERS, history)
 
     def cached(self, session_id: str) -> SessionRoot | None:
         """The root of that session as it was last read; whether it is still valid, epochs tell."""
@@ -32,6 +40,7 @@ class SessionRootCache:
 
     async def read(self, session_id: str) -> SessionRoot | None:
         """The root of that session from the database; None when the session is gone."""
+        as_of = self._history.epoch
         # The epochs are read first: what is read after them can only be newer than they say.
         async with self._database.querying() as conn:
             found = await storage.session(conn, self._zone_id, session_id)
@@ -41,10 +50,10 @@ class SessionRootCache:
             session, user, extent = found
             delegated = await storage.delegated(conn, self._zone_id, user.id) if extent.has_delegated else ()
             principal = await self._principal(
-                conn, user, own_policies=extent.own_policies, has_memberships=extent.has_memberships
+                conn, user, as_of, own_policies=extent.own_policies, has_memberships=extent.has_memberships
             )
             root = SessionRoot(session, principal, delegated)
-        self._roots[session_id] = root
+        self._roots.keep(session_id, root, principal.cache_tags, as_of=as_of)
         return root
 
     async def get(self, session_id: str) -> SessionRoot | None:
@@ -68,12 +77,19 @@ class SessionRootCache:
         cached = self._principals.get(user.id)
         if cached is not None and cached.user.epoch == user.epoch:
             return cached
+        as_of = self._history.epoch
         async with self._database.querying() as conn:
             own = await storage.own_policies(conn, self._zone_id, user.id)
-            return await self._principal(conn, user, own_policies=own)
+            return await self._principal(conn, user, as_of, own_policies=own)
 
     async def _principal(
-        self, conn: AsyncConnection, user: User, *, own_policies: str | None, has_memberships: bool = True
+        self,
+        conn: AsyncConnection,
+        user: User,
+        as_of: int,
+        *,
+        own_policies: str | None,
+        has_memberships: bool = True,
     ) -> Principal:
         """A user just read, as principal; groups and roles are cached until the user's epoch moves."""
         cached = self._principals.get(user.id)
@@ -82,5 +98,5 @@ class SessionRootCache:
             if has_memberships:
                 found = await storage.memberships(conn, user.zone_id, user.id)
             cached = principal_of(user, found, own_policies)
-            self._principals[user.id] = cached
+            self._principals.keep(user.id, cached, cached.cache_tags, as_of=as_of)
         return cached

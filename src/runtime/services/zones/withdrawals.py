@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services import cache_sizes
-from runtime.services.zones.read_through import ReadThroughCache
+from runtime.services.zones.tagged_cache import ChangeHistory, ReadThroughCache
 from runtime.storage.sql import revocations
 from runtime.storage.sql.database import Database
 
@@ -11,9 +11,9 @@ from runtime.storage.sql.database import Database
 class WithdrawalCache:
     """When names of one zone were last given up."""
 
-    def __init__(self, database: Database, zone_id: str) -> None:
+    def __init__(self, database: Database, zone_id: str, history: ChangeHistory) -> None:
         self._zone_id = zone_id
-        self._instants: ReadThroughCache[int] = ReadThroughCache(database, cache_sizes.WITHDRAWALS)
+        self._instants: ReadThroughCache[int] = ReadThroughCache(database, cache_sizes.WITHDRAWALS, history)
 
     async def is_withdrawn(self, claim: str, name: str, *, issued_at: float) -> bool:
         """Tell whether the holder of a name in a token was deleted or renamed since the token was issued.
@@ -34,4 +34,4 @@ class WithdrawalCache:
             found = await revocations.withdrawn_at(conn, self._zone_id, claim, name)
             return int(found.timestamp()) if found else 0
 
-        return await self._instants.read(f"{claim}\0{name}", query)
+        return await self._instants.read(f"{claim}\0{name}", query, lambda _: {name})

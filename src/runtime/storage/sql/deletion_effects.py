@@ -58,6 +58,7 @@ UNTOLD = frozenset(
         "user_credentials",
         "vault_tokens",  # a delegated grant has one at most, and is told of
         "withdrawn_names",
+        "zone_changes",
         "zone_internals",
         "zone_keys",
     }

@@ -47,7 +47,7 @@ class EpochChanges:
     epochs: Mapping[str, int]
 
 
-_NOW = {
+SECONDS_NOW = {
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) AS double precision)",
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
 }
@@ -83,7 +83,7 @@ def _reading(dialect: str, is_new: str) -> Select[Any]:
     """One statement, so that what it sees and what it tells of that are of one instant."""
     return select(
         literal_column(_SEEN[dialect], String).label("seen"),
-        literal_column(_NOW[dialect], Float).label("at"),
+        literal_column(SECONDS_NOW[dialect], Float).label("at"),
         literal_column(_NEWEST, String).label("newest"),
         _IS_THERE.label("is_there"),
         _changes.c.epochs,
@@ -91,13 +91,13 @@ def _reading(dialect: str, is_new: str) -> Select[Any]:
 
 
 _ALWAYS = select(literal_column("1")).subquery("always")
-_FIRST = {dialect: _reading(dialect, "1 = 0") for dialect in _NOW}
+_FIRST = {dialect: _reading(dialect, "1 = 0") for dialect in SECONDS_NOW}
 _NEXT = {dialect: _reading(dialect, is_new) for dialect, is_new in _IS_NEW.items()}
 
 
 async def database_time(conn: AsyncConnection) -> float:
     """The present on the database's clock, in seconds since 1970."""
-    return float(await conn.scalar(select(literal_column(_NOW[conn.dialect.name], Float))) or 0.0)
+    return float(await conn.scalar(select(literal_column(SECONDS_NOW[conn.dialect.name], Float))) or 0.0)
 
 
 async def record_changes(conn: AsyncConnection, epochs: Mapping[str, int]) -> str:
@@ -107,7 +107,7 @@ async def record_changes(conn: AsyncConnection, epochs: Mapping[str, int]) -> st
         insert(_changes).values(
             id=note_id,
             position=literal_column(_POSITION[dialect]),
-            noted_at=literal_column(f"CAST({_NOW[dialect]} AS bigint)"),
+            noted_at=literal_column(f"CAST({SECONDS_NOW[dialect]} AS bigint)"),
             epochs=dict(epochs),
         )
     )
@@ -139,7 +139,7 @@ async def prune(conn: AsyncConnection, *, older_than_seconds: int) -> int:
 
     The newest stays: on SQLite the next one is numbered after it.
     """
-    now = literal_column(f"CAST({_NOW[conn.dialect.name]} AS bigint)", BigInteger)
+    now = literal_column(f"CAST({SECONDS_NOW[conn.dialect.name]} AS bigint)", BigInteger)
     newest = select(func.max(_changes.c.position)).scalar_subquery()
     gone = await conn.execute(
         delete(_changes).where(_changes.c.noted_at < now - older_than_seconds, _changes.c.position < newest)

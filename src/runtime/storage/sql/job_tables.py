@@ -62,3 +62,16 @@ epoch_changes = Table(
     PrimaryKeyConstraint("id", name="epoch_changes_pkey"),
 )
 Index("epoch_changes_position_idx", epoch_changes.c.position)
+
+# What a change of a zone was about, by the epoch that it made. A change without a row is one of everything.
+zone_changes = Table(
+    "zone_changes",
+    METADATA,
+    text("zone_id"),
+    number("epoch"),
+    number("noted_at"),
+    json("tags", nullable=False),
+    PrimaryKeyConstraint("zone_id", "epoch", name="zone_changes_pkey"),
+    belongs("zone_changes", "zone_id", "zones id"),
+)
+Index("zone_changes_noted_at_idx", zone_changes.c.noted_at)

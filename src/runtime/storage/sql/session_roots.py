@@ -45,6 +45,7 @@ class Memberships:
 
     groups: tuple[tuple[str, str, tuple[str, ...]], ...]
     roles: tuple[str, ...]
+    group_ids: frozenset[str] = frozenset()
 
 
 NO_MEMBERSHIPS = Memberships((), ())
@@ -133,7 +134,7 @@ async def own_policies(conn: AsyncConnection, zone_id: str, user_id: str) -> str
 
 _HELD = (_assignments.c.zone_id == _ZONE, _assignments.c.scope_id.is_(None))
 _MEMBERSHIPS = union_all(
-    select(_groups.c.identifier, _groups.c.name, _assignments.c.role_identifier)
+    select(_groups.c.id, _groups.c.identifier, _groups.c.name, _assignments.c.role_identifier)
     .select_from(
         _members.join(
             _groups, and_(_groups.c.id == _members.c.group_id, _groups.c.zone_id == _members.c.zone_id)
@@ -144,7 +145,7 @@ _MEMBERSHIPS = union_all(
         and_(_assignments.c.principal_type == "group", _assignments.c.principal_id == _groups.c.id, *_HELD),
     )
     .where(_members.c.zone_id == _ZONE, _members.c.user_id == bindparam("user")),
-    select(literal(None), literal(None), _assignments.c.role_identifier).where(
+    select(literal(None), literal(None), literal(None), _assignments.c.role_identifier).where(
         _assignments.c.principal_type == "user", _assignments.c.principal_id == bindparam("user"), *_HELD
     ),
 )
@@ -156,17 +157,19 @@ async def memberships(conn: AsyncConnection, zone_id: str, user_id: str) -> Memb
     names: dict[str, str] = {}
     group_roles: dict[str, set[str]] = {}
     roles: set[str] = set()
-    for identifier, name, role in found:
+    group_ids: set[str] = set()
+    for group_id, identifier, name, role in found:
         if identifier is None:
             roles.add(role)
             continue
+        group_ids.add(group_id)
         names[identifier] = name
         group_roles.setdefault(identifier, set()).update({role} if role else ())
     groups = tuple(
         (identifier, names[identifier], tuple(sorted(group_roles[identifier])))
         for identifier in sorted(names)
     )
-    return Memberships(groups, tuple(sorted(roles)))
+    return Memberships(groups, tuple(sorted(roles)), frozenset(group_ids))
 
 
 _DELEGATED = select(

@@ -1,7 +1,7 @@
 """Every table: `TABLES` by kind name, and the hand-written ones by their own names."""
 
 from runtime.storage.sql.columns import METADATA
-from runtime.storage.sql.job_tables import epoch_changes, jobs, revocations, withdrawn_names
+from runtime.storage.sql.job_tables import epoch_changes, jobs, revocations, withdrawn_names, zone_changes
 from runtime.storage.sql.kind_tables import TABLES
 from runtime.storage.sql.name_tables import assigned_names, subjects
 from runtime.storage.sql.organization_tables import (
@@ -54,6 +54,7 @@ __all__ = [
     "user_credentials",
     "vault_tokens",
     "withdrawn_names",
+    "zone_changes",
     "zone_internals",
     "zone_keys",
 ]

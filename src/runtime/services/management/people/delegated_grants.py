@@ -80,4 +80,6 @@ async def _record(
     after: Mapping[str, Any] | None,
 ) -> None:
     action = f"{DELEGATED_GRANT.operations}.{what}"
-    await unit.record(action, DELEGATED_GRANT.name, grant.id, grant.zone_id, before=before, after=after)
+    # Whatever rests on a grant is cached under the epoch of its user, which has been bumped.
+    told, tags = {"before": before, "after": after}, [grant.user_id]
+    await unit.record(action, DELEGATED_GRANT.name, grant.id, grant.zone_id, **told, tags=tags)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from runtime.contract.answers import GroupMember
+from runtime.domain import cache_tags
 from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFailed
 from runtime.domain.identifiers import slug_of, with_suffix
 from runtime.domain.kinds import GROUP, USER, Entity, Kind, Verb
@@ -201,7 +202,8 @@ async def set_members(
     await directory.invite(unit.conn, group.id, sorted(pending - invited), zone_id=zone_id, now=unit.now)
     await directory.disinvite(unit.conn, group.id, invited - pending, zone_id=zone_id)
     before = sorted(set(present.values()) | invited)
-    await _record(unit, "set", group, before={"members": before}, after={"members": sorted(wanted)})
+    told = {"before": {"members": before}, "after": {"members": sorted(wanted)}}
+    await _record(unit, "set", group, **told, user_ids=[*joining, *leaving])
     if leaving:
         await _revoke_ended(unit, group)
 
@@ -220,9 +222,17 @@ async def _record(
     *,
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
+    user_ids: Collection[str] | None = None,
 ) -> None:
+    """Record a change of members.
+
+    Args:
+        user_ids: who joins or leaves, where the record does not say it by their id.
+    """
     # A plan that was made before may not overwrite the members it has not seen.
     revision = await unit.next_revision()
     if group.revision != revision:
         await changes.touch(unit.conn, GROUP, group.id, zone_id=group.zone_id, revision=revision)
-    await unit.record(f"{MEMBERS}.{what}", GROUP.name, group.id, group.zone_id, before=before, after=after)
+    tags = None if user_ids is None else cache_tags.members_changed(user_ids)
+    action = f"{MEMBERS}.{what}"
+    await unit.record(action, GROUP.name, group.id, group.zone_id, before=before, after=after, tags=tags)

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import Algorithm, SigningKey
+from runtime.domain import cache_tags
 from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
 from runtime.services import zone_keys
@@ -83,20 +84,15 @@ class UnitOfWork:
     # --- audit
 
     async def write(self, kind: Kind, action: str, before: Entity | None, after: Entity | None) -> None:
-        """Record a change of one entity: audit without secrets, and its zone's caches out of date."""
+        """Record a change of one entity: audit without secrets, and what is cached of it out of date."""
         entity = after or before
         if self.dry_run or entity is None:  # nobody will read what it was like
             await self.next_revision()
             return
         zone_id = entity.id if kind is ZONE else getattr(entity, "zone_id", None)
-        await self.record(
-            action,
-            kind.name,
-            entity.id,
-            zone_id,
-            before=audit_values(kind, before) if before else None,
-            after=audit_values(kind, after) if after else None,
-        )
+        told = audit_values(kind, before) if before else None, audit_values(kind, after) if after else None
+        tags = cache_tags.of_write(kind.name, before, after)
+        await self._record(action, kind.name, entity.id, zone_id, *told, tags)
 
     async def record(
         self,
@@ -107,14 +103,32 @@ class UnitOfWork:
         *,
         before: Mapping[str, Any] | None,
         after: Mapping[str, Any] | None,
+        tags: Collection[str] | None = None,
     ) -> None:
-        """Record a change of something that is no entity of its own: a member, a dependency, a binding."""
+        """Record a change of something that is no entity of its own: a member, a dependency, a binding.
+
+        Args:
+            tags: of the cached data that it puts out of date, where the record does not tell that.
+        """
+        known = cache_tags.of_record(action, entity_id, after or before or {}) if tags is None else tags
+        await self._record(action, kind, entity_id, zone_id, before, after, known)
+
+    async def _record(
+        self,
+        action: str,
+        kind: str,
+        entity_id: str,
+        zone_id: str | None,
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any] | None,
+        tags: Collection[str] | None,
+    ) -> None:
         await self.next_revision()
         if self.dry_run:
             return  # nobody will read it
         await self.audit.append(action, kind, entity_id, zone_id, before=before, after=after)
         if zone_id is not None:
-            self.epochs.zone_changed(zone_id)
+            self.epochs.zone_changed(zone_id, tags)
 
     async def audit_read(
         self, action: str, kind: str, entity_id: str, zone_id: str | None, *, values: Mapping[str, Any]
