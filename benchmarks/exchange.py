@@ -83,6 +83,7 @@ class Stage:
         subject: the token that a person's sign-in gave the agent, for the tool server.
         subjects: those of all people, in turn, with that one at the head.
         cookies: what browsers of people who are signed in send; of one person, unless more were asked for.
+        addresses, password: of everybody who has signed in.
     """
 
     agent: Application
@@ -90,6 +91,8 @@ class Stage:
     subject: str
     subjects: list[str]
     cookies: list[str]
+    addresses: list[str]
+    password: str
 
 
 def exchange_form(stage: Stage) -> dict[str, str]:
@@ -126,21 +129,27 @@ def prepare(server: Server, config: Path, *, people: int = 1, browsers: int = 1)
     signed_in = [_signed_in(agent, address, password) for address in addresses for _ in range(browsers)]
     tool_server = Application(issuer, "calendar-tools", written_secret(written, "product", "calendar-tools"))
     subjects, cookies = ([each[part] for each in signed_in] for part in (0, 1))
-    return Stage(agent, tool_server, subjects[0], subjects, cookies)
+    return Stage(agent, tool_server, subjects[0], subjects, cookies, addresses, password)
 
 
 def _signed_in(agent: Application, address: str, password: str) -> tuple[str, str]:
     """A person's token for the tool server, and the cookies of the zone in the browser it was got with."""
+    browser = Browser()
+    try:
+        token = sign_in(agent, browser, address, password)
+        jar = [each for each in browser.client.cookies.jar if agent.issuer.endswith(each.path)]
+        return token, "; ".join(f"{each.name}={each.value}" for each in jar)
+    finally:
+        browser.close()
+
+
+def sign_in(application: Application, browser: Browser, address: str, password: str) -> str:
+    """A person's token for the tool server, of a sign-in to an application that they allow everything."""
 
     def answer(browser: Browser, page: Page, until: str) -> Page | str:
         if "password" in page.forms[0]["fields"]:
             return browser.submit(page, {"email": address, "password": password}, until=until)
         return browser.submit(page, {}, button="allow", until=until)
 
-    browser = Browser()
-    try:
-        tokens = agent.sign_in(browser, CALLBACK, answer, scope="openid", resources=[TOOLS])
-        jar = [each for each in browser.client.cookies.jar if agent.issuer.endswith(each.path)]
-        return tokens["access_token"], "; ".join(f"{each.name}={each.value}" for each in jar)
-    finally:
-        browser.close()
+    tokens = application.sign_in(browser, CALLBACK, answer, scope="openid", resources=[TOOLS])
+    return str(tokens["access_token"])
