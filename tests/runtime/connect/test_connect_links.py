@@ -128,6 +128,19 @@ def test_a_scope_that_no_consent_brings_has_no_link(desk: Desk) -> None:
     }
 
 
+@pytest.mark.parametrize("scope", ["reed", "read reed"])
+def test_nobody_is_asked_for_a_scope_that_the_resource_does_not_have(desk: Desk, scope: str) -> None:
+    """Before the first consent as after it: a link for no scope would lead to a token for nothing."""
+    token = desk.sign_in()
+    assert desk.exchange(token, desk.documents, scope="read")["reason"] == REQUIRED
+
+    refused = desk.exchange(token, desk.documents, scope=scope)
+
+    assert (refused["error"], "error_uri" in refused, "reason" in refused) == ("invalid_scope", False, False)
+    desk.allow(desk.page(desk.link(token, desk.documents, scope="read")))
+    assert desk.exchange(token, desk.documents, scope="read")["scope"] == "read"
+
+
 def test_a_user_who_says_no_authorizes_nothing(desk: Desk) -> None:
     """The next exchange is refused as before."""
     token = desk.sign_in()

@@ -89,14 +89,14 @@ async def test_refused_scopes_do_not_hide_a_policy_that_no_scopes_pass(case: Cas
 
 
 async def test_missing_consent_does_not_hide_unknown_scopes_and_policy(case: Case) -> None:
-    """The scopes are asked as if the user had agreed to everything."""
+    """Nobody is asked for consent to a scope that there is not; all three are told."""
     await SITUATIONS["no consent"][0](case)
     await forbid(case)
     case.scopes = ("erase",)
 
     hop = await last(case)
 
-    assert outcomes(hop) == {"consent": "refused", "scopes": "also_refused", "policy": "also_refused"}
+    assert outcomes(hop) == {"consent": "also_refused", "scopes": "refused", "policy": "also_refused"}
     assert len(hop.remedies) == 3
 
 

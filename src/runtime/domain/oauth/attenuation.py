@@ -158,16 +158,31 @@ def limit_upstream(asked: frozenset[str], answered: frozenset[str]) -> UpstreamS
     return UpstreamScopes(asked & answered, asked - answered, answered - asked)
 
 
+def require_offered(offered: frozenset[str], requested: frozenset[str] | None) -> None:
+    """Check that a resource has all the scopes that are requested of it: no consent could bring another.
+
+    Args:
+        requested: None when the request names no scope.
+    Raises: InvalidScope. Spec: RFC 6749 section 5.2.
+    """
+    _require_none(scope_strings.narrow(requested, offered).refused)
+
+
+def _require_none(unavailable: frozenset[str]) -> None:
+    """Raise InvalidScope when a scope is not available."""
+    if unavailable:
+        named = " ".join(sorted(unavailable))[:_MAX_SHOWN_CHARS]
+        raise InvalidScope(
+            "a requested scope is not available for that resource", internal=f"not available: {named}"
+        )
+
+
 def _scopes(
     limits: TokenLimits, requested: frozenset[str] | None, held: frozenset[str] | None = None
 ) -> frozenset[str]:
     """What is issued, within what the subject token has, where that is for the same resource."""
     narrowed = scope_strings.narrow(requested, limits.scopes, limits.allowed, held)
-    if narrowed.refused:
-        named = " ".join(sorted(narrowed.refused))[:_MAX_SHOWN_CHARS]
-        raise InvalidScope(
-            "a requested scope is not available for that resource", internal=f"not available: {named}"
-        )
+    _require_none(narrowed.refused)
     return narrowed.issued
 
 

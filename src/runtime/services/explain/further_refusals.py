@@ -64,7 +64,8 @@ async def _of_checks(hop: Hop, checks: Sequence[tuple[Step, Check]]) -> list[Fur
     """The refusals of checks that the exchange does not come to."""
     found = []
     for step, check in checks:
-        if step > hop.refused_at:
+        # A scope that the resource does not have is refused before consent to it is asked for.
+        if step > hop.refused_at or (step, hop.refused_at) == (Step.CONSENT, Step.SCOPES):
             try:
                 await check()
             except OAuthError as refusal:

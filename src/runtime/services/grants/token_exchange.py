@@ -418,6 +418,9 @@ async def require_target(
     decision.step = Step.DEPENDENCY
     await target_checks.require_dependency(zone, client, resource)
 
+    decision.step = Step.SCOPES  # first: nobody is asked for consent to a scope that there is not
+    attenuation.require_offered(frozenset(resource.scopes or ()), request.scopes)
+
     decision.step = Step.CONSENT
     return await require_authorization(
         services, zone, client, root, resource, wanted=request.scopes, now=now, cached=cached
