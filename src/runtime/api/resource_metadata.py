@@ -19,10 +19,10 @@ from runtime.api.oauth.errors import answering_oauth
 from runtime.api.oauth.zone_routes import bind_zone_route, for_any_origin
 from runtime.domain.errors import NotFound
 from runtime.domain.oauth import assertions
+from runtime.domain.oauth.resource_metadata import PATH, address
 from runtime.services.container import Services
 from runtime.storage.sql import organizations
 
-PATH = "/.well-known/oauth-protected-resource"
 _OF_ORGANIZATION = re.compile(r"/organizations/([0-9a-z]{26})(?:/|\Z)")
 
 
@@ -34,11 +34,15 @@ def bind(app: Sanic[Any, Any]) -> None:
     app.add_route(own, below, methods=("GET", "HEAD", "OPTIONS"), name="resource_metadata.own")
 
 
-def challenge_of(public_url: str, path: str) -> str:
-    """The challenge of the management API to a request at that path."""
+def document_for(public_url: str, path: str) -> str:
+    """The address of the document that the management API names in its challenges at that path."""
     found = _OF_ORGANIZATION.match(path)
-    below = f"/organizations/{found[1]}" if found else ""
-    return f'Bearer resource_metadata="{public_url}{PATH}{below}"'
+    return address(_of(public_url, found[1]) if found else public_url, public_url)
+
+
+def _of(public_url: str, organization_id: str) -> str:
+    """The management API's resource of one organization: what all of its paths begin with."""
+    return f"{public_url}/organizations/{organization_id}"
 
 
 async def of_management(request: Request) -> HTTPResponse:
@@ -56,7 +60,12 @@ async def of_organization(request: Request, organization_id: str) -> HTTPRespons
     if organization is None or organization.id != organization_id or organization.zone_id is None:
         raise NotFound("there is nothing at this address")
     zone = await services.zones.get(organization.zone_id)
-    return _answer({**_management(services), "authorization_servers": [zone.issuer]})
+    # A client uses a document only for the resource that it has asked about. Spec: RFC 9728 section 3.3.
+    own = {
+        "resource": _of(services.settings.public_url, organization.id),
+        "authorization_servers": [zone.issuer],
+    }
+    return _answer({**_management(services), **own})
 
 
 @answering_oauth

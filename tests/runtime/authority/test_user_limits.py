@@ -90,7 +90,9 @@ def test_no_token_that_an_application_gets_by_itself(site: Site, limited: Limite
     assert limited.notes.userinfo(signed_in).status_code == 200
     assert limited.refused(signed_in) == {403}
     challenge = ask(site, "DELETE", signed_in).headers["www-authenticate"]
-    assert challenge == 'Bearer error="insufficient_scope", scope="policy_bundle"'
+    error, scope, metadata = challenge.split(", ")
+    assert (error, scope) == ('Bearer error="insufficient_scope"', 'scope="policy_bundle"')
+    assert metadata == f'resource_metadata="{site.server.url}/.well-known/oauth-protected-resource"'
 
     again = limited.notes.refresh(limited.tokens["refresh_token"])
     limited.tokens["refresh_token"] = again.json()["refresh_token"]

@@ -20,10 +20,11 @@ def told(answer: httpx.Response) -> str:
 def test_from_a_challenge_to_the_authorization_server(site: Site) -> None:
     """The management API: without a token 401, then the document, then the organization's home zone."""
     url = site.server.url
-    own = site.http.get(told(site.http.get(f"{url}/organizations/{site.server.organization_id}/users")))
+    own_path = f"{url}/organizations/{site.server.organization_id}"
+    own = site.http.get(told(site.http.get(f"{own_path}/users")))
 
     document = own.json()
-    assert document["resource"] == url
+    assert document["resource"] == own_path  # of another resource no client would use it (section 3.3)
     assert document["bearer_methods_supported"] == ["header"]
     [server] = document["authorization_servers"]
     assert site.http.get(f"{server}/.well-known/oauth-authorization-server").json()["issuer"] == server
@@ -45,6 +46,24 @@ def test_the_document_of_the_whole_api_lists_no_tenants(site: Site, authorizatio
     assert "authorization_servers" not in whole  # that would list the tenants
 
 
+@pytest.mark.standard("RFC 6750")
+@pytest.mark.parametrize("path", ["/zones", "/policy/bundle"])
+def test_a_refused_credential_is_told_from_none(site: Site, path: str) -> None:
+    """The challenge has `invalid_token` for a credential that counts for nothing, and no error without one."""
+    url = f"{site.server.url}{path}"
+    bare = site.http.get(url)
+    assert bare.status_code == 401
+    assert bare.headers["WWW-Authenticate"] == f'Bearer resource_metadata="{site.server.url}{PATH}"'
+
+    for scheme in ("Bearer", "DPoP"):
+        wrong = site.http.get(url, headers={"Authorization": f"{scheme} wrong"})
+
+        assert wrong.status_code == 401
+        assert wrong.headers["WWW-Authenticate"].startswith(f'{scheme} error="invalid_token", ')
+        assert ('algs="' in wrong.headers["WWW-Authenticate"]) == (scheme == "DPoP")
+        assert told(wrong) == told(bare)
+
+
 def test_an_organization_has_a_document_under_its_id(site: Site) -> None:
     """The one that exists is found."""
     found = site.http.get(f"{site.server.url}{PATH}/organizations/{site.server.organization_id}")
@@ -61,20 +80,19 @@ def test_an_organization_is_found_by_its_id_alone(site: Site, name: str) -> None
 
 @pytest.mark.standard("RFC 9728")
 def test_a_zone_speaks_for_itself(site: Site) -> None:
-    """By appending and by insertion; userinfo says so in every challenge."""
+    """By insertion, as every challenge of userinfo says, and by appending."""
     bare = site.http.get(f"{site.issuer}/openid/userinfo")
     wrong = site.http.get(f"{site.issuer}/openid/userinfo", headers={"Authorization": "Bearer wrong"})
 
-    appended = site.http.get(told(bare))
+    inserted = site.http.get(told(bare))
     assert bare.status_code == wrong.status_code == 401
-    assert told(wrong) == told(bare) == f"{site.issuer}{PATH}"
+    assert told(wrong) == told(bare) == f"{site.server.url}{PATH}/z/{site.zone.id}"
     assert bare.headers["WWW-Authenticate"].startswith("Bearer resource_metadata=")
     assert wrong.headers["WWW-Authenticate"].startswith('Bearer error="invalid_token"')
-    assert appended.json()["resource"] == site.issuer
-    assert appended.json()["authorization_servers"] == [site.issuer]
-    assert "openid" in appended.json()["scopes_supported"]
-    inserted = site.http.get(f"{site.server.url}{PATH}/z/{site.zone.id}")
-    assert inserted.content == appended.content
+    assert inserted.json()["resource"] == site.issuer
+    assert inserted.json()["authorization_servers"] == [site.issuer]
+    assert "openid" in inserted.json()["scopes_supported"]
+    assert site.http.get(f"{site.issuer}{PATH}").content == inserted.content
     assert site.http.get(f"{site.server.url}{PATH}/z/unknown").status_code == 404
 
 

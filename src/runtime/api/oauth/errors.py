@@ -25,21 +25,26 @@ from runtime.domain.errors import (
     UpstreamUnavailable,
     UseDpopNonce,
 )
-from runtime.domain.oauth import assertions
+from runtime.domain.oauth import assertions, resource_metadata
 from runtime.logs import log, throttled_warnings
 
 NO_STORE = {"Cache-Control": "no-store"}
 RETRY_AFTER_SECONDS = 2
 
 
-def oauth_error_response(refusal: OAuthError, issuer: str | None = None) -> HTTPResponse:
-    """The answer to a refused request; *issuer* names the realm of a challenge."""
+def oauth_error_response(refusal: OAuthError, issuer: str | None = None, *, base: str = "") -> HTTPResponse:
+    """The answer to a refused request.
+
+    Args:
+        issuer: names the realm of a challenge, and its metadata.
+        base: the address of the service, which issuers may begin with.
+    """
     body: dict[str, Any] = {"error": refusal.code, "error_description": refusal.detail, **refusal.members}
     headers = dict(NO_STORE)
     if isinstance(refusal, InvalidClient) and refusal.basic:
         headers["WWW-Authenticate"] = f'Basic realm="{issuer or "zone"}", charset="UTF-8"'
     elif isinstance(refusal, InvalidToken | InsufficientScope):
-        headers["WWW-Authenticate"] = _bearer_challenge(refusal, issuer)
+        headers["WWW-Authenticate"] = _bearer_challenge(refusal, issuer, base)
     if isinstance(refusal, UseDpopNonce | NonceRequired):
         headers["DPoP-Nonce"] = refusal.nonce
     elif isinstance(refusal, TooManyRequests | UpstreamUnavailable):
@@ -74,7 +79,8 @@ def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
                     zone_id=zone_id,
                 )
             zone = request.app.ctx.services.zones.cached(zone_id)
-            return oauth_error_response(refusal, zone.issuer if zone else None)
+            base = request.app.ctx.settings.public_url
+            return oauth_error_response(refusal, zone.issuer if zone else None, base=base)
 
     return answer
 
@@ -94,15 +100,17 @@ def as_oauth_error(failure: Exception, request_id: str) -> OAuthError:
     return ServerError(f"something went wrong here; request id {request_id}", internal=repr(failure))
 
 
-def _bearer_challenge(refusal: InvalidToken | InsufficientScope, issuer: str | None) -> str:
+def _bearer_challenge(refusal: InvalidToken | InsufficientScope, issuer: str | None, base: str) -> str:
     """What to do about a refused token, and where to read about it. Spec: RFC 6750 section 3, RFC 9728."""
-    where = f'resource_metadata="{issuer}/.well-known/oauth-protected-resource"' if issuer else ""
+    where = resource_metadata.address(issuer, base) if issuer else ""
     if isinstance(refusal, TokenMissing):
-        return f"Bearer {where}".rstrip()
+        return resource_metadata.challenge("Bearer", where)
     scheme = refusal.scheme if isinstance(refusal, InvalidToken) else "Bearer"
-    challenge = f'{scheme} error="{refusal.code}", error_description="{refusal.detail}"'
-    if scheme == "DPoP":
-        challenge += f', algs="{" ".join(assertions.ALGORITHMS)}"'
-    if scope := refusal.members.get("scope"):
-        challenge += f', scope="{scope}"'
-    return f"{challenge}, {where}" if where else challenge
+    return resource_metadata.challenge(
+        scheme,
+        where,
+        error=refusal.code,
+        error_description=refusal.detail,
+        algs=" ".join(assertions.ALGORITHMS) if scheme == "DPoP" else "",
+        scope=refusal.members.get("scope", ""),
+    )

@@ -13,14 +13,16 @@ from sanic.exceptions import MethodNotAllowed, NotFound, SanicException
 from sanic.request import Request
 from sanic.response import HTTPResponse, json
 
+from runtime.api.oauth.dpop_headers import presented_of
 from runtime.api.oauth.errors import NO_STORE, oauth_error_response, told_away
 from runtime.api.oauth.zone_routes import is_of_a_zone
-from runtime.api.resource_metadata import challenge_of
+from runtime.api.resource_metadata import document_for
 from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import (
     Conflict,
     Forbidden,
     InsufficientScope,
+    InvalidToken,
     ManagementError,
     OAuthError,
     Problem,
@@ -30,6 +32,7 @@ from runtime.domain.errors import (
     UseDpopNonce,
 )
 from runtime.domain.kinds.values import rfc3339
+from runtime.domain.oauth import assertions, resource_metadata
 from runtime.logs import log
 
 _RETRY_AFTER_SECONDS = "2"
@@ -78,19 +81,38 @@ def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
     if isinstance(refusal, Conflict):
         response.headers["x-should-retry"] = "false"
     elif isinstance(refusal, Forbidden) and refusal.scope is not None:
-        response.headers["WWW-Authenticate"] = (
-            f'Bearer error="{InsufficientScope.code}", scope="{refusal.scope}"'
+        response.headers["WWW-Authenticate"] = resource_metadata.challenge(
+            "Bearer", _metadata_of(request), error=InsufficientScope.code, scope=refusal.scope
         )
     elif isinstance(refusal, Unauthorized):
-        public_url = request.app.ctx.settings.public_url
-        challenge = challenge_of(public_url, request.path)
+        response.headers["WWW-Authenticate"] = _challenge(request, refusal)
         if refusal.nonce is not None:
             response.headers["DPoP-Nonce"] = refusal.nonce
-            challenge = f'DPoP error="{UseDpopNonce.code}", {challenge}'
-        response.headers["WWW-Authenticate"] = challenge
     elif isinstance(refusal, RateLimited | Unavailable):
         response.headers["Retry-After"] = _RETRY_AFTER_SECONDS
     return response
+
+
+def _challenge(request: Request, refusal: Unauthorized) -> str:
+    """What was wrong with the credential of a request, if it has one. Spec: RFC 6750 section 3.1, RFC 9449."""
+    where = _metadata_of(request)
+    if refusal.nonce is not None:
+        bearer = resource_metadata.challenge("Bearer", where)
+        return f'DPoP error="{UseDpopNonce.code}", {bearer}'
+    presented = presented_of(request, request.path)
+    if presented is None:
+        return resource_metadata.challenge("Bearer", where)
+    return resource_metadata.challenge(
+        "DPoP" if presented.is_bound else "Bearer",
+        where,
+        error=InvalidToken.code,
+        error_description=refusal.detail,
+        algs=" ".join(assertions.ALGORITHMS) if presented.is_bound else "",
+    )
+
+
+def _metadata_of(request: Request) -> str:
+    return document_for(request.app.ctx.settings.public_url, request.path)
 
 
 def error_body(
