@@ -49,7 +49,7 @@ def test_the_document_of_the_whole_api_lists_no_tenants(site: Site, authorizatio
 @pytest.mark.standard("RFC 6750")
 @pytest.mark.parametrize("path", ["/zones", "/policy/bundle"])
 def test_a_refused_credential_is_told_from_none(site: Site, path: str) -> None:
-    """The challenge has `invalid_token` for a credential that counts for nothing, and no error without one."""
+    """The challenge has `invalid_token` for a credential that is not valid, and no error without one."""
     url = f"{site.server.url}{path}"
     bare = site.http.get(url)
     assert bare.status_code == 401

@@ -94,7 +94,7 @@ def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
 
 
 def _challenge(request: Request, refusal: Unauthorized) -> str:
-    """What was wrong with the credential of a request, if it has one. Spec: RFC 6750 section 3.1, RFC 9449."""
+    """What was wrong with the credential of a request, if it has one. Spec: RFC 6750 section 3.1."""
     where = _metadata_of(request)
     if refusal.nonce is not None:
         bearer = resource_metadata.challenge("Bearer", where)

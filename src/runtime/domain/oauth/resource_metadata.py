@@ -1,4 +1,4 @@
-"""Where protected resource metadata is found, and challenges that say so. Spec: RFC 9728 sections 3.1 and 5.1."""
+"""Where protected resource metadata is found, and the challenges that name it. Spec: RFC 9728."""
 
 PATH = "/.well-known/oauth-protected-resource"
 
