@@ -1,26 +1,33 @@
 """A tool server that speaks MCP and takes tokens of a zone: two tools, and a scope for each.
 
-    python examples/notes.py RESOURCE ISSUER
+    python examples/notes.py RESOURCE ISSUER [CALENDAR]
 
 RESOURCE is where it serves and what its tokens are for, `http://127.0.0.1:8700/mcp` for one. The public MCP
 library does the protocol, and `zonewright` verifies tokens; what is shown here is what makes a server part of
 a zone: the metadata that names the zone, verified tokens, and the answer that asks for more when a token
 lacks a scope.
+
+With CALENDAR there is a third tool, which calls another API for the user. CALENDAR is the API's address and
+its identifier in the zone; the tool server's own application has to declare it as a dependency, and its
+credential is in CLIENT_ID and CLIENT_SECRET.
 """
 
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import uvicorn
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
 
-from zonewright import RequestRefused, ScopeRequired, Verifier
+from zonewright import ExchangeClient, RequestRefused, ScopeRequired, UserAuthorizationRequired, Verifier
 from zonewright.asgi import RetryLater
-from zonewright.mcp import McpTokens
+from zonewright.mcp import McpTokens, connect_required
 
 READ, WRITE = "notes.read", "notes.write"
 Scope, Message = MutableMapping[str, Any], MutableMapping[str, Any]
@@ -81,7 +88,27 @@ def _tool(body: bytes) -> str | None:
         return None
 
 
-def application(resource: str, issuer: str) -> App:
+class Calendar:
+    """The API behind the third tool, called with a token that the request's token is exchanged for."""
+
+    def __init__(self, address: str, client: ExchangeClient) -> None:
+        self._address, self._client = address, client
+        self._http = httpx.AsyncClient()
+
+    async def events(self) -> str:
+        """What the calendar answers about whoever calls the tool."""
+        asking = get_access_token()
+        assert asking is not None  # the MCP library lets no request through without one
+        try:
+            exchanged = await self._client.exchange(asking.token, self._address)
+        except UserAuthorizationRequired as required:
+            raise connect_required(required) from required
+        headers = {"Authorization": f"Bearer {exchanged.access_token}"}
+        answer = await self._http.get(self._address, headers=headers)
+        return answer.raise_for_status().text
+
+
+def application(resource: str, issuer: str, calendar: Calendar | None = None) -> App:
     """The tool server as an ASGI application."""
     verifier, notes = Verifier(issuer, resource), ["buy milk"]
     server: MCPServer[Any] = MCPServer(
@@ -107,6 +134,9 @@ def application(resource: str, issuer: str) -> App:
         notes.append(text)
         return f"{len(notes)} notes"
 
+    if calendar is not None:
+        server.add_tool(calendar.events, "list_events", description="What is in the user's calendar.")
+
     app: App = server.streamable_http_app(
         streamable_http_path=urlsplit(resource).path, stateless_http=True, json_response=True
     )
@@ -115,9 +145,13 @@ def application(resource: str, issuer: str) -> App:
 
 def main() -> int:
     """Serve until interrupted."""
-    resource, issuer = sys.argv[1:]
+    resource, issuer, *others = sys.argv[1:]
+    calendar = None
+    if others:
+        client_id, secret = os.environ["CLIENT_ID"], os.environ["CLIENT_SECRET"]
+        calendar = Calendar(others[0], ExchangeClient(issuer, client_id, client_secret=secret))
     port = urlsplit(resource).port or 8700
-    uvicorn.run(application(resource, issuer), host="127.0.0.1", port=port, log_level="error")
+    uvicorn.run(application(resource, issuer, calendar), host="127.0.0.1", port=port, log_level="error")
     return 0
 
 

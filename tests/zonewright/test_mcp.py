@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from socket import socket
 from typing import Any
 
 import httpx
@@ -16,7 +17,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
+from notes import Calendar
 from notes import application as notes
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from tests.support.factories import App
 from tests.support.waiting import until
 from tests.zonewright.conftest import CALENDAR, TOOLS, Site
@@ -27,7 +33,7 @@ from zonewright.asgi import ProtectedResource, RetryLater
 from zonewright.fastmcp import ConnectLinks, request_token
 from zonewright.mcp import McpTokens, connect_required
 
-MAIL, MAIL_TOOLS, SPECIFIED = "https://mail-api.test", "https://mail-tools.test/mcp", "2025-11-25"
+MAIL, SPECIFIED = "https://mail-api.test", "2025-11-25"
 LIST: dict[str, Any] = {"method": "tools/list", "params": {}}
 METADATA = "https://tools.test/.well-known/oauth-protected-resource/mcp"
 
@@ -116,9 +122,9 @@ async def mail_of(exchange: ExchangeClient, token: str) -> str:
 
 
 @asynccontextmanager
-async def served(app: Any) -> AsyncIterator[str]:
-    """The application over HTTP; its address."""
-    listening = listening_socket("127.0.0.1:0")
+async def served(app: Any, listening: socket | None = None) -> AsyncIterator[str]:
+    """The application over HTTP, at a socket or a new one; its address."""
+    listening = listening or listening_socket("127.0.0.1:0")
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
     running = asyncio.create_task(server.serve(sockets=[listening]))
 
@@ -135,30 +141,41 @@ async def served(app: Any) -> AsyncIterator[str]:
 
 
 @dataclass(frozen=True)
-class MailTools:
-    """A tool server's application that needs the user's consent for her mail, and a token for its tools."""
+class ToolServer:
+    """The application of a tool server, its resource, and a token of Ada's for that."""
 
     app: App
+    resource: str
     token: str
 
+    def exchange(self, site: Site) -> ExchangeClient:
+        return ExchangeClient(site.issuer, self.app.client_id, client_secret=self.app.secret)
 
-@pytest.fixture(scope="session")
-def mail_tools(site: Site) -> MailTools:
-    async def made(company: Any) -> MailTools:
-        mail = await company.resource(site.zone, MAIL, scopes=["mail.read"])
-        app = await company.app(site.zone, "mail-tools", consent="required", dependencies=[mail])
-        tools = await company.resource(site.zone, MAIL_TOOLS, scopes=["notes.read"], application_id=app.id)
-        agent = await company.app(site.zone, "mail-agent", dependencies=[tools])
-        token = await company.token(site.zone, agent, site.ada, audience=MAIL_TOOLS, scopes=["notes.read"])
-        return MailTools(app, token)
+
+def tool_server(site: Site, name: str, api: str, *, consent: str) -> ToolServer:
+    """One whose tools need another API."""
+
+    async def made(company: Any) -> ToolServer:
+        behind = await company.resource(site.zone, api, scopes=["read"])
+        app = await company.app(site.zone, name, consent=consent, dependencies=[behind])
+        address = f"https://{name}.test/mcp"
+        tools = await company.resource(site.zone, address, scopes=["notes.read"], application_id=app.id)
+        agent = await company.app(site.zone, f"{name}-agent", dependencies=[tools])
+        token = await company.token(site.zone, agent, site.ada, audience=address, scopes=["notes.read"])
+        return ToolServer(app, address, token)
 
     return site.run(made)
 
 
+@pytest.fixture(scope="session")
+def mail_tools(site: Site) -> ToolServer:
+    """One that may use the user's mail with her consent alone."""
+    return tool_server(site, "mail-tools", MAIL, consent="required")
+
+
 @pytest.fixture
-async def exchange(site: Site, mail_tools: MailTools) -> AsyncIterator[ExchangeClient]:
-    app = mail_tools.app
-    client = ExchangeClient(site.issuer, app.client_id, client_secret=app.secret)
+async def exchange(site: Site, mail_tools: ToolServer) -> AsyncIterator[ExchangeClient]:
+    client = mail_tools.exchange(site)
     yield client
     await client.aclose()
 
@@ -228,10 +245,10 @@ async def test_requests_are_answered_by_their_tokens(site: Site, url: str) -> No
 
 @pytest.mark.parametrize("made", SERVERS.values(), ids=SERVERS)
 async def test_a_connect_link_reaches_the_client(
-    site: Site, exchange: ExchangeClient, mail_tools: MailTools, made: Any
+    site: Site, exchange: ExchangeClient, mail_tools: ToolServer, made: Any
 ) -> None:
     """As the error that asks it to show the link, of a tool that exchanges the request's token."""
-    verifier = Verifier(site.issuer, MAIL_TOOLS, scopes=["notes.read"])
+    verifier = Verifier(site.issuer, mail_tools.resource, scopes=["notes.read"])
     async with served(made(verifier, exchange)) as url:
         assert await who_asks(url, mail_tools.token) == "ada@acme.test"
         async with connected(url, mail_tools.token) as client:
@@ -265,3 +282,40 @@ async def test_while_the_zone_is_away_requests_are_told_to_wait(
         answer = await posted(url, site.token(), asked)
     assert (answer.status_code, answer.headers["retry-after"], answer.content) == (503, "5", b"")
     await away.aclose()
+
+
+class TestTheExample:
+    """examples/notes.py, whose third tool calls another API for the user."""
+
+    @asynccontextmanager
+    async def serving(self, site: Site, consent: str) -> AsyncIterator[Client]:
+        """A client of the tool server, behind which an API says who asks, and through whom."""
+        listening = listening_socket("127.0.0.1:0")
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        tools = tool_server(site, f"notes-{consent}", address, consent=consent)
+        client, verifier = tools.exchange(site), Verifier(site.issuer, address)
+        app = notes(tools.resource, site.issuer, Calendar(address, client))
+        calendar = ProtectedResource(Starlette(routes=[Route("/mcp", who_calls)]), verifier)
+        async with served(calendar, listening), served(app) as url, connected(url, tools.token) as made:
+            yield made
+        await client.aclose()
+        await verifier.aclose()
+
+    async def test_a_tool_calls_another_api_for_the_user(self, site: Site) -> None:
+        """With a token that the request's token was exchanged for."""
+        async with self.serving(site, "implicit") as client:
+            result = await client.call_tool("list_events")
+        assert result.content[0].text == "ada@acme.test through notes-implicit"  # type: ignore[union-attr]
+
+    async def test_where_her_consent_is_missing_the_client_gets_the_link(self, site: Site) -> None:
+        """And the API is not called."""
+        async with self.serving(site, "required") as client:
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool("list_events")
+        (elicitation,) = caught.value.error.data["elicitations"]
+        assert elicitation["url"].startswith(f"{site.issuer}/oauth/connect")
+
+
+async def who_calls(request: Request) -> PlainTextResponse:
+    token = request.state.access_token
+    return PlainTextResponse(f"{token.subject} through {token.actors[0].subject}")

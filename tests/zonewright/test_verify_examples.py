@@ -1,4 +1,4 @@
-"""The examples that verify tokens, each as the process that a reader starts: Starlette, Flask and Express."""
+"""The examples that verify tokens, each as the process that a reader starts."""
 
 import shutil
 import subprocess
@@ -45,7 +45,7 @@ def with_packages(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["starlette", "flask", "express"])
+@pytest.fixture(scope="module", params=["starlette", "sanic", "flask", "express"])
 def api(
     request: pytest.FixtureRequest, site: Site, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Api]:
