@@ -712,10 +712,10 @@ class _Run:
             raise Refused(404, "not_found", f"there is no Zone `{zone_id}`")
         return str(zone_id)
 
-    def created(self, local_id: str) -> str:
+    def created(self, local_id: str, at: str = "") -> str:
         """The id of what an earlier operation has created."""
         if local_id not in self.local:
-            raise Refused(400, "validation_error", f"no earlier operation creates `{local_id}`")
+            raise Refused(400, "validation_error", f"no earlier operation creates `{local_id}`", at)
         return self.local[local_id]
 
     def create(self, operation: Mapping[str, Any]) -> dict[str, Any]:
@@ -763,7 +763,9 @@ class _Run:
             raise Refused(400, "validation_error", "is not a member", f"spec.{min(unknown)}")
         if any(value == "forbidden" for value in spec.values()):
             raise Refused(400, "validation_error", "may not be `forbidden`", "spec.name")
-        resolved = {name: self.resolve(value, entity["zone_id"]) for name, value in spec.items()}
+        resolved = {
+            name: self.resolve(value, entity["zone_id"], f"spec.{name}") for name, value in spec.items()
+        }
         for name, value in resolved.items():
             if (entity["kind"], name) in LENT and value not in (None, entity["spec"].get(name)):
                 self.refuse_others_of(value)
@@ -793,15 +795,16 @@ class _Run:
             "undelivered": before.get("undelivered", False),
         }
 
-    def resolve(self, value: Any, zone_id: str | None) -> Any:
+    def resolve(self, value: Any, zone_id: str | None, at: str) -> Any:
+        """The value with ids in place of references; *at*: its member, for errors."""
         if isinstance(value, list):
-            return [self.resolve(each, zone_id) for each in value]
+            return [self.resolve(each, zone_id, f"{at}[{n}]") for n, each in enumerate(value)]
         if not isinstance(value, dict):
             return value
         if value.keys() == {"local_id"}:
-            return self.created(value["local_id"])
+            return self.created(value["local_id"], at)
         if "address_of" in value:
-            zone = value["address_of"].get("id") or self.created(value["address_of"]["local_id"])
+            zone = value["address_of"].get("id") or self.created(value["address_of"]["local_id"], at)
             return self.world.entities[zone]["spec"]["addresses"][value["member"]]
         if "external" in value:
             for entity in self.world.entities.values():
@@ -811,8 +814,8 @@ class _Run:
                     zone_id,
                 ):
                     return entity["id"]
-            raise Refused(400, "validation_error", f"there is no {value['kind']} `{value['external']}`")
-        return {name: self.resolve(each, zone_id) for name, each in value.items()}
+            raise Refused(400, "validation_error", f"there is no {value['kind']} `{value['external']}`", at)
+        return {name: self.resolve(each, zone_id, f"{at}.{name}") for name, each in value.items()}
 
     def delete(self, entity: dict[str, Any]) -> None:
         self.world.delete(entity["id"])

@@ -38,6 +38,7 @@ from reconciler.planning import make_plan
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
 from reconciler.report.plans import rejection_lines
 from reconciler.report.progress import show_progress
+from reconciler.report.unresolved_references import unresolved_report
 from reconciler.report.value_diff import counted
 from reconciler.server_problems import ServerRejection
 
@@ -97,7 +98,9 @@ class CommandContext:
                 secrets_directory=self.secrets_directory,
             )
         except PlanImpossible as error:
-            raise CommandFailed(FAILED, *error.problems) from error
+            lines, problems = unresolved_report(error.problems, self.configuration)
+            document = error_document(FAILED, lines[0], problems=problems)
+            raise CommandFailed(FAILED, *lines, document=document) from error
 
     def dry_run(self, plan: Plan) -> DryRunResult:
         """Send the plan as a dry run, unless it is empty or incomplete."""

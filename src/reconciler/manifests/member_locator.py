@@ -40,7 +40,7 @@ class MemberLocator:
     ) -> Diagnostic | None:
         """A finding at a member of a manifest; None when no manifest here describes it, or it was changed.
 
-        field: the member's name in the management API: `application_id`, `protocols.oauth2.scopes[1]`.
+        Args:
             field: the member as the management API calls it: `application_id`, `protocols.oauth2.scopes[1]`.
             within: line and column, both from 1, in the member's text, which may be in a file of its own.
         """
@@ -56,6 +56,14 @@ class MemberLocator:
             return None  # it was changed meanwhile
         path = next((each for each in _paths(manifest.kind, field) if each in shown.places), None)
         return shown.diagnose(manifest.origin.path, text, path or ("metadata", "name"), code, message)
+
+    def find_at(self, manifest: Manifest, path: MemberPath, *, code: str, message: str) -> Diagnostic | None:
+        """A finding at a path of a manifest: `("spec", "application")`; None when its file was changed."""
+        try:
+            text, shown = self._shown(manifest)
+        except (FileRefused, InvalidEncoding, InvalidYaml, KeyError):
+            return None
+        return shown.diagnose(manifest.origin.path, text, path, code, message)
 
     def _shown(self, manifest: Manifest) -> tuple[str, RedactedDocument]:
         text, document = self._document(manifest)
@@ -84,6 +92,7 @@ def _paths(kind: Kind, field: str) -> Iterator[MemberPath]:
         members = shape.members if shape else {}
         steps.append(next((name for name, each in members.items() if each.wire_name(name) == step), step))
         shape = members.get(str(steps[-1]))
+    yield ("spec", *steps, "external")  # what a reference by identifier is about
     for length in range(len(steps), 0, -1):
         yield ("spec", *steps[:length])
     files = {target: member for member, target in kind.files.items()}

@@ -9,6 +9,7 @@ from .plan_consistency import misidentified_objects, zone_ids_of
 from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
 from .saved_plan import read_plan
 from .saved_plan_check import saved_plan_discrepancies, with_server_facts
+from .unresolved_references import UnresolvedReference
 
 __all__ = [
     "Action",
@@ -24,6 +25,7 @@ __all__ = [
     "Refusal",
     "SimilarOwner",
     "Unmanaged",
+    "UnresolvedReference",
     "WidenedAccess",
     "build_plan",
     "check_guards",

@@ -16,22 +16,22 @@ from .matching import Match, Matcher
 from .member_values import leaves
 from .missing_names import MissingNameSearch
 from .model import BY_OTHERS, Action, FieldChange, Op, Plan, Unmanaged
-from .other_owners import ReferenceUnresolved
 from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT, PolicyPreview
 from .replacements import exclusive_place, unlinking_update
 from .sets_without_permit import find_sets_without_permit
 from .similar_owners import find_similar_owner
 from .three_way_diff import PROTECT, fixed_changes, foreign_secret_addresses, three_way_diff, with_new_ids
 from .unmanaged import UnmanagedSearch
+from .unresolved_references import Suggestions, UnresolvedReference
 from .zone_moves import with_zone_moves
 
 
 class PlanImpossible(Exception):
-    """The manifests cannot be planned against the server's state; one message a line."""
+    """The manifests cannot be planned against the server's state: they name what it does not have."""
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
+    def __init__(self, problems: Iterable[UnresolvedReference]) -> None:
+        self.problems = tuple(sorted(problems, key=str))
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 def build_plan(
@@ -139,14 +139,14 @@ class _Builder:
 
     def resolve(self) -> None:
         """Resolve every reference. Replacements are determined first: references to them get a new id."""
-        problems = []
+        problems, suggestions = list[UnresolvedReference](), Suggestions(self.hint)
         for match in self.matches:
             problems += self.matcher.missing(match)
-            try:
-                self.matcher.resolve(match)
-            except ReferenceUnresolved as error:
-                hint = self.hint(error.word, error.known)
-                problems.append(f"{match.manifest.origin}: {error}{hint}")
+            unresolved = self.matcher.resolve(match)
+            for path, error in unresolved:
+                message = f"{error}{suggestions.hint(error.word, error.known)}"
+                problems.append(UnresolvedReference(match.manifest, message, path))
+            if unresolved:
                 continue
             if match.found is not None and not match.released:
                 match.replaced = fixed_changes(match.manifest.kind, match.wanted, match.found)
@@ -154,7 +154,7 @@ class _Builder:
                 if lost and self.renew(self.actions_for.of_match(match, Op.UPDATE, ())):
                     match.replaced = [_SECRET]
         if problems:
-            raise PlanImpossible(sorted(problems))
+            raise PlanImpossible(problems)
 
     def undelivered(self) -> tuple[Action, ...]:
         """Objects with a one-time secret that was never confirmed as delivered, and that are not replaced."""

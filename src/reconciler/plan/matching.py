@@ -1,8 +1,9 @@
 """Matches each manifest with the entity it describes, and resolves its spec into the API's form."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
@@ -14,6 +15,7 @@ from reconciler.kinds.values import Key
 from .assignment import Cost, assign
 from .member_values import as_written, identity, leaves, same_value, value_at
 from .other_owners import OtherOwners, ReferenceUnresolved
+from .unresolved_references import MemberPath, UnresolvedReference
 
 NEW_ZONE: Final = ""  # in place of the id of a zone that is yet to be created
 
@@ -69,6 +71,9 @@ class Match:
             return {"id": self.found.id}
         return {"local_id": self.local_id}
 
+
+Unresolved = list[tuple[MemberPath, ReferenceUnresolved]]
+"""References of one manifest that name nothing, each with its member in the manifest."""
 
 _LONGEST_LOCAL_ID = 255
 _LATER = {"later": True}  # equals no value on the server
@@ -232,10 +237,12 @@ class Matcher:
             above, dot, name = path.rpartition(".")
             if shape.secret:
                 continue
+            unresolved: Unresolved = []
             try:
-                known[f"{above}{dot}{shape.wire_name(name)}"] = self._value(match, shape, value)
-            except (KeyError, ReferenceUnresolved):
-                known[f"{above}{dot}{shape.wire_name(name)}"] = _LATER
+                resolved = self._value(match, shape, value, (), unresolved)
+            except KeyError:
+                resolved = _LATER
+            known[f"{above}{dot}{shape.wire_name(name)}"] = _LATER if unresolved else resolved
         return known
 
     def _by_identity(self, match: Match, zone_id: str | None) -> Entity | None:
@@ -303,15 +310,19 @@ class Matcher:
                 match.foreign = entity.ownership.owner
         return None
 
-    def missing(self, match: Match) -> list[str]:
+    def missing(self, match: Match) -> list[UnresolvedReference]:
         """Names marked as external in the manifest's texts that the zone lacks now, or after this plan.
 
         For a zone that does not exist yet, the server checks them.
         """
         zone_id = self.zone_id(match.manifest)
         return [
-            f"{each.place}: {match.manifest.key} names {each.kind} `{each.handle}`, "
-            "which does not exist on the server, or is deleted by this plan"
+            UnresolvedReference(
+                match.manifest,
+                f"{match.manifest.key} names {each.kind} `{each.handle}`, "
+                "which does not exist on the server, or is deleted by this plan",
+                place=each.place,
+            )
             for each in match.manifest.outside
             if zone_id != NEW_ZONE
             and not any(map(self._stays, self.index.by_handle.get((zone_id, each.kind, each.handle), ())))
@@ -321,13 +332,18 @@ class Matcher:
         record = entity.ownership
         return entity.id in self.taken or record is None or record.owner != self.owner
 
-    def resolve(self, match: Match) -> None:
-        """Fill `wanted` and `secrets`: the spec on the wire, by leaf, without ignored members."""
-        manifest, kind = match.manifest, match.manifest.kind
+    def resolve(self, match: Match) -> Unresolved:
+        """Fill `wanted` and `secrets`: the spec on the wire, by leaf, without ignored members.
+
+        Returns:
+            Every reference of the manifest that names nothing on the server; `wanted` lacks these.
+        """
+        manifest, kind, unresolved = match.manifest, match.manifest.kind, Unresolved()
         if kind.zoned:
-            self.zone_pointer(manifest.zone or "")
-        if match.released:
-            return
+            at: MemberPath = ("metadata", "zone")
+            self._resolved(self.zone_pointer, manifest.zone or "", at, unresolved)
+        if match.released or unresolved:  # without a zone, there is nothing that references could name
+            return unresolved
         spec = dict(manifest.spec)
         handle = kind.handle_of(spec)
         if kind.handle_default and handle is not None:
@@ -335,7 +351,7 @@ class Matcher:
         for member in kind.sole:  # always compared, also when the manifest leaves it out
             if kind.spec.members[member].default is True:
                 spec.setdefault(member, True)
-        wire = self._wire(match, kind.spec, spec)
+        wire = self._wire(match, kind.spec, spec, ("spec",), unresolved)
         for path, shape, value in leaves(kind.wire, wire):
             if match.found is not None and match.ignores(path):
                 continue
@@ -343,30 +359,50 @@ class Matcher:
                 match.secrets[path] = _secret_reference(manifest, value)
             else:
                 match.wanted[path] = value
+        return unresolved
 
-    def _wire(self, match: Match, shape: MemberSchema, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def _wire(
+        self,
+        match: Match,
+        shape: MemberSchema,
+        spec: Mapping[str, Any],
+        at: MemberPath,
+        unresolved: Unresolved,
+    ) -> dict[str, Any]:
         wire = {}
         for name, value in spec.items():
-            below = shape.members.get(name)
+            below, path = shape.members.get(name), (*at, name)
             if below is None:
                 wire[name] = value
             elif below.nested and isinstance(value, dict):
-                wire[name] = self._wire(match, below, value)
+                wire[name] = self._wire(match, below, value, path, unresolved)
             else:
-                wire[below.wire_name(name)] = self._value(match, below, value)
+                wire[below.wire_name(name)] = self._value(match, below, value, path, unresolved)
         return wire
 
-    def _value(self, match: Match, shape: MemberSchema, value: Any) -> Any:
+    def _value(
+        self, match: Match, shape: MemberSchema, value: Any, at: MemberPath, unresolved: Unresolved
+    ) -> Any:
+        """A member's value with ids in place of names; names that nothing has are added to *unresolved*."""
         if shape.ref is not None:
-            return self._reference(match, shape.ref, value)
-        if shape.items is not None and shape.items.address:
-            return [self._address(each) for each in value]
-        return self._address(value) if shape.address else value
+            resolve: Callable[[Any], Any] = partial(self._one, match, shape.ref)
+            many = shape.ref.many
+        elif shape.address or (shape.items is not None and shape.items.address):
+            resolve, many = self._address, not shape.address
+        else:
+            return value
+        if not many:
+            return self._resolved(resolve, value, at, unresolved)
+        return [self._resolved(resolve, each, (*at, n), unresolved) for n, each in enumerate(value)]
 
-    def _reference(self, match: Match, ref: Reference, value: Any) -> Any:
-        if ref.many:
-            return [self._one(match, ref, each) for each in value]
-        return self._one(match, ref, value)
+    @staticmethod
+    def _resolved(resolve: Callable[[Any], Any], value: Any, at: MemberPath, unresolved: Unresolved) -> Any:
+        try:
+            return resolve(value)
+        except ReferenceUnresolved as error:
+            within = (error.member or "of_zone",) if isinstance(value, dict) else ()
+            unresolved.append(((*at, *within), error))
+            return None
 
     def _one(self, match: Match, ref: Reference, value: Any) -> Any:
         """The id of the entity that a reference names, or `{"local_id": ..}` when the changeset creates it.
@@ -396,9 +432,12 @@ class Matcher:
         if zone_id == NEW_ZONE:
             owner_type = {"owner_type": external.owner_type} if external.owner_type else {}
             return {"external": external.handle, "kind": ref.kind, **owner_type}
-        known = [handle for zone, kind, handle in self.index.by_handle if (zone, kind) == (zone_id, ref.kind)]
+        known = (handle for zone, kind, handle in self.index.by_handle if (zone, kind) == (zone_id, ref.kind))
         raise ReferenceUnresolved(
-            f"there is no {ref.kind} `{external.handle}` on the server", external.handle, known
+            f"there is no {ref.kind} `{external.handle}` on the server",
+            external.handle,
+            known,
+            member="external",
         )
 
     def _reference_zone(self, match: Match) -> str | None:

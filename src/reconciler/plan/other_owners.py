@@ -13,11 +13,13 @@ class ReferenceUnresolved(Exception):
 
     Attributes:
         word, known: the name as written, and the known names, for a suggestion; empty when there is none.
+            The names may be an iterator, which is read only where a suggestion is made.
+        member: the member of the reference that has the name, where the reference is an object.
     """
 
-    def __init__(self, message: str, word: str = "", known: Iterable[str] = ()) -> None:
+    def __init__(self, message: str, word: str = "", known: Iterable[str] = (), *, member: str = "") -> None:
         super().__init__(message)
-        self.word, self.known = word, tuple(known)
+        self.word, self.known, self.member = word, known, member
 
 
 class OtherOwners:
@@ -80,16 +82,21 @@ class OtherOwners:
         """The entity of that name in an owner's manifests, in a zone or none. Raises ReferenceUnresolved."""
         if owner == self._owner:
             raise ReferenceUnresolved(
-                f"`{owner}` is this configuration: refer to {kind} `{name}` by its name, without `owner`"
+                f"`{owner}` is this configuration: refer to {kind} `{name}` by its name, without `owner`",
+                member="owner",
             )
         for place in (zone_id, None):
             if (found := self._names(place, kind, owner).get(name)) is not None:
                 return found
         owners = {other for place, _, other in self._named if place in (zone_id, None)}
         if owner not in owners:
-            raise ReferenceUnresolved(f"`{owner}` manages nothing in this zone", owner, owners)
+            raise ReferenceUnresolved(
+                f"`{owner}` manages nothing in this zone", owner, owners, member="owner"
+            )
         known = {**self._names(None, kind, owner), **self._names(zone_id, kind, owner)}
-        raise ReferenceUnresolved(f"`{owner}` manages no {kind} `{name}` in this zone", name, known)
+        raise ReferenceUnresolved(
+            f"`{owner}` manages no {kind} `{name}` in this zone", name, known, member="name"
+        )
 
     def _names(self, zone_id: str | None, kind: str, owner: str) -> Mapping[str, Entity]:
         return self._named.get((zone_id, kind, owner), {})

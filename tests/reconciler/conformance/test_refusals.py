@@ -212,7 +212,7 @@ class TestMissing:
         spec = {"type": "public", "identifier": "k", "application_id": ref("Application", "later")}
 
         assert refused(git, create("ApplicationCredential", "k", zone_id, **spec)) == Refused(
-            400, "validation_error", FIRST
+            400, "validation_error", f"{FIRST}.spec.application_id"
         )
 
     def test_an_external_handle_that_nothing_has_is_wrong(self, git: Configuration, zone_id: str) -> None:
@@ -223,7 +223,9 @@ class TestMissing:
         }
         assignment = create("RoleAssignment", "a", zone_id, **spec)
 
-        assert refused(git, {**assignment, "fields": ["role_id"]}) == Refused(400, "validation_error", FIRST)
+        assert refused(git, {**assignment, "fields": ["role_id"]}) == Refused(
+            400, "validation_error", f"{FIRST}.spec.role_id"
+        )
 
     def test_a_name_in_a_policy_that_nothing_has_is_wrong(self, git: Configuration, zone_id: str) -> None:
         """The rule would match nobody."""

@@ -1,5 +1,6 @@
 """Plans with creations, and the members that every action has."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.reconciler.plan.values import OTHER, ZONE_ID, a_zone, entity, record,
 from reconciler.kinds import Entity, Kinds, Manifest, Snapshot, load_kinds
 from reconciler.plan import Action, FieldChange, Plan, PlanImpossible, build_plan
 from reconciler.plan.model import ChangeState, Op
+from reconciler.plan.unresolved_references import MOST_GUESSES
 
 
 class TestCreating:
@@ -217,10 +219,40 @@ class TestRefusing:
         ]
         with pytest.raises(PlanImpossible) as caught:
             built(*lost[::-1])
-        assert [each.partition(": ")[0] for each in caught.value.problems] == ["RoleAssignment.yaml:1"] * len(
-            lost
+        told = [str(each) for each in caught.value.problems]
+        assert [each.partition(": ")[0] for each in told] == ["RoleAssignment.yaml:1"] * len(lost)
+        assert told == sorted(told)
+
+    def test_every_reference_of_a_manifest_is_told_at_its_member(self) -> None:
+        """By its path in the manifest; one that is found is none of them."""
+        lost = manifest(
+            "Application",
+            "robot",
+            name="Robot",
+            dependencies=["here", {"external": "gone"}, {"owner": "nobody", "name": "x"}],
+            accountable_group={"external": "left"},
         )
-        assert list(caught.value.problems) == sorted(caught.value.problems)
+        here = manifest("Resource", "here", name="Here", identifier="https://here.example")
+        with pytest.raises(PlanImpossible) as caught:
+            built(lost, here)
+        assert {each.path for each in caught.value.problems} == {
+            ("spec", "dependencies", 1, "external"),
+            ("spec", "dependencies", 2, "owner"),
+            ("spec", "accountable_group", "external"),
+        }
+
+    def test_searches_for_what_was_meant_are_bounded(self) -> None:
+        """Each reads all known names; the references beyond the limit are reported without a suggestion."""
+        lost = [
+            manifest("RoleAssignment", f"a{n}", role={"external": "r"}, principal={"user": "a@x.example"})
+            for n in range(MOST_GUESSES + 5)
+        ]
+        with pytest.raises(PlanImpossible) as caught:
+            built(*lost, hint=lambda *_: "; guessed")
+        assert Counter("; guessed" in str(each) for each in caught.value.problems) == {
+            True: MOST_GUESSES,
+            False: 5,
+        }
 
     def test_what_was_meant_is_put_at_the_end(self) -> None:
         """By whoever knows about spelling."""

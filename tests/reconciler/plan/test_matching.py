@@ -11,8 +11,7 @@ from tests.reconciler.plan.values import OTHER, ZONE_ID, a_zone, entity, record,
 from reconciler.kinds import Entity, Manifest, Tombstone
 from reconciler.kinds.values import ExternalName, Key
 from reconciler.plan import check_guards
-from reconciler.plan.matching import Match, Matcher, SnapshotIndex
-from reconciler.plan.other_owners import ReferenceUnresolved
+from reconciler.plan.matching import Match, Matcher, SnapshotIndex, Unresolved
 
 
 class TestIdentity:
@@ -135,6 +134,12 @@ def wanted(made: Manifest, *others: Manifest, found: tuple[Entity, ...] = ()) ->
     matches = matcher(made, *others, found=found)
     matches.resolve(matches.matches[made.key])
     return matches.matches[made.key].wanted
+
+
+def unresolved(made: Manifest, *others: Manifest, found: tuple[Entity, ...] = ()) -> Unresolved:
+    """The references of a manifest that name nothing on the server."""
+    matches = matcher(made, *others, found=found)
+    return matches.resolve(matches.matches[made.key])
 
 
 STAFF = manifest("Group", "staff", name="Staff")
@@ -350,8 +355,9 @@ class TestResolving:
         if exists:
             assert wanted(key, agent, found=found)["application_id"] == "a1"
         else:
-            with pytest.raises(ReferenceUnresolved, match="agent"):
-                wanted(key, agent)
+            ((path, error),) = unresolved(key, agent)
+            assert path == ("spec", "application")
+            assert "agent" in str(error)
 
     ROLES = (
         entity("Role", "r1", {"identifier": "viewer"}, owner_type="platform"),
@@ -385,9 +391,13 @@ class TestResolving:
         given = manifest(
             "RoleAssignment", "a", role={"external": "veiwer"}, principal={"user": "a@x.example"}
         )
-        with pytest.raises(ReferenceUnresolved) as caught:
-            wanted(given, found=(*self.ROLES[:1], entity("Group", "g", {"identifier": "veiwers"})))
-        assert (caught.value.word, caught.value.known) == ("veiwer", ("viewer",))
+        there = (*self.ROLES[:1], entity("Group", "g", {"identifier": "veiwers"}))
+        ((path, error),) = unresolved(given, found=there)
+        assert (path, error.word, list(error.known)) == (
+            ("spec", "role", "external"),
+            "veiwer",
+            ["viewer"],
+        )
 
     @pytest.mark.parametrize("exists", [True, False])
     def test_what_is_ignored_is_given_only_to_what_is_made(self, exists: bool) -> None:

@@ -43,7 +43,7 @@ def refused(world: World, *manifests: Manifest, **more: Any) -> str:
     with pytest.raises(PlanImpossible) as caught:
         planned(world, *manifests, **more)
     (problem,) = caught.value.problems
-    return problem
+    return str(problem)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@
 being the tenants themselves, may be looked up with an empty `within`.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -90,7 +90,7 @@ async def many(conn: AsyncConnection, kind: Kind[E], ids: Sequence[str], *, with
 
 async def all_of(
     conn: AsyncConnection, kind: Kind[E], *, within: Within, where: Sequence[Condition] = ()
-) -> AsyncIterator[E]:
+) -> AsyncGenerator[E]:
     """Every entity under those parents, oldest first, a few hundred in memory at a time.
 
     Not on a connection of `querying()`: a stream needs a transaction.

@@ -27,7 +27,7 @@ BAD: list[tuple[str, type[ManagementError], str, Any]] = [
     (
         "forward reference",
         ValidationFailed,
-        "operations[1]",
+        "operations[1].spec.application_id",
         lambda z, a: api("y", z, application_id=ref("Application", "z")),
     ),
     (

@@ -4,7 +4,7 @@ What has to wait until all operations have run is deferred: relations between en
 policies and policy sets, the uniqueness of names. `phases` says in which order that is done.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -106,6 +106,19 @@ class OperationRunner:
         if operation.name is not None and isinstance(operation, ChangeOperation | RenameOperation):
             self._named.append(DeferredStep(index, operation, kind, target, {}))
         return target
+
+    async def check_references(self, operation: PackedOperation, *, absent: Collection[str]) -> None:
+        """Look up what an operation refers to, without carrying it out. Raises ValidationFailed.
+
+        Args:
+            absent: local ids of what was not created. In a zone among them, there is nothing to look up.
+        """
+        kind, zone = BY_NAME[operation.kind], operation.zone
+        within = operation.local_id if kind is ZONE else zone.local_id if zone is not None else None
+        if within in absent or not has_references(operation.spec):
+            return
+        zone_id = operation.id if kind is ZONE else self._references.zone_id(operation, kind)
+        await self._references.check(operation.spec, zone_id, absent=absent)
 
     async def _require_change(self, operation: PackedOperation, kind: Kind, target: EntityRef) -> None:
         """Raise Forbidden unless the caller may change the entity, also where only its record changes.

@@ -95,11 +95,21 @@ class _Phases:
             return await deletion_groups.delete(self.runner, index, group)
         (operation,) = group
         if self.collected is not None and not self.collected.can_run(operation):
+            await self._check_skipped(self.collected, index, operation)
             return ()
         async with self._collecting(operation):
             with at_operation(index, operation):
                 return [await self.runner.run(index, operation)]
         return ()  # its problems have been collected
+
+    async def _check_skipped(
+        self, collected: CollectedProblems, index: int, operation: PackedOperation
+    ) -> None:
+        """Collect what an operation refers to in vain by itself, where it depends on a refused one."""
+        collected.skip(operation)
+        async with self._collecting(operation):
+            with at_operation(index, operation):
+                await self.runner.check_references(operation, absent=collected.missing)
 
     async def write_relations(self) -> None:
         """Write the relations between entities, now that all of these exist."""

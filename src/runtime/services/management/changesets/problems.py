@@ -1,6 +1,6 @@
 """Errors of a changeset: each names its operation, and a refused dry run reports them all at once."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Set
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,10 +82,19 @@ class CollectedProblems:
         except ManagementError as refused:
             self._first = self._first or refused
             self._problems += refused.problems
-            if operation.local_id is not None:
-                self._missing.add(operation.local_id)
+            self.skip(operation)
             if len(self._problems) >= MAX_PROBLEMS:
                 self.raise_first()
+
+    @property
+    def missing(self) -> Set[str]:
+        """The local ids of what was not created, because its operation was refused or skipped."""
+        return self._missing
+
+    def skip(self, operation: PackedOperation) -> None:
+        """Let operations that refer to this one be skipped, too: it was not carried out."""
+        if operation.local_id is not None:
+            self._missing.add(operation.local_id)
 
     def can_run(self, operation: PackedOperation) -> bool:
         """Tell whether everything that an operation refers to in this changeset was created."""

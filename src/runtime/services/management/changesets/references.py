@@ -5,12 +5,15 @@ creates, `{"address_of": .., "member": ..}` an address of a zone, `{"external": 
 by its handle.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
-from runtime.domain.errors import ValidationFailed
+from runtime.contract.bodies import MAX_PROBLEMS
+from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.kinds import BY_NAME, SERVICE_ACCOUNT, Entity, Kind, Verb
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import ADDRESSES
@@ -26,6 +29,9 @@ E = TypeVar("E", bound=Entity)
 # Placeholders of the right form, for checks of a single member.
 _SOME_ID = "0" * 26
 _SOME_ADDRESS = "https://zone.invalid/"
+
+# Suggestions for unknown handles: at most so many of a changeset, each from so many handles of a zone.
+_MAX_GUESSES, _MAX_COMPARED, _MAX_COMPARED_CHARS = 10, 200, 120
 
 Resolve = Callable[[Mapping[str, Any]], Any]
 
@@ -47,6 +53,19 @@ def has_references(value: Any) -> bool:
     if isinstance(value, dict):
         return is_reference(value) or any(has_references(inner) for inner in value.values())
     return isinstance(value, list) and any(has_references(inner) for inner in value)
+
+
+def references_in(value: Any, at: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The references of a spec, each with its member: `principal.group_id`, `dependencies[0]`."""
+    if isinstance(value, dict):
+        if is_reference(value):
+            yield at, value
+            return
+        for name, inner in value.items():
+            yield from references_in(inner, f"{at}.{name}" if at else name)
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from references_in(inner, f"{at}[{position}]")
 
 
 def resolved(value: Any, resolve: Resolve) -> Any:
@@ -112,6 +131,7 @@ class ReferenceResolver:
     unit: UnitOfWork
     _created: dict[str, EntityRef] = field(default_factory=dict)
     _external: dict[tuple[str | None, str, str, str | None], str] = field(default_factory=dict)
+    _guesses: int = 0
 
     def require_new(self, local_id: str | None) -> None:
         """Raise ValidationFailed when an earlier operation has created something under that name."""
@@ -141,9 +161,31 @@ class ReferenceResolver:
         return operation.zone.id
 
     async def resolve(self, spec: Mapping[str, Any], zone_id: str | None) -> Any:
-        """The spec of something in that zone, with every reference followed. Raises ValidationFailed."""
-        await self._look_up(spec, zone_id)
+        """The spec of something in that zone, with every reference followed.
+
+        Raises: ValidationFailed, with a problem for each reference that names nothing, at its member.
+        """
+        await self.check(spec, zone_id)
         return resolved(spec, partial(self._value_of, zone_id=zone_id))
+
+    async def check(
+        self, spec: Mapping[str, Any], zone_id: str | None, *, absent: Collection[str] = ()
+    ) -> None:
+        """Look up what a spec refers to. Raises ValidationFailed with all that there is not.
+
+        Args:
+            absent: local ids that refused operations would have created: these are not reported again.
+        """
+        problems: list[Problem] = []
+        for member, reference in references_in(spec):
+            try:
+                await self._look_up(reference, zone_id, absent)
+            except ValidationFailed as refused:
+                problems.append(Problem(refused.code, refused.detail, member))
+            if len(problems) >= MAX_PROBLEMS:
+                break
+        if problems:
+            raise ValidationFailed(problems[0].message, problems=problems)
 
     def _value_of(self, reference: Mapping[str, Any], zone_id: str | None) -> Any:
         """The id or the address that a reference resolves to."""
@@ -158,24 +200,20 @@ class ReferenceResolver:
             raise ValidationFailed(f"there is no Zone `{zone_id}` to take an address from")
         return getattr(zone.protocols.oauth2, reference["member"])
 
-    async def _look_up(self, spec: Any, zone_id: str | None) -> None:
-        """Look up what `_value_of` needs: zones whose addresses are taken, and entities named by handle."""
-        if isinstance(spec, dict):
-            if is_reference(spec) and "external" in spec:
-                await self._look_up_external(spec, zone_id)
-                return
-            if spec.keys() == {"address_of", "member"} and isinstance(spec["address_of"], dict):
-                at = spec["address_of"]
-                local = self._created.get(str(at.get("local_id")))
-                zone_id = local.id if local else at.get("id")
-                if zone_id is not None:
-                    await entities.zone_of(self.unit, str(zone_id))
-                return
-            for inner in spec.values():
-                await self._look_up(inner, zone_id)
-        elif isinstance(spec, list):
-            for inner in spec:
-                await self._look_up(inner, zone_id)
+    async def _look_up(
+        self, reference: Mapping[str, Any], zone_id: str | None, absent: Collection[str]
+    ) -> None:
+        """Look up what `_value_of` needs: a zone whose address is taken, or an entity named by its handle."""
+        if "external" in reference:
+            await self._look_up_external(reference, zone_id)
+            return
+        target = reference.get("address_of", reference)
+        local_id = target.get("local_id")
+        if local_id in absent:
+            return
+        found = self.local(str(local_id)) if local_id is not None else None
+        if "address_of" in reference:
+            await entities.zone_of(self.unit, found.id if found is not None else str(target["id"]))
 
     async def _look_up_external(self, reference: Mapping[str, Any], zone_id: str | None) -> None:
         key = _external_key(reference, zone_id)
@@ -196,10 +234,29 @@ class ReferenceResolver:
         found = [each async for each in storage.all_of(self.unit.conn, kind, within=within, where=where)]
         fitting = [each for each in found if owner_type in (None, getattr(each, "owner_type", None))]
         if not fitting:
-            raise ValidationFailed(f"there is no {kind.name} `{handle}`")
+            hint = await self._similar_handle(kind, handle, zone_id)
+            raise ValidationFailed(f"there is no {kind.name} `{handle}`{hint}")
         # One of the customer's own comes before one of the platform's of the same name.
         fitting.sort(key=lambda each: getattr(each, "owner_type", None) == OwnerType.PLATFORM)
         self._external[key] = fitting[0].id
+
+    async def _similar_handle(self, kind: Kind, handle: str, zone_id: str) -> str:
+        """What a handle that nothing has probably means; empty where nothing is similar.
+
+        The oldest objects of the zone are compared, for a few handles of a changeset: comparing takes time.
+        """
+        if self._guesses >= _MAX_GUESSES or len(handle) > _MAX_COMPARED_CHARS:
+            return ""
+        self._guesses += 1
+        known: list[str] = []
+        async with aclosing(storage.all_of(self.unit.conn, kind, within={"zone_id": zone_id})) as found:
+            async for each in found:
+                known.append(str(getattr(each, str(kind.handle))))
+                if len(known) >= _MAX_COMPARED:
+                    break
+        short = [each for each in known if len(each) <= _MAX_COMPARED_CHARS]
+        similar = get_close_matches(handle, short, n=1)
+        return f"; did you mean `{similar[0]}`?" if similar else ""
 
 
 def _external_key(
