@@ -34,10 +34,11 @@ def apply_command(path: Path, options: Options, *, approve: Callable[[str], bool
         dry_run = context.dry_run(plan) if interactive or plan.destroying else DryRunResult()
         refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=True)
         if options["output"] == "text":
-            lines = plan_lines(plan, refusals, dry_run.cascades, refused=dry_run.rejection is not None)
+            refused, place = dry_run.rejection is not None, context.places
+            lines = plan_lines(plan, refusals, dry_run.cascades, refused=refused, place=place)
             print_lines(*lines, *note_lines(plan, options, sources))
         check_expected_digest(plan, options, plan_json(plan, refusals, dry_run.rejection, dry_run.cascades))
-        raise_if_refused(plan, refusals, dry_run)
+        raise_if_refused(plan, refusals, dry_run, context.places)
         if not plan.empty and interactive and not approve(context.server):
             raise CommandFailed(FAILED, "nothing was changed")
         send_plan(context.api, plan, options, sources, context.configuration)

@@ -23,6 +23,7 @@ from reconciler.files import write_named
 from reconciler.manifests import Configuration
 from reconciler.output_documents import GuardDocument, PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.plan import Plan, Refusal
+from reconciler.report.places import Places, as_recorded
 from reconciler.report.plans import applied_summary, plan_json, rejection_lines
 from reconciler.report.progress import show_progress
 from reconciler.report.value_diff import counted
@@ -65,17 +66,23 @@ def check_expected_digest(plan: Plan, options: Options, document: PlanDocument |
         raise CommandFailed(STALE, message, document=document)
 
 
-def raise_if_refused(plan: Plan, refusals: Sequence[Refusal], dry_run: DryRunResult) -> None:
-    """Raise CommandFailed with all refusals and the server's rejection; `--output json` prints the plan."""
+def raise_if_refused(
+    plan: Plan, refusals: Sequence[Refusal], dry_run: DryRunResult, place: Places = as_recorded
+) -> None:
+    """Raise CommandFailed with all refusals and the server's rejection; `--output json` prints the plan.
+
+    Args:
+        place: how text shows files.
+    """
     rejection = dry_run.rejection
     document = plan_json(plan, refusals, rejection, dry_run.cascades)
     if refusals:
         code = STALE if all(each.stale for each in refusals) else REFUSED
-        messages = [f"  {each.message}" for each in refusals]
-        more = rejection_lines(rejection) if rejection is not None else ()
+        messages = [f"  {place(each.message)}" for each in refusals]
+        more = rejection_lines(rejection, place) if rejection is not None else ()
         raise CommandFailed(code, "refused; nothing was changed", *messages, *more, document=document)
     if rejection is not None:
-        raise rejection_failure(rejection, document)
+        raise rejection_failure(rejection, document, place=place)
 
 
 def send_plan(

@@ -36,6 +36,7 @@ from reconciler.manifests.validation_cache import cache_directory
 from reconciler.plan import Plan, PlanImpossible
 from reconciler.planning import make_plan
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
+from reconciler.report.places import Places, as_recorded, places_from_here
 from reconciler.report.plans import rejection_lines
 from reconciler.report.progress import show_progress
 from reconciler.report.unresolved_references import unresolved_report
@@ -83,6 +84,11 @@ class CommandContext:
     def server(self) -> str:
         """The server's base URL."""
         return self.connection.server
+
+    @property
+    def places(self) -> Places:
+        """How text shows places of manifests: as seen from the current directory."""
+        return places_from_here(self.configuration)
 
     def plan(self) -> Plan:
         """Plan against a snapshot of the server. Raises CommandFailed."""
@@ -186,13 +192,19 @@ def report_rejections(plan: Plan, configuration: Configuration | None = None) ->
     except Rejected as error:
         if not error.about_body:
             raise
-        raise rejection_failure(server_rejection(error, plan, configuration)) from error
+        place = places_from_here(configuration) if configuration is not None else as_recorded
+        raise rejection_failure(server_rejection(error, plan, configuration), place=place) from error
 
 
-def rejection_failure(found: ServerRejection, document: Mapping[str, object] | None = None) -> CommandFailed:
-    """The failure of a command whose plan the server rejects."""
+def rejection_failure(
+    found: ServerRejection,
+    document: Mapping[str, object] | None = None,
+    *,
+    place: Places = as_recorded,
+) -> CommandFailed:
+    """The failure of a command whose plan the server rejects. *place*: how text shows files."""
     code = STALE if found.stale else FAILED
-    lines = rejection_lines(found)
+    lines = rejection_lines(found, place)
     return CommandFailed(
         code,
         *lines,

@@ -28,7 +28,9 @@ def drift_command(path: Path, options: Options, *, ignored: Sequence[str], unman
     if options["output"] == "json":
         print_json(drift.as_json(unmanaged=unmanaged))
     else:
-        print_lines(*drift_lines(drift, unmanaged=unmanaged), *similar_owner_lines(plan))
+        print_lines(
+            *drift_lines(drift, unmanaged=unmanaged, place=context.places), *similar_owner_lines(plan)
+        )
     return DRIFT if drift else FAILED if drift.incomplete else 0
 
 

@@ -36,11 +36,12 @@ def plan_command(path: Path, options: Options) -> int:
     if options["output"] == "json":
         print_json(plan_json(plan, refusals, dry_run.rejection, dry_run.cascades, expiring))
     else:
-        lines = plan_lines(plan, refusals, dry_run.cascades, refused=dry_run.rejection is not None)
+        refused, place = dry_run.rejection is not None, context.places
+        lines = plan_lines(plan, refusals, dry_run.cascades, refused=refused, place=place)
         notes = (*note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
-        print_lines(*lines, *notes, *expiry_lines(expiring))
+        print_lines(*lines, *notes, *expiry_lines(expiring, place))
         if dry_run.rejection is not None:
-            print_error(*rejection_lines(dry_run.rejection))
+            print_error(*rejection_lines(dry_run.rejection, place))
     return plan_exit_code(plan, refusals, dry_run.rejection)
 
 

@@ -11,6 +11,7 @@ from reconciler.manifests import Configuration, find_source_files, load_configur
 from reconciler.manifests.source_files import SourceError
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
 from reconciler.report.expiries import expiries, expiry_lines
+from reconciler.report.places import places_from_here
 from reconciler.report.value_diff import counted
 from reconciler.terminal import print_json, print_lines
 
@@ -32,7 +33,7 @@ def validate_command(paths: Sequence[Path], *, as_json: bool, use_cache: bool) -
         print_lines(
             f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid",
             *(f"{each} is another configuration: validate it by itself" for each in _nested(configuration)),
-            *expiry_lines(expiring),
+            *expiry_lines(expiring, places_from_here(configuration)),
         )
     return FAILED if configuration.diagnostics else 0
 

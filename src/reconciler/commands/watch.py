@@ -68,14 +68,15 @@ def _plan_once(path: Path, options: Options, *, applies: bool) -> None:
         plan = context.plan()
         dry_run = context.dry_run(plan) if plan.destroying or not applies else DryRunResult()
         refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=applies)
-        actions = (line for action in plan.actions for line in action_lines(action, dry_run.cascades))
+        place = context.places
+        actions = (line for each in plan.actions for line in action_lines(each, dry_run.cascades, place))
         refused = bool(refusals) or dry_run.rejection is not None
         notes = () if applies else one_time_secret_lines(plan, options)
         warnings = similar_owner_lines(plan)
         _print_with_time(
-            summary_line(plan, refused=refused), *impact_lines(plan), *actions, *notes, *warnings
+            summary_line(plan, refused=refused), *impact_lines(plan, place), *actions, *notes, *warnings
         )
-        raise_if_refused(plan, refusals, dry_run)
+        raise_if_refused(plan, refusals, dry_run, place)
         if applies:
             send_plan(context.api, plan, options, sources, context.configuration)
 

@@ -9,6 +9,7 @@ from reconciler.output_documents import VALIDATION, ValidationDocument
 from reconciler.terminal import Line, Styled, printable
 
 from .expiries import Expiry
+from .places import Places, as_recorded
 
 
 def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
@@ -21,12 +22,23 @@ def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
         yield from diagnostic_block(each, seen_from_here(root / each.path))
 
 
-def diagnostic_block(diagnostic: Diagnostic, place: str | None = None) -> Iterator[Line]:
-    """One finding: its place, the message, the line, and a caret."""
-    place = diagnostic.path if place is None else place
-    if diagnostic.line:
-        place += f":{diagnostic.line}:{diagnostic.column}"
-    yield Styled(place, bold=True), ": ", Styled("error", "red"), f": {diagnostic.message}"
+def diagnostic_block(
+    diagnostic: Diagnostic, file: str | None = None, *, place: Places = as_recorded
+) -> Iterator[Line]:
+    """One finding: its place, the message, the line, and a caret.
+
+    Args:
+        file: what its file is called.
+        place: how its file is shown, where *file* does not say.
+    """
+    named = diagnostic.path if file is None else file
+    where = f"{named}:{diagnostic.line}:{diagnostic.column}" if diagnostic.line else named
+    yield (
+        Styled(where if file is not None else place(where), bold=True),
+        ": ",
+        Styled("error", "red"),
+        f": {diagnostic.message}",
+    )
     if not diagnostic.excerpt:
         return
     number, (begin, end) = str(diagnostic.line), diagnostic.mark

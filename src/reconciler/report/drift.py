@@ -6,18 +6,19 @@ from reconciler.plan import Drift, Unmanaged
 from reconciler.terminal import Line, Styled
 
 from .change_notes import AUDIT_UNREADABLE, unmanaged_line, write_line
+from .places import Places, as_recorded
 from .plans import action_lines, indented
 from .policy_impact import missing_name_lines, policy_set_drift_lines
 from .value_diff import counted, whole_lines
 
 
-def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
-    """Drift as text; with *unmanaged*, all unmanaged objects too."""
+def drift_lines(drift: Drift, *, unmanaged: bool = False, place: Places = as_recorded) -> Iterator[Line]:
+    """Drift as text; with *unmanaged*, all unmanaged objects too. *place*: how files are shown."""
     for each in drift.deciding:
         yield from policy_set_drift_lines(each)
-    yield from missing_name_lines(drift.missing_names)
+    yield from missing_name_lines(drift.missing_names, place)
     for action in (*drift.changed, *drift.deleted):
-        yield from action_lines(action)
+        yield from action_lines(action, place=place)
     for beside in drift.attached:
         yield from _attached_lines(beside)
     if unmanaged:
@@ -39,7 +40,7 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
         )
         yield Styled("not compared", "yellow"), message
     for refused in drift.refused:
-        yield Styled("not compared", "yellow"), f": {refused}"
+        yield Styled("not compared", "yellow"), f": {place(refused)}"
     if not drift.names_writers and (drift or (unmanaged and drift.unmanaged)):
         yield Styled("note", "yellow"), f": {AUDIT_UNREADABLE}"
 

@@ -9,6 +9,7 @@ from reconciler.kinds.values import parse_instant
 from reconciler.output_documents import ExpiryDocument
 from reconciler.terminal import Line, Styled
 
+from .places import Places, as_recorded
 from .value_diff import counted
 
 SOON = timedelta(days=14)
@@ -60,7 +61,7 @@ def expiries(manifests: Iterable[Manifest], now: datetime) -> Iterator[Expiry]:
             yield Expiry(manifest, value, end - now)
 
 
-def expiry_lines(found: Iterable[Expiry]) -> Iterator[Line]:
+def expiry_lines(found: Iterable[Expiry], place: Places = as_recorded) -> Iterator[Line]:
     """A note for each."""
     for each in found:
         if each.expired:
@@ -70,7 +71,7 @@ def expiry_lines(found: Iterable[Expiry]) -> Iterator[Line]:
         yield (
             Styled("note", "yellow"),
             f": {each.title} {told}  ",
-            Styled(str(each.manifest.origin), dim=True),
+            Styled(place(str(each.manifest.origin)), dim=True),
         )
 
 

@@ -14,6 +14,7 @@ from reconciler.terminal import Line, Styled, line_parts
 from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmanaged_line, write_line
 from .diagnostics import diagnostic_block
 from .expiries import Expiry
+from .places import Places, as_recorded
 from .policy_impact import impact_lines, impact_summary, missing_name_lines, without_permit_lines
 from .value_diff import as_text, counted, difference_lines, whole_lines
 
@@ -33,25 +34,31 @@ _STAYS = (ChangeState.CLAIM, ChangeState.RELEASE, ChangeState.KEEP)
 
 
 def plan_lines(
-    plan: Plan, refusals: Sequence[Refusal] = (), cascades: Cascades | None = None, *, refused: bool = False
+    plan: Plan,
+    refusals: Sequence[Refusal] = (),
+    cascades: Cascades | None = None,
+    *,
+    refused: bool = False,
+    place: Places = as_recorded,
 ) -> Iterator[Line]:
     """The whole plan, its policy impact, its cascades, and the reasons why it is refused.
 
     Args:
         refused: the plan is refused for a reason that is printed elsewhere.
+        place: how files are shown; by default relative to the configuration's root.
     """
-    yield from impact_lines(plan)
-    yield from missing_name_lines(plan.missing_names)
+    yield from impact_lines(plan, place)
+    yield from missing_name_lines(plan.missing_names, place)
     yield from without_permit_lines(plan.without_permit)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
-        yield from action_lines(action, cascades)
+        yield from action_lines(action, cascades, place)
     yield summary_line(plan, refused=refused or bool(refusals))
     if plan.budgets and plan.destroying and not plan.saved:
         budgets = ", ".join(f"{kind} {budget}" for kind, budget in sorted(plan.budgets.items()))
         yield f"  delete budgets of `zonectl.yaml`: {budgets}"
     if not plan.empty:
-        place = f"owner `{plan.owner}`, revision {plan.base_revision} of {plan.server}"
-        yield f"  digest {plan.digest} ({place})"
+        of = f"owner `{plan.owner}`, revision {plan.base_revision} of {plan.server}"
+        yield f"  digest {plan.digest} ({of})"
     if plan.saved and plan.actions:
         yield "  files and lines are taken from the saved plan and cannot be verified"
     if plan.unmanaged:
@@ -64,7 +71,7 @@ def plan_lines(
             f"{each.title}: its secret was shown once, and its delivery was never confirmed; ",
             "apply with the `--secrets-dir` that has it, or with `--renew-lost` for a new one",
         )
-    yield from refusal_lines(refusals)
+    yield from refusal_lines(refusals, place)
     yield from similar_owner_lines(plan)
 
 
@@ -81,20 +88,20 @@ def similar_owner_lines(plan: Plan) -> Iterator[Line]:
         yield Styled("warning", "yellow"), message
 
 
-def refusal_lines(refusals: Iterable[Refusal]) -> Iterator[Line]:
+def refusal_lines(refusals: Iterable[Refusal], place: Places = as_recorded) -> Iterator[Line]:
     """All reasons why a plan is refused."""
     for each in refusals:
-        yield Styled("refused", "red"), f": {each.message}"
+        yield Styled("refused", "red"), f": {place(each.message)}"
 
 
-def rejection_lines(found: ServerRejection) -> Sequence[Line]:
+def rejection_lines(found: ServerRejection, place: Places = as_recorded) -> Sequence[Line]:
     """The server's problems with a plan, each with the line of its manifest."""
-    lines: list[Line] = [found.message]
+    lines: list[Line] = [place(found.message)]
     for each in found.listed:
         if each.diagnostic is None:
-            lines.append(f"  {each}")
+            lines.append(f"  {place(str(each))}")
         else:
-            lines.extend(indented(diagnostic_block(each.diagnostic), 2))
+            lines.extend(indented(diagnostic_block(each.diagnostic, place=place), 2))
     return lines
 
 
@@ -147,12 +154,18 @@ def applied_summary(summary: Mapping[str, int]) -> str:
     return ", ".join(f"{summary[op]} {op.removesuffix('e')}ed" for op in _COUNTED if op in summary)
 
 
-def action_lines(action: Action, cascades: Cascades | None = None) -> Iterator[Line]:
+def action_lines(
+    action: Action, cascades: Cascades | None = None, place: Places = as_recorded
+) -> Iterator[Line]:
     """One action: operation, object, reason, cascade, and each member."""
     sign, color = _SIGNS[action.op]
     notes = list(_notes(action))
     note = f" ({'; '.join(notes)})" if notes else ""
-    yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
+    yield (
+        Styled(f"{sign} {action.op} {action.title}", color),
+        f"{note}  ",
+        Styled(place(action.reason), dim=True),
+    )
     if _is_of_others(action) and action.write is not None:
         yield f"    {write_line(action.write, 'deleted' if action.deleted else 'last written')}"
     if (cascade := cascade_of(action, cascades or {})) is not None:

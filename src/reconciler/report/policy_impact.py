@@ -7,6 +7,7 @@ from reconciler.plan import MissingPolicyName, Plan, PolicySetChange, WidenedAcc
 from reconciler.terminal import Line, Styled
 
 from .change_notes import DRIFTED
+from .places import Places, as_recorded
 from .value_diff import as_text
 
 MOST_NAMED = 10
@@ -19,12 +20,12 @@ _RULES = {
 }
 
 
-def impact_lines(plan: Plan) -> Iterator[Line]:
+def impact_lines(plan: Plan, place: Places = as_recorded) -> Iterator[Line]:
     """Changes of active policy sets, and policies that stay active and restrict less than before."""
     for each in plan.deciding:
         yield from _deciding_lines(each)
     for _, found in groupby(plan.widened, key=lambda each: (each.zone, each.name, each.loses, each.gains)):
-        yield from _widened_lines(list(found))
+        yield from _widened_lines(list(found), place)
     for apart in plan.exempt:
         head = Styled(
             f"! policies on a prefix do not cover all resources below it in zone {apart.zone}: ", "red"
@@ -104,12 +105,12 @@ def policy_set_drift_lines(found: PolicySetChange) -> Iterator[Line]:
     yield f"    an apply activates {found.after} again"
 
 
-def missing_name_lines(found: Iterable[MissingPolicyName]) -> Iterator[Line]:
+def missing_name_lines(found: Iterable[MissingPolicyName], place: Places = as_recorded) -> Iterator[Line]:
     """Names in active policies that match no object, and what to do about each."""
     for each in found:
         yield (
             Styled(f"! a policy in force names a missing object in zone {each.zone}: ", "red"),
-            f"{each.name} of Policy {each.zone}/{each.policy} ({each.place}){each.hint}",
+            f"{each.name} of Policy {each.zone}/{each.policy} ({place(each.place)}){each.hint}",
         )
         yield (
             "    no object has this name, and a rule about it never matches: restore the name, or change"
@@ -127,12 +128,12 @@ def without_permit_lines(titles: Iterable[str]) -> Iterator[Line]:
         )
 
 
-def _widened_lines(found: Sequence[WidenedAccess]) -> Iterator[Line]:
+def _widened_lines(found: Sequence[WidenedAccess], place: Places) -> Iterator[Line]:
     one = found[0]
     yield Styled(f"! access is widened in zone {one.zone}: ", "red"), f"{one.name} {_change_text(one)}"
     for each in found:
-        place = f" ({each.place})" if each.place else ""
-        yield f"    Policy {each.zone}/{each.policy} {_RULES[each.rule]}{place}"
+        where = f" ({place(each.place)})" if each.place else ""
+        yield f"    Policy {each.zone}/{each.policy} {_RULES[each.rule]}{where}"
 
 
 def _change_text(one: WidenedAccess) -> str:
