@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime import files
 from runtime.app import key_encryption_of
+from runtime.cli.addresses import port_mismatch
 from runtime.cli.api_keys import key_expires_in
 from runtime.cli.commands import ReadOnlyCommand
 from runtime.cli.execution import CommandError, errors_in_one_line, with_services
@@ -38,6 +39,8 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
 
     Prints the organization's API key, which is shown once.
     """
+    if (warning := port_mismatch(settings)) is not None:
+        click.echo(f"warning: {warning}", err=True)
     with errors_in_one_line():
         files.make_directory(settings.data_dir)
         key_encryption_of(settings, create=True)
@@ -109,7 +112,8 @@ async def _resources(conn: AsyncConnection) -> str:
 def doctor(settings: Settings) -> None:
     """Check settings, files, keys and storage, without changing anything.
 
-    Exits with 1 when a check fails. The database is tried with a write that changes nothing.
+    Exits with 1 when a check fails, not for a warning. The database is tried with a write that changes
+    nothing.
     """
 
     async def look(services: Services) -> list[tuple[str, str]]:
@@ -144,5 +148,7 @@ def doctor(settings: Settings) -> None:
         results.append(("keys and migrations", refusal.message))
     for name, result in results:
         click.echo(f"{name:20} {result}")
+    if (warning := port_mismatch(settings)) is not None:
+        click.echo(f"{'addresses':20} warning: {warning}")
     if any(result != "ok" for _, result in results):
         raise SystemExit(1)
