@@ -185,6 +185,22 @@ class DecidingDocument(TypedDict):
     forbids_again: NotRequired[Sequence[str]]
 
 
+class ProbableRenameDocument(TypedDict):
+    """An object that is deleted while a similar one is created in the same zone: perhaps it is renamed.
+
+    `deleted` and `created` are `Kind zone/name`, `place` is that of the new manifest. With `previous_name` in
+    its `lifecycle.previous_names`, and the members of `keep` in its `spec`, the object stays what it is.
+    `differing`: the members in which the two differ, besides the identifier.
+    """
+
+    deleted: str
+    created: str
+    place: str
+    previous_name: str
+    differing: NotRequired[Sequence[str]]
+    keep: NotRequired[Mapping[str, str]]
+
+
 class GuardDocument(TypedDict):
     """A reason why a plan is refused. `stale`: the server has changed since; otherwise a guard refuses it."""
 
@@ -248,7 +264,8 @@ class PlanDocument(TypedDict):
     `losses` (what the server deletes along); `unmanaged` (objects of the zones that no configuration manages)
     and `unmanaged_truncated` (kinds of which the server did not list all); `missing_names` (names in active
     policies that match no object, also after an apply); `without_permit` (titles of policy sets that refuse
-    every token, since no policy in them has a `permit`); `undelivered` (titles of objects whose one-time
+    every token, since no policy in them has a `permit`); `probable_renames` (objects that are deleted while a
+    similar one is created); `undelivered` (titles of objects whose one-time
     secret was never confirmed as delivered); `similar_owner` (the owner that was probably intended);
     `expiring` (manifests of objects that have expired or expire soon; not in a saved plan); and `shown_once`
     (titles of objects whose secret the server shows once: an apply without `--secrets-dir` is refused).
@@ -278,6 +295,7 @@ class PlanDocument(TypedDict):
     unmanaged_truncated: NotRequired[Sequence[str]]
     missing_names: NotRequired[Sequence[MissingNameDocument]]
     without_permit: NotRequired[Sequence[str]]
+    probable_renames: NotRequired[Sequence[ProbableRenameDocument]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[CascadeDocument]]

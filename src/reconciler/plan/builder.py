@@ -17,6 +17,7 @@ from .member_values import leaves
 from .missing_names import MissingNameSearch
 from .model import BY_OTHERS, Action, FieldChange, Op, Plan, Unmanaged
 from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT, PolicyPreview
+from .probable_renames import find_probable_renames
 from .replacements import exclusive_place, unlinking_update
 from .sets_without_permit import find_sets_without_permit
 from .similar_owners import find_similar_owner
@@ -85,6 +86,7 @@ def build_plan(
         unmanaged_truncated=snapshot.undescribable_truncated,
         missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
         without_permit=find_sets_without_permit(builder.matcher.matches, builder.actions, kinds),
+        probable_renames=find_probable_renames(builder.actions, kinds),
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
         names_writers=snapshot.names_writers,

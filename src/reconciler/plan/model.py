@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from reconciler.kinds import InForce, Write
 from reconciler.output_documents import (
@@ -20,6 +20,9 @@ from reconciler.output_documents import (
 from .canonical_json import canonical_pieces
 from .operations import Operation
 from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
+
+if TYPE_CHECKING:
+    from .probable_renames import ProbableRename
 
 # Members that the digest leaves out, because they do not change what the plan does: the commit differs after
 # a merge that leaves the manifests equal, and the others depend on the moment.
@@ -36,6 +39,7 @@ NOT_IN_DIGEST = (
     "unmanaged_truncated",
     "missing_names",
     "without_permit",
+    "probable_renames",
     "undelivered",
     "similar_owner",
     "shown_once",
@@ -286,6 +290,7 @@ class Plan:
             only, and so not in a saved plan.
         unmanaged_truncated: kinds of which the server did not list all objects.
         without_permit: titles of policy sets that refuse every token: no policy in them has a `permit`.
+        probable_renames: objects that are deleted while a similar one is created beside them.
         missing_names: names in active policies that match no object, also after the plan. Shown as
             `unmanaged` is.
         saved: it was read from a file, which somebody else may have written.
@@ -315,6 +320,7 @@ class Plan:
     unmanaged_truncated: tuple[str, ...] = field(default=(), compare=False)
     missing_names: tuple[MissingPolicyName, ...] = field(default=(), compare=False)
     without_permit: tuple[str, ...] = field(default=(), compare=False)
+    probable_renames: tuple["ProbableRename", ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)

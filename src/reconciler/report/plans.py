@@ -16,6 +16,7 @@ from .diagnostics import diagnostic_block
 from .expiries import Expiry
 from .places import Places, as_recorded
 from .policy_impact import impact_lines, impact_summary, missing_name_lines, without_permit_lines
+from .probable_renames import probable_rename_lines
 from .value_diff import as_text, counted, difference_lines, whole_lines
 
 _SIGNS = {
@@ -50,6 +51,7 @@ def plan_lines(
     yield from impact_lines(plan, place)
     yield from missing_name_lines(plan.missing_names, place)
     yield from without_permit_lines(plan.without_permit)
+    yield from probable_rename_lines(plan.probable_renames, place)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, cascades, place)
     yield summary_line(plan, refused=refused or bool(refusals))
@@ -122,6 +124,8 @@ def plan_json(
         document["unmanaged_truncated"] = list(plan.unmanaged_truncated)
     if plan.without_permit:
         document["without_permit"] = list(plan.without_permit)
+    if plan.probable_renames:
+        document["probable_renames"] = [each.as_json() for each in plan.probable_renames]
     if plan.missing_names:
         document["missing_names"] = [each.as_json() for each in plan.missing_names]
     if ending := [each.as_json() for each in expiring]:
