@@ -398,7 +398,8 @@ class DiagnosticDocument(TypedDict):
 class ValidationDocument(TypedDict):
     """The problems in manifests; `plan`, `drift` and `apply` print this too when manifests are invalid.
 
-    `expiring`, of valid manifests: those whose objects have expired or expire soon.
+    `expiring`, of valid manifests: those whose objects have expired or expire soon. `warnings`, of valid
+    manifests: what is probably not meant.
     """
 
     format: Literal["zonewright/validation/v1"]
@@ -406,6 +407,7 @@ class ValidationDocument(TypedDict):
     files: int
     manifests: int
     diagnostics: Sequence[DiagnosticDocument]
+    warnings: NotRequired[Sequence[DiagnosticDocument]]
     expiring: NotRequired[Sequence[ExpiryDocument]]
 
 

@@ -11,6 +11,7 @@ from reconciler.exit_codes import CHANGES, DRIFT, FAILED, REFUSED, STALE, Comman
 from reconciler.files import write_named
 from reconciler.plan import Plan, Refusal
 from reconciler.plan.model import ChangeState
+from reconciler.report.diagnostics import warning_lines
 from reconciler.report.expiries import expiries, expiry_lines
 from reconciler.report.plans import plan_json, plan_lines, rejection_lines
 from reconciler.report.value_diff import counted
@@ -39,7 +40,7 @@ def plan_command(path: Path, options: Options) -> int:
         refused, place = dry_run.rejection is not None, context.places
         lines = plan_lines(plan, refusals, dry_run.cascades, refused=refused, place=place)
         notes = (*note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
-        print_lines(*lines, *notes, *expiry_lines(expiring, place))
+        print_lines(*lines, *notes, *expiry_lines(expiring, place), *warning_lines(context.configuration))
         if dry_run.rejection is not None:
             print_error(*rejection_lines(dry_run.rejection, place))
     return plan_exit_code(plan, refusals, dry_run.rejection)

@@ -9,7 +9,7 @@ from reconciler.exit_codes import FAILED, USAGE, CommandFailed
 from reconciler.kinds import load_kinds
 from reconciler.manifests import Configuration, find_source_files, load_configuration
 from reconciler.manifests.source_files import SourceError
-from reconciler.report.diagnostics import diagnostic_lines, validation_json
+from reconciler.report.diagnostics import diagnostic_lines, validation_json, warning_lines
 from reconciler.report.expiries import expiries, expiry_lines
 from reconciler.report.places import places_from_here
 from reconciler.report.value_diff import counted
@@ -33,6 +33,7 @@ def validate_command(paths: Sequence[Path], *, as_json: bool, use_cache: bool) -
         print_lines(
             f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid",
             *(f"{each} is another configuration: validate it by itself" for each in _nested(configuration)),
+            *warning_lines(configuration),
             *expiry_lines(expiring, places_from_here(configuration)),
         )
     return FAILED if configuration.diagnostics else 0

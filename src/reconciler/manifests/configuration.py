@@ -23,6 +23,7 @@ from .yaml_reader import InvalidYaml, read_documents
 class Configuration:
     """The manifests of a configuration, and its diagnostics: `manifests` is complete when there are none.
 
+    `warnings`: of valid manifests, what is probably not meant.
     `zones`: name of a zone that another configuration manages -> its owner, where one is named.
     """
 
@@ -31,6 +32,7 @@ class Configuration:
     diagnostics: tuple[Diagnostic, ...]
     files: int
     zones: Mapping[str, str | None] = field(default_factory=dict)
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def load_configuration(
@@ -52,6 +54,7 @@ def load_configuration(
     validators = Validators(kinds)
     manifests: list[Manifest] = []
     diagnostics: list[Diagnostic] = []
+    warnings: list[Diagnostic] = []
     for file in source.files:
         name = source.relative(file)
         entry = read_manifest_file(source, file, name, validators, cache, diagnostics)
@@ -61,9 +64,10 @@ def load_configuration(
     if not diagnostics:
         if not manifests:
             raise SourceError(nothing_in(source))
-        manifests, diagnostics = check_references(source, manifests, zones or {})
+        manifests, diagnostics, warnings = check_references(source, manifests, zones or {})
     found = tuple(sorted(set(diagnostics)))
-    return Configuration(source, tuple(manifests), found, len(source.files), zones or {})
+    noted = tuple(sorted(set(warnings)))
+    return Configuration(source, tuple(manifests), found, len(source.files), zones or {}, noted)
 
 
 def nothing_in(source: SourceFiles) -> str:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from .diagnostics import Diagnostic, bounded, suggest
 from .document_diagnostics import RedactedDocument, more_problems
 from .encoding import InvalidEncoding, decode
 from .policy_name_checks import PolicyNameChecks
+from .separate_handles import separate_handles
 from .source_files import MAX_FILE_BYTES, SETTINGS_FILE, SourceFiles
 from .spans import MemberPath
 from .text_spans import diagnose_in_text
@@ -24,12 +26,13 @@ from .yaml_reader import YamlDocument, read_documents
 MAX_TEXT_BYTES = 1024 * 1024
 MOST_FINDINGS = 1000  # of a configuration
 MOST_GUESSES = 100  # searches for a similar name
+MOST_WARNINGS = 100
 
 
 def check_references(
     source: SourceFiles, manifests: Sequence[Manifest], elsewhere: Collection[str] = ()
-) -> tuple[list[Manifest], list[Diagnostic]]:
-    """The manifests with the texts of their files inserted, and the problems among them.
+) -> tuple[list[Manifest], list[Diagnostic], list[Diagnostic]]:
+    """The manifests with the texts of their files inserted, the problems among them, and the warnings.
 
     Args:
         elsewhere: names of zones that other configurations manage.
@@ -45,7 +48,7 @@ def check_references(
         check.shared_handle(manifest)
     if check.more:
         check.found.append(more_problems(check.found[-1].path, check.more))
-    return completed, check.found
+    return completed, check.found, [] if check.found else check.warnings()
 
 
 class _Check:
@@ -165,6 +168,15 @@ class _Check:
             f"{_default_hint(first) or _default_hint(manifest)}; {problem}"
         )
         self.report(manifest, _handle_path(manifest), "duplicate-identifier", message)
+
+    def warnings(self) -> list[Diagnostic]:
+        """What is valid, and probably not meant; bounded."""
+        found = []
+        for manifest, message in islice(separate_handles(self.manifests), MOST_WARNINGS):
+            text, shown = self.shown(manifest)
+            path = ("metadata", "name")
+            found.append(shown.diagnose(manifest.origin.path, text, path, "separate-identifier", message))
+        return found
 
     def with_files(self, manifest: Manifest) -> Manifest:
         """The manifest with each `*_file` member replaced by the text of the file it names."""

@@ -11,6 +11,8 @@ from reconciler.terminal import Line, Styled, printable
 from .expiries import Expiry
 from .places import Places, as_recorded
 
+ERROR = Styled("error", "red")
+
 
 def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
     """For each finding `file:line:column: message`, the line, and a caret below the problem.
@@ -22,8 +24,19 @@ def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
         yield from diagnostic_block(each, seen_from_here(root / each.path))
 
 
+def warning_lines(configuration: Configuration) -> Iterator[Line]:
+    """The same for each warning."""
+    root, level = configuration.source.root, Styled("warning", "yellow")
+    for each in configuration.warnings:
+        yield from diagnostic_block(each, seen_from_here(root / each.path), level=level)
+
+
 def diagnostic_block(
-    diagnostic: Diagnostic, file: str | None = None, *, place: Places = as_recorded
+    diagnostic: Diagnostic,
+    file: str | None = None,
+    *,
+    place: Places = as_recorded,
+    level: Styled = ERROR,
 ) -> Iterator[Line]:
     """One finding: its place, the message, the line, and a caret.
 
@@ -36,7 +49,7 @@ def diagnostic_block(
     yield (
         Styled(where if file is not None else place(where), bold=True),
         ": ",
-        Styled("error", "red"),
+        level,
         f": {diagnostic.message}",
     )
     if not diagnostic.excerpt:
@@ -66,6 +79,8 @@ def validation_json(configuration: Configuration, expiring: Iterable[Expiry] = (
         "manifests": len(configuration.manifests),
         "diagnostics": [each.as_json() for each in configuration.diagnostics],
     }
+    if configuration.warnings:
+        document["warnings"] = [each.as_json() for each in configuration.warnings]
     if ending := [each.as_json() for each in expiring]:
         document["expiring"] = ending
     return document

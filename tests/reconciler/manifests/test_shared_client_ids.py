@@ -1,5 +1,6 @@
 """Client ids that several manifests share, and credentials that expire: what `zonectl validate` says."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -145,3 +146,57 @@ def test_what_is_no_time_is_refused(validate: Any, end: str) -> None:
 def test_a_time_needs_no_quotes(validate: Any) -> None:
     """YAML's own timestamps are read as texts."""
     assert validate(credential("old", "expires_at: 2100-01-01T00:00:00Z")).exit_code == 0
+
+
+class TestSeparateClientIds:
+    """A second credential of an application without `identifier`."""
+
+    def test_is_warned_of_at_its_name(self, validate: Any) -> None:
+        """With what to write for either meaning; the manifests are valid."""
+        second = credential("two").replace(", identifier: worker", "")
+        result = validate(credential("one"), second)
+        assert result.exit_code == 0
+        assert (
+            "credentials.yaml:8:30: warning: without `identifier`, this ApplicationCredential" in result.out
+        )
+        assert "to rotate its secret with overlap, write `identifier: worker`" in result.out
+        assert "to keep both apart, `identifier: two`" in result.out
+
+    def test_is_in_the_json_output(self, validate: Any, config: Any, zonectl: Callable[..., Any]) -> None:
+        """Beside `valid: true`; the paths are relative to the root."""
+        validate(credential("one"), credential("two").replace(", identifier: worker", ""))
+        document = json.loads(zonectl("validate", config, "--output", "json").out)
+        assert document["valid"]
+        assert [(each["path"], each["line"], each["code"]) for each in document["warnings"]] == [
+            ("credentials.yaml", 8, "separate-identifier")
+        ]
+
+    @pytest.mark.parametrize(
+        ("documents", "warned"),
+        [
+            (["one", "two"], ["two"]),
+            (["one", "two", "three"], ["two", "three"]),
+        ],
+    )
+    def test_of_several_without_one_the_first_is_taken_for_the_older(
+        self, validate: Any, documents: list[str], warned: list[str]
+    ) -> None:
+        """By file and line."""
+        made = [credential(name).replace(", identifier: worker", "") for name in documents]
+        told = validate(*made).out
+        assert [each for each in documents if f"one of its own, `{each}`" in told] == warned
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            credential("two"),
+            credential("two", identifier="two"),
+            credential("two", application="other").replace(", identifier: worker", ""),
+            credential("two", type="public").replace(", identifier: worker", ""),
+            credential("worker").replace(", identifier: worker", ""),
+        ],
+        ids=["shared", "kept apart", "another application", "another type", "the name is the client id"],
+    )
+    def test_nothing_is_said_where_it_is_meant(self, validate: Any, other: str) -> None:
+        """The same client id, or one of its own that is written."""
+        assert "warning" not in validate(credential("one"), other).out
