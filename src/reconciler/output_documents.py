@@ -265,7 +265,8 @@ class PlanDocument(TypedDict):
     and `unmanaged_truncated` (kinds of which the server did not list all); `missing_names` (names in active
     policies that match no object, also after an apply); `without_permit` (titles of policy sets that refuse
     every token, since no policy in them has a `permit`); `probable_renames` (objects that are deleted while a
-    similar one is created); `undelivered` (titles of objects whose one-time
+    similar one is created); `left_out` (titles of objects that are not created, since they have expired
+    already); `undelivered` (titles of objects whose one-time
     secret was never confirmed as delivered); `similar_owner` (the owner that was probably intended);
     `expiring` (manifests of objects that have expired or expire soon; not in a saved plan); and `shown_once`
     (titles of objects whose secret the server shows once: an apply without `--secrets-dir` is refused).
@@ -296,6 +297,7 @@ class PlanDocument(TypedDict):
     missing_names: NotRequired[Sequence[MissingNameDocument]]
     without_permit: NotRequired[Sequence[str]]
     probable_renames: NotRequired[Sequence[ProbableRenameDocument]]
+    left_out: NotRequired[Sequence[str]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[CascadeDocument]]

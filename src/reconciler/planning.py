@@ -1,6 +1,7 @@
 """Makes the plan of a configuration: reads a snapshot from the server and compares the manifests with it."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import reconciler
@@ -52,6 +53,7 @@ def make_plan(
         renew=is_lost,
         zones=configuration.zones,
         hint=suggest,
+        now=datetime.now(UTC),
     )
 
 

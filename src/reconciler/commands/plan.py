@@ -37,10 +37,11 @@ def plan_command(path: Path, options: Options) -> int:
     if options["output"] == "json":
         print_json(plan_json(plan, refusals, dry_run.rejection, dry_run.cascades, expiring))
     else:
+        remaining = [each for each in expiring if each.title not in plan.left_out]
         refused, place = dry_run.rejection is not None, context.places
         lines = plan_lines(plan, refusals, dry_run.cascades, refused=refused, place=place)
         notes = (*note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
-        print_lines(*lines, *notes, *expiry_lines(expiring, place), *warning_lines(context.configuration))
+        print_lines(*lines, *notes, *expiry_lines(remaining, place), *warning_lines(context.configuration))
         if dry_run.rejection is not None:
             print_error(*rejection_lines(dry_run.rejection, place))
     return plan_exit_code(plan, refusals, dry_run.rejection)

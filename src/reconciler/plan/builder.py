@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from reconciler.kinds import Entity, Kinds, Manifest, Snapshot
+from reconciler.kinds.values import parse_instant
 
 from .actions import ActionFactory
 from .cascade import count_cascaded
@@ -15,7 +17,7 @@ from .exclusive_members import taken_from_others
 from .matching import Match, Matcher
 from .member_values import leaves
 from .missing_names import MissingNameSearch
-from .model import BY_OTHERS, Action, FieldChange, Op, Plan, Unmanaged
+from .model import BY_OTHERS, Action, FieldChange, Op, Plan, Unmanaged, title_of
 from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT, PolicyPreview
 from .probable_renames import find_probable_renames
 from .replacements import exclusive_place, unlinking_update
@@ -48,6 +50,7 @@ def build_plan(
     renew: Callable[[Action], bool] = lambda _: False,
     zones: Mapping[str, str | None] | None = None,
     hint: Callable[[str, Iterable[str]], str] = lambda _word, _known: "",
+    now: datetime | None = None,
 ) -> Plan:
     """Compute the plan that turns the snapshot into what the manifests describe; deterministic.
 
@@ -55,12 +58,14 @@ def build_plan(
         renew: whether to replace an object whose one-time secret was never confirmed as delivered.
         zones: name of a zone that another configuration manages -> its owner, where `zonectl.yaml` names it.
         hint: the suggestion at the end of a message for an unknown name, given the known ones.
+        now: what expired before and is not on the server is left out; None leaves nothing out.
 
     Raises:
         PlanImpossible: a reference matches no object.
     """
     builder = _Builder(manifests, snapshot, kinds, owner, zones or {}, hint, renew=renew)
     builder.resolve()
+    left_out = builder.leave_out_expired(now) if now is not None else ()
     builder.prepare_replacements()
     for match in builder.in_order():
         builder.settle(match)
@@ -87,6 +92,7 @@ def build_plan(
         missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
         without_permit=find_sets_without_permit(builder.matcher.matches, builder.actions, kinds),
         probable_renames=find_probable_renames(builder.actions, kinds),
+        left_out=left_out,
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
         names_writers=snapshot.names_writers,
@@ -158,6 +164,27 @@ class _Builder:
         if problems:
             raise PlanImpossible(problems)
 
+    def leave_out_expired(self, now: datetime) -> tuple[str, ...]:
+        """Mark what has expired and does not exist as left out: creating it would have no effect.
+
+        Returns:
+            Its titles, sorted. What others refer to is none of it.
+        """
+        referred = {
+            each for match in self.matches for value in match.wanted.values() for each in local_ids(value)
+        }
+        for match in self.matches:
+            absent = match.found is None and match.foreign is None and not match.released
+            if absent and match.local_id not in referred:
+                match.left_out = _has_expired(match.manifest, now)
+        return tuple(
+            sorted(
+                title_of(match.key.kind, match.key.zone, match.key.name)
+                for match in self.matches
+                if match.left_out
+            )
+        )
+
     def undelivered(self) -> tuple[Action, ...]:
         """Objects with a one-time secret that was never confirmed as delivered, and that are not replaced."""
         return tuple(
@@ -223,6 +250,8 @@ class _Builder:
     def settle(self, match: Match) -> None:
         """The action that one manifest needs, if any."""
         manifest = match.manifest
+        if match.left_out:
+            return
         if match.released:
             self._release(match)
             return
@@ -416,6 +445,13 @@ class _Builder:
 def _key(match: Match) -> str:
     """The id of a manifest's entity; the local id of one that does not exist yet."""
     return match.found.id if match.found is not None else match.local_id
+
+
+def _has_expired(manifest: Manifest, now: datetime) -> bool:
+    """Tell whether the manifest says that its object has no effect any more."""
+    value = manifest.spec.get(manifest.kind.expiry) if manifest.kind.expiry is not None else None
+    end = parse_instant(value) if isinstance(value, str) else None
+    return end is not None and end <= now
 
 
 def _has_undelivered_secret(match: Match) -> bool:

@@ -33,6 +33,7 @@ class Match:
         local_id: the changeset's temporary name of the entity that it creates.
         replaced: fixed members that differ, or its lost secret; not empty means delete and create.
         wanted: leaf path -> value on the wire, without secrets.
+        left_out: it is not created: it has expired, and the server does not have it.
     """
 
     manifest: Manifest
@@ -47,6 +48,7 @@ class Match:
     wanted: dict[str, Any] = field(default_factory=dict)
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
     handle: str | None = None
+    left_out: bool = False
 
     @property
     def key(self) -> Key:
@@ -56,7 +58,7 @@ class Match:
     @property
     def new(self) -> bool:
         """Tell whether the changeset creates the entity."""
-        return not self.released and (self.found is None or bool(self.replaced))
+        return not (self.released or self.left_out) and (self.found is None or bool(self.replaced))
 
     def ignores(self, path: str) -> bool:
         """Tell whether the manifest ignores that member once the entity exists."""

@@ -40,6 +40,7 @@ NOT_IN_DIGEST = (
     "missing_names",
     "without_permit",
     "probable_renames",
+    "left_out",
     "undelivered",
     "similar_owner",
     "shown_once",
@@ -291,6 +292,7 @@ class Plan:
         unmanaged_truncated: kinds of which the server did not list all objects.
         without_permit: titles of policy sets that refuse every token: no policy in them has a `permit`.
         probable_renames: objects that are deleted while a similar one is created beside them.
+        left_out: titles of what has expired and does not exist: it is not created.
         missing_names: names in active policies that match no object, also after the plan. Shown as
             `unmanaged` is.
         saved: it was read from a file, which somebody else may have written.
@@ -321,6 +323,7 @@ class Plan:
     missing_names: tuple[MissingPolicyName, ...] = field(default=(), compare=False)
     without_permit: tuple[str, ...] = field(default=(), compare=False)
     probable_renames: tuple["ProbableRename", ...] = field(default=(), compare=False)
+    left_out: tuple[str, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)

@@ -73,6 +73,11 @@ def plan_lines(
             f"{each.title}: its secret was shown once, and its delivery was never confirmed; ",
             "apply with the `--secrets-dir` that has it, or with `--renew-lost` for a new one",
         )
+    for title in plan.left_out:
+        yield (
+            Styled("note", "yellow"),
+            f": {title} is not created, since it has expired already; remove its manifest",
+        )
     yield from refusal_lines(refusals, place)
     yield from similar_owner_lines(plan)
 
@@ -126,6 +131,8 @@ def plan_json(
         document["without_permit"] = list(plan.without_permit)
     if plan.probable_renames:
         document["probable_renames"] = [each.as_json() for each in plan.probable_renames]
+    if plan.left_out:
+        document["left_out"] = list(plan.left_out)
     if plan.missing_names:
         document["missing_names"] = [each.as_json() for each in plan.missing_names]
     if ending := [each.as_json() for each in expiring]:
