@@ -1,4 +1,4 @@
-"""`zonectl`: validate, fmt, plan, drift, apply, watch, decisions, explain, schema.
+"""`zonectl`: validate, fmt, plan, drift, apply, watch, decisions, explain, secret, schema.
 
 Exit codes: 0 success; 1 failed; 2 the plan has changes, or files are not formatted; 3 drift only;
 4 stale or conflict; 5 refused by a guard; 64 usage; 130 interrupted. Commands are imported when they run,
@@ -22,7 +22,7 @@ from reconciler.exit_codes import FAILED, INTERRUPTED, USAGE, CommandFailed
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from reconciler.commands.options import DecisionOptions, ExplainOptions, Options
+    from reconciler.commands.options import DecisionOptions, ExplainOptions, Options, SecretOptions
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -321,6 +321,65 @@ def explain(**options: "Unpack[ExplainOptions]") -> int:
     return explain_command(options)
 
 
+@cli.group()
+def secret() -> None:
+    """Set, list and delete keys that all applications share: secrets of resources, in a zone's vault."""
+
+
+_ZONE = click.option(
+    "--zone", help="Id or slug of the zone; default: the only one that the credential can read."
+)
+_SECRET_NAME = click.option("--name", help="Name of the secret, where a resource has several.")
+
+
+@secret.command("set", epilog=_exits(0, 1, 5, 64, 130))
+@click.argument("resource")
+@_ZONE
+@_SECRET_NAME
+@click.option(
+    "--value-file",
+    type=_PATH,
+    metavar="FILE",
+    help="File with the value, without its last line end; default: standard input, which must not be a"
+    " terminal.",
+)
+@_output
+@_connection(owner=False)
+def secret_set(resource: str, **options: "Unpack[SecretOptions]") -> int:
+    """Store a key for RESOURCE (id or identifier), or replace the one that is stored.
+
+    The value is never taken from the command line, and never printed.
+    """
+    from reconciler.commands.secret import set_command
+
+    return set_command(resource, options)
+
+
+@secret.command("list", epilog=_exits(0, 1, 5, 64, 130))
+@_ZONE
+@_output
+@_connection(owner=False)
+def secret_list(**options: "Unpack[SecretOptions]") -> int:
+    """List the secrets in a zone's vault, without their values."""
+    from reconciler.commands.secret import list_command
+
+    return list_command(options)
+
+
+@secret.command("delete", epilog=_exits(0, 1, 5, 64, 130))
+@click.argument("resource")
+@_ZONE
+@_SECRET_NAME
+@click.option("--yes", is_flag=True, help="Delete without asking for confirmation.")
+@_output
+@_connection(owner=False)
+def secret_delete(resource: str, **options: "Unpack[SecretOptions]") -> int:
+    """Delete the key that is stored for RESOURCE (id or identifier)."""
+    from reconciler.commands.secret import delete_command
+
+    return delete_command(resource, options, approve=_confirm)
+
+
 @cli.command(epilog=_exits(0, 1, 64, 130))
 @click.option(
     "--dir",
@@ -348,6 +407,13 @@ def _approve(server: str) -> bool:
     if not terminal.is_interactive():
         raise CommandFailed(USAGE, "standard input is not a terminal: pass `--yes`, or `--expect DIGEST`")
     return terminal.ask_yes_or_no(f"Apply this to {server}?")
+
+
+def _confirm(question: str) -> bool:
+    """Confirm a deletion; without a terminal, `--yes` is required. Raises CommandFailed."""
+    if not terminal.is_interactive():
+        raise CommandFailed(USAGE, "standard input is not a terminal: pass `--yes`")
+    return terminal.ask_yes_or_no(question)
 
 
 def run(arguments: Sequence[str]) -> int:

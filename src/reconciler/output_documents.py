@@ -10,6 +10,7 @@ VALIDATION: Literal["zonewright/validation/v1"] = "zonewright/validation/v1"
 FORMATTING: Literal["zonewright/formatting/v1"] = "zonewright/formatting/v1"
 EXPLANATION: Literal["zonewright/explanation/v1"] = "zonewright/explanation/v1"
 DECISIONS: Literal["zonewright/decisions/v1"] = "zonewright/decisions/v1"
+SECRETS: Literal["zonewright/secrets/v1"] = "zonewright/secrets/v1"
 ERROR: Literal["zonewright/error/v1"] = "zonewright/error/v1"
 
 
@@ -558,6 +559,30 @@ class DecisionsDocument(TypedDict):
     decisions: Sequence[DecisionDocument]
 
 
+class SecretDocument(TypedDict):
+    """A secret in the vault of a zone, without its value.
+
+    `resource`: identifier of the resource that it is of; left out for another object, which `entity_id`
+    names.
+    """
+
+    id: str
+    entity_id: str
+    resource: NotRequired[str]
+    name: str
+    type: str
+    version: int
+    updated_at: str
+
+
+class SecretsDocument(TypedDict):
+    """Secrets in the vault of a zone: those that there are, or the one that was stored or deleted."""
+
+    format: Literal["zonewright/secrets/v1"]
+    zone: str
+    secrets: Sequence[SecretDocument]
+
+
 class ErrorDocument(TypedDict):
     """The failure of a command without a result: wrong usage, a server out of reach, an interruption."""
 
@@ -574,6 +599,7 @@ ALL = {
     "validation": ValidationDocument,
     "formatting": FormattingDocument,
     "decisions": DecisionsDocument,
+    "secrets": SecretsDocument,
     "explanation": ExplanationDocument,
     "error": ErrorDocument,
 }

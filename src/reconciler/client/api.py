@@ -27,7 +27,16 @@ from reconciler.kinds import (
 from .connection import Connection
 from .errors import ApiError, NotReached, Rejected, rejection
 from .snapshots import SnapshotCache
-from .transport import TOKEN_PATH, RetriedAnswer, backoff, http_client, wants_retry
+from .transport import (
+    TOKEN_PATH,
+    ReadOnlyTransport,
+    RetriedAnswer,
+    SecretsTransport,
+    WritingTransport,
+    backoff,
+    http_client,
+    wants_retry,
+)
 
 NDJSON = "application/x-ndjson"
 ATTEMPTS = 5
@@ -82,15 +91,20 @@ class Api:
         connection: Connection,
         *,
         writes: bool,
+        secrets: bool = False,
         inner: httpx.BaseTransport | None = None,
         cache: SnapshotCache | None = None,
         accepted: Callable[[], None] | None = None,
     ) -> Iterator["Api"]:
         """The API; with *writes* false, its transport refuses every request that changes something.
 
+        With *secrets*, it admits those that change secrets in a vault, in place of changesets.
+
         *accepted* is called once, when the server has accepted the credential.
         """
-        with http_client(connection.server, writes=writes, inner=inner) as client:
+        admitted = WritingTransport if writes else ReadOnlyTransport
+        transport = SecretsTransport if secrets else admitted
+        with http_client(connection.server, transport=transport, inner=inner) as client:
             yield cls(connection, client, cache, accepted)
 
     def snapshot(self, owner: str, zones: Iterable[str] = ()) -> Snapshot:
@@ -165,6 +179,54 @@ class Api:
         answer = self._send("POST", f"/zones/{zone_id}/explain", json=asked)
         self._check(answer)
         return _json(answer)
+
+    def resource(self, zone_id: str, name: str) -> Mapping[str, Any]:
+        """The resource of that id or identifier. Raises ApiError."""
+        path = f"/zones/{zone_id}/resources"
+        for member in ("identifier", "id"):
+            if found := list(islice(self._all(path, [(f"filter[{member}]", name)]), 1)):
+                return found[0]
+        raise ApiError(f"no resource of the zone has the identifier or id `{name}`")
+
+    def resources_by_id(self, zone_id: str, ids: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Id -> resource, for those of the ids that are resources. Raises ApiError."""
+        wanted, found = sorted(set(ids)), dict[str, Mapping[str, Any]]()
+        for first in range(0, len(wanted), _MOST_NAMED):
+            asked = [("filter[id]", each) for each in wanted[first : first + _MOST_NAMED]]
+            found |= {str(each["id"]): each for each in self._all(f"/zones/{zone_id}/resources", asked)}
+        return found
+
+    def secrets(self, zone_id: str, entity_id: str | None = None) -> list[Mapping[str, Any]]:
+        """The secrets in the zone's vault, without their values; with *entity_id* those of one object.
+
+        Raises: ApiError.
+        """
+        query = f"?{urlencode({'entity_id': entity_id})}" if entity_id is not None else ""
+        answer = self._send("GET", f"/zones/{zone_id}/secrets{query}")
+        self._check(answer)
+        found = _body(answer)
+        if not isinstance(found, list):
+            raise NotReached("the answer is not from this API; check the server's address")
+        return found
+
+    def create_secret(
+        self, zone_id: str, resource_id: str, name: str, data: Mapping[str, str]
+    ) -> Mapping[str, Any]:
+        """Store a secret of a resource; it is sent once, since two would be stored. Raises ApiError."""
+        body = {"name": name, "entity_id": resource_id, "data": data}
+        answer = self._send("POST", f"/zones/{zone_id}/secrets", json=body, repeats=False)
+        self._check(answer)
+        return _json(answer)
+
+    def replace_secret(self, zone_id: str, secret_id: str, data: Mapping[str, str]) -> Mapping[str, Any]:
+        """Give a secret another value. Raises ApiError."""
+        answer = self._send("PATCH", f"/zones/{zone_id}/secrets/{secret_id}", json={"data": data})
+        self._check(answer)
+        return _json(answer)
+
+    def delete_secret(self, zone_id: str, secret_id: str) -> None:
+        """Delete a secret. Raises ApiError."""
+        self._check(self._send("DELETE", f"/zones/{zone_id}/secrets/{secret_id}"))
 
     def _all(
         self, path: str, asked: Iterable[tuple[str, str]], *, at_once: int = _PAGE
@@ -285,20 +347,22 @@ class Api:
         path: str,
         headers: Mapping[str, str] | None = None,
         json: Mapping[str, Any] | None = None,
+        *,
+        repeats: bool = True,
     ) -> httpx.Response:
         def once() -> httpx.Response:
             complete = {**(headers or {}), **self._authorization()}
             answer = self._client.request(method, path, headers=complete, json=json)
-            if wants_retry(answer):
+            if repeats and wants_retry(answer):
                 raise RetriedAnswer(answer)
             return answer
 
-        return self._retrying(once)
+        return self._retrying(once, attempts=ATTEMPTS if repeats else 1)
 
-    def _retrying(self, once: Callable[[], T]) -> T:
-        """Repeat the request until there is an answer. Every request of this client may be repeated."""
+    def _retrying(self, once: Callable[[], T], *, attempts: int = ATTEMPTS) -> T:
+        """Repeat the request until there is an answer, as often as it may be sent."""
         try:
-            for attempt in stamina.retry_context(on=backoff, attempts=ATTEMPTS, timeout=120.0):
+            for attempt in stamina.retry_context(on=backoff, attempts=attempts, timeout=120.0):
                 with attempt:
                     return once()
         except RetriedAnswer as error:
@@ -323,7 +387,7 @@ class Api:
             accepted()
 
     def _check(self, answer: httpx.Response) -> None:
-        if answer.status_code == 200:
+        if answer.status_code in (200, 201, 204):
             self._note_accepted()
             return
         if answer.has_redirect_location:

@@ -11,6 +11,8 @@ import httpx
 TOKEN_PATH = "/service-account-token"
 _CHANGESETS = re.compile(r"/organizations/[^/]+/changesets")
 _EXPLAIN = re.compile(r"/zones/[^/]+/explain")
+_SECRETS = re.compile(r"/zones/[^/]+/secrets")
+_SECRET = re.compile(r"/zones/[^/]+/secrets/[^/]+")
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 MAX_RETRY_AFTER_SECONDS = 60.0
 
@@ -20,7 +22,10 @@ class WriteRefused(RuntimeError):
 
 
 class ReadOnlyTransport(httpx.BaseTransport):
-    """Admits only requests that change nothing: GET, dry runs, explanations, and the token request."""
+    """Admits only requests that change nothing: GET, dry runs, explanations, and the token request.
+
+    Not the GET of one secret, which answers its value: no command needs it.
+    """
 
     def __init__(self, inner: httpx.BaseTransport, base_path: str = "") -> None:
         self._inner, self._base_path = inner, base_path
@@ -35,7 +40,7 @@ class ReadOnlyTransport(httpx.BaseTransport):
         """Tell whether the request may be sent."""
         path = request.url.path.removeprefix(self._base_path)
         if request.method == "GET":
-            return True
+            return not _SECRET.fullmatch(path)
         if request.method != "POST":
             return False
         if path == TOKEN_PATH or _EXPLAIN.fullmatch(path):
@@ -55,6 +60,17 @@ class WritingTransport(ReadOnlyTransport):
         path = request.url.path.removeprefix(self._base_path)
         is_changeset = request.method == "POST" and _CHANGESETS.fullmatch(path) and not request.url.query
         return bool(is_changeset) or super().allows(request)
+
+
+class SecretsTransport(ReadOnlyTransport):
+    """Also admits requests that create, replace and delete secrets in a vault."""
+
+    def allows(self, request: httpx.Request) -> bool:
+        """Tell whether the request may be sent."""
+        path = request.url.path.removeprefix(self._base_path)
+        creates = request.method == "POST" and _SECRETS.fullmatch(path)
+        changes = request.method in ("PATCH", "DELETE") and _SECRET.fullmatch(path)
+        return bool(creates or changes) or super().allows(request)
 
 
 class RetriedAnswer(Exception):
@@ -94,10 +110,9 @@ def backoff(error: Exception) -> bool | float:
 
 @contextmanager
 def http_client(
-    base_url: str, *, writes: bool, inner: httpx.BaseTransport | None = None
+    base_url: str, *, transport: type[ReadOnlyTransport], inner: httpx.BaseTransport | None = None
 ) -> Iterator[httpx.Client]:
-    """A client for one command. *inner* replaces the network."""
-    transport = WritingTransport if writes else ReadOnlyTransport
+    """A client for one command. *transport*: what it may send; *inner* replaces the network."""
     base_path = httpx.URL(base_url).path.rstrip("/")
     below = inner or httpx.HTTPTransport(http2=False, limits=httpx.Limits(max_connections=2))
     timeout = httpx.Timeout(30.0, read=300.0)

@@ -161,7 +161,7 @@ def _known_servers(root: Root) -> KnownServers:
 
 
 @contextmanager
-def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Api]:
+def open_api(connection: Connection, root: Root, *, writes: bool, secrets: bool = False) -> Iterator[Api]:
     """Open the API; its errors become a CommandFailed. Its cache is outside the repository at *root*."""
     directory = cache_directory()
     cache = None if directory in root else SnapshotCache(directory)
@@ -170,7 +170,7 @@ def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Ap
         _known_servers(root).remember(connection.caller, connection.server)
 
     try:
-        with Api.open(connection, writes=writes, cache=cache, accepted=remember) as api:
+        with Api.open(connection, writes=writes, secrets=secrets, cache=cache, accepted=remember) as api:
             yield api
     except Conflicting as error:
         raise CommandFailed(STALE, error.message) from error
@@ -231,3 +231,12 @@ def open_zones(options: ConnectionOptions) -> Iterator[Api]:
     connection = connect(options, here, None, None)
     with open_api(connection, here, writes=False) as api:
         yield api
+
+
+@contextmanager
+def open_secrets(options: ConnectionOptions) -> Iterator[tuple[Api, Connection]]:
+    """The same for a command that may change secrets in a vault, and the connection."""
+    here = Root(Path())
+    connection = connect(options, here, None, None)
+    with open_api(connection, here, writes=False, secrets=True) as api:
+        yield api, connection

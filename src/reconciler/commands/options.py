@@ -88,6 +88,21 @@ class ExplainOptions(ConnectionOptions, total=False):
     via: tuple[str, ...]
 
 
+class SecretOptions(ConnectionOptions, total=False):
+    """The options of `secret set`, `secret list` and `secret delete`, by the name of their parameter.
+
+    Attributes:
+        zone: id or slug; None for the only one.
+        name: the secret's, where a resource has several.
+        value_file: None for standard input.
+    """
+
+    zone: str | None
+    name: str | None
+    value_file: Path | None
+    yes: bool
+
+
 def find_refusals(
     plan: Plan, options: Options, sources: SecretSources, cascades: Cascades | None = None, *, applies: bool
 ) -> list[Refusal]:

@@ -22,7 +22,13 @@ from reconciler.client.connection import (
 )
 from reconciler.client.known_servers import KnownServers
 from reconciler.client.snapshots import SnapshotCache
-from reconciler.client.transport import ReadOnlyTransport, WriteRefused, WritingTransport, retry_after
+from reconciler.client.transport import (
+    ReadOnlyTransport,
+    SecretsTransport,
+    WriteRefused,
+    WritingTransport,
+    retry_after,
+)
 from reconciler.files import Root
 from reconciler.kinds import Undescribable
 from reconciler.plan import Plan, Unmanaged
@@ -67,6 +73,9 @@ class TestTransports:
             ("PUT", "/zones/z", False, False),
             ("DELETE", "/zones/z", False, False),
             ("HEAD", "/zones/z", False, False),
+            ("GET", "/zones/z/secrets", True, True),
+            ("GET", "/zones/z/secrets/s", False, False),
+            ("POST", "/zones/z/secrets", False, False),
         ],
     )
     @pytest.mark.parametrize("made", [ReadOnlyTransport, WritingTransport])
@@ -82,6 +91,27 @@ class TestTransports:
         else:
             with pytest.raises(WriteRefused):
                 transport.handle_request(request)
+
+    @pytest.mark.parametrize(
+        ("method", "url", "admitted"),
+        [
+            ("GET", "/zones/z/secrets", True),
+            ("POST", "/zones/z/secrets", True),
+            ("PATCH", "/zones/z/secrets/s", True),
+            ("DELETE", "/zones/z/secrets/s", True),
+            ("GET", "/zones/z/secrets/s", False),
+            ("DELETE", "/zones/z/secrets", False),
+            ("PATCH", "/zones/z/resources/r", False),
+            ("POST", "/organizations/o/changesets", False),
+        ],
+    )
+    def test_secrets_are_changed_by_a_transport_of_their_own(
+        self, method: str, url: str, admitted: bool
+    ) -> None:
+        """It applies nothing, and reads no value."""
+        transport = SecretsTransport(httpx.MockTransport(lambda _: httpx.Response(200)))
+        request = httpx.Request(method, f"https://id.example{url}")
+        assert transport.allows(request) is admitted
 
     def test_a_plan_cannot_apply(self, connection: Connection, server: FakeServer, world: World) -> None:
         """Even when it is asked to."""

@@ -12,10 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
 import pytest
 from tests.reconciler.fake_server import API_KEY, FakeServer
 from tests.support.prepared import prepared
 
+from reconciler.cli import cli
 from reconciler.commands.watch import WATCHING
 
 CANARY = "canary-7f3a9c51"
@@ -53,7 +55,21 @@ WITHOUT_CONFIGURATION: dict[str, tuple[str, ...]] = {
         *("--zone", "acme", "--application", "a", "--resource", "https://r.example", "--user", "u"),
         *("--config", "config"),
     ),
+    "secret set": ("https://r.example", "--zone", "acme", "--value-file", "config/zone.yaml"),
+    "secret list": ("--zone", "acme"),
+    "secret delete": ("https://r.example", "--zone", "acme", "--yes"),
 }
+
+
+def every_command() -> dict[str, click.Command]:
+    """All commands by what they are called, those of groups, too."""
+    found: dict[str, click.Command] = {}
+    for name, command in cli.commands.items():
+        if isinstance(command, click.Group):
+            found |= {f"{name} {below}": each for below, each in command.commands.items()}
+        else:
+            found[name] = command
+    return found
 
 
 @dataclass

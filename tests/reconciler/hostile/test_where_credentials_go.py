@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.reconciler.fake_server import FakeServer, World
-from tests.reconciler.hostile.conftest import WITHOUT_CONFIGURATION, Listener, Repository
+from tests.reconciler.hostile.conftest import WITHOUT_CONFIGURATION, Listener, Repository, every_command
 
-from reconciler.cli import cli
 from reconciler.exit_codes import CHANGES, FAILED, REFUSED, USAGE
 from reconciler.plan.model import digest_of
 
@@ -34,7 +33,7 @@ def test_every_command_that_connects_is_tried() -> None:
     """A new one is in the table, too."""
     connecting = {
         name
-        for name, command in cli.commands.items()
+        for name, command in every_command().items()
         if any(each.name == "server" for each in command.params)
     }
     assert connecting == {*CONNECTING, *WITHOUT_CONFIGURATION}
@@ -48,7 +47,7 @@ def test_commands_without_a_configuration_send_nothing_to_the_server_it_names(
     """`server:` beside where they are run, or in the configuration of `explain --config`."""
     for place in ("zonectl.yaml", "config/zonectl.yaml"):
         repository.write(place, f"owner: acme/identity\nserver: {attacker.url}\n")
-    arguments = (command, *WITHOUT_CONFIGURATION[command])
+    arguments = (*command.split(), *WITHOUT_CONFIGURATION[command])
     repository.run(*arguments, ZONECTL_SERVER=server.url)
     assert server.requests
 
