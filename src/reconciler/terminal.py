@@ -152,6 +152,11 @@ def _print_exception(kind: type[BaseException], error: BaseException, trace: Tra
         print_lines(first, *(f"  {line}" for line in rest), err=True)
 
 
+def read_input(at_most: int) -> bytes:
+    """Standard input to its end, *at_most* so many bytes of it."""
+    return sys.stdin.buffer.read(at_most)
+
+
 def is_interactive() -> bool:
     """Tell whether standard input is a terminal."""
     return sys.stdin.isatty()

@@ -3,7 +3,6 @@
 Nothing of a repository is read: which key goes to which resource, only the command line says.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from reconciler.exit_codes import FAILED, REFUSED, USAGE, CommandFailed
 from reconciler.files import FileRefused, Root, check_place, read_named
 from reconciler.output_documents import SECRETS, SecretDocument
 from reconciler.report.secrets import secret_lines
-from reconciler.terminal import print_json, print_lines
+from reconciler.terminal import is_interactive, print_json, print_lines, read_input
 
 from .context import open_secrets, open_zones
 from .options import SecretOptions
@@ -95,13 +94,13 @@ def _read_value(file: Path | None) -> SecretValue:
 
 
 def _standard_input() -> bytes:
-    if sys.stdin.isatty():
+    if is_interactive():
         raise CommandFailed(
             USAGE,
             "standard input is a terminal, which would show the value: pipe it into the command, or give"
             " `--value-file FILE`",
         )
-    content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
+    content = read_input(MAX_SECRET_BYTES + 1)
     if len(content) > MAX_SECRET_BYTES:
         raise OSError(0, f"it is larger than {MAX_SECRET_BYTES} bytes")
     return content

@@ -27,8 +27,9 @@ def unresolved_report(
     root, locator = configuration.source.root, MemberLocator(configuration)
     lines: list[Line] = ["the manifests name objects that the server does not have"]
     documents: list[ProblemDocument] = []
-    for each in sorted(found, key=lambda one: (one.manifest.origin, one.place))[:MOST_SHOWN]:
-        place = _place_of(each, locator)
+    shown = sorted(found, key=lambda one: (one.manifest.origin, one.place))[:MOST_SHOWN]
+    placed = [(each, _place_of(each, locator)) for each in shown]
+    for each, place in sorted(placed, key=_by_place):
         documents.append(_problem(each, place))
         if place is None:  # in the text of a policy, or in a file that was changed meanwhile
             lines.append(seen_from_here(root / str(each)))
@@ -37,6 +38,11 @@ def unresolved_report(
     more = len(found) - len(documents)
     lines.append(counted(len(found), "problem") + (f", of which {more:,} are not shown" if more else ""))
     return lines, documents
+
+
+def _by_place(placed: tuple[UnresolvedReference, Diagnostic | None]) -> tuple[str, int, int]:
+    each, place = placed
+    return (place.path, place.line, place.column) if place is not None else (*each.manifest.origin, 0)
 
 
 def _place_of(each: UnresolvedReference, locator: MemberLocator) -> Diagnostic | None:

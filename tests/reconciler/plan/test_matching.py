@@ -442,7 +442,7 @@ class TestNamesOutsideOfGit:
     def test_what_is_not_there_is_told_with_its_place(self) -> None:
         """Line and column."""
         (told,) = self.missing(entity("Role", "g", {"identifier": "ops"}))
-        assert told.startswith("p.cedar:1:2: ")
+        assert str(told).startswith("p.cedar:1:2: ")
 
     def test_what_this_plan_deletes_is_not_there(self) -> None:
         """This owner manages it, and no manifest describes it any more."""
