@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from reconciler.kinds import InForce, Write
 from reconciler.output_documents import (
@@ -13,6 +13,7 @@ from reconciler.output_documents import (
     ActionDocument,
     ChangeDocument,
     PlanDocument,
+    ProbableRenameDocument,
     SimilarOwnerDocument,
     UnmanagedDocument,
 )
@@ -20,9 +21,6 @@ from reconciler.output_documents import (
 from .canonical_json import canonical_pieces
 from .operations import Operation
 from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
-
-if TYPE_CHECKING:
-    from .probable_renames import ProbableRename
 
 # Members that the digest leaves out, because they do not change what the plan does: the commit differs after
 # a merge that leaves the manifests equal, and the others depend on the moment.
@@ -273,6 +271,41 @@ class SimilarOwner:
         return {"owner": self.owner, "objects": self.objects}
 
 
+@dataclass(frozen=True, slots=True)
+class ProbableRename:
+    """An object that is deleted, and the similar one that is created.
+
+    Attributes:
+        place: `file:line` of the new object's manifest.
+        differing: the members in which the two differ, besides the handle.
+        handle: the member with the handle, where the old value would have to be written to be kept.
+        old_handle: that value.
+    """
+
+    kind: str
+    zone: str | None
+    before: str
+    after: str
+    place: str
+    differing: tuple[str, ...] = ()
+    handle: str | None = None
+    old_handle: str | None = None
+
+    def as_json(self) -> ProbableRenameDocument:
+        """As a JSON object; what does not apply is left out."""
+        document: ProbableRenameDocument = {
+            "deleted": title_of(self.kind, self.zone, self.before),
+            "created": title_of(self.kind, self.zone, self.after),
+            "place": self.place,
+            "previous_name": self.before,
+        }
+        if self.differing:
+            document["differing"] = list(self.differing)
+        if self.handle is not None and self.old_handle is not None:
+            document["keep"] = {self.handle: self.old_handle}
+        return document
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything that an apply does, in order, bound to the revision it was computed from.
@@ -322,7 +355,7 @@ class Plan:
     unmanaged_truncated: tuple[str, ...] = field(default=(), compare=False)
     missing_names: tuple[MissingPolicyName, ...] = field(default=(), compare=False)
     without_permit: tuple[str, ...] = field(default=(), compare=False)
-    probable_renames: tuple["ProbableRename", ...] = field(default=(), compare=False)
+    probable_renames: tuple[ProbableRename, ...] = field(default=(), compare=False)
     left_out: tuple[str, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)

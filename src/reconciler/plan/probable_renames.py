@@ -6,54 +6,17 @@ issued for the old one is carried over, unless the manifest lists the old name i
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from reconciler.kinds import Kinds
-from reconciler.output_documents import ProbableRenameDocument
 
-from .model import Action, Op, title_of
+from .model import Action, Op, ProbableRename
 
 MOST_COMPARED = 10_000  # pairs of one kind in one zone; of more, only those with equal content are found
 _Content = Mapping[str, bytes]
 """Path -> the value as canonical JSON, without the handle."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbableRename:
-    """An object that is deleted, and the similar one that is created.
-
-    Attributes:
-        place: `file:line` of the new object's manifest.
-        differing: the members in which the two differ, besides the handle.
-        handle: the member with the handle, where the old value would have to be written to be kept.
-        old_handle: that value.
-    """
-
-    kind: str
-    zone: str | None
-    before: str
-    after: str
-    place: str
-    differing: tuple[str, ...] = ()
-    handle: str | None = None
-    old_handle: str | None = None
-
-    def as_json(self) -> ProbableRenameDocument:
-        """As a JSON object; what does not apply is left out."""
-        document: ProbableRenameDocument = {
-            "deleted": title_of(self.kind, self.zone, self.before),
-            "created": title_of(self.kind, self.zone, self.after),
-            "place": self.place,
-            "previous_name": self.before,
-        }
-        if self.differing:
-            document["differing"] = list(self.differing)
-        if self.handle is not None and self.old_handle is not None:
-            document["keep"] = {self.handle: self.old_handle}
-        return document
 
 
 def find_probable_renames(actions: Iterable[Action], kinds: Kinds) -> tuple[ProbableRename, ...]:

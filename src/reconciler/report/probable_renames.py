@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.plan.model import title_of
-from reconciler.plan.probable_renames import ProbableRename
+from reconciler.plan.model import ProbableRename, title_of
 from reconciler.terminal import Line, Styled
 
 from .places import Places, as_recorded

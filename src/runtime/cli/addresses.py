@@ -1,4 +1,4 @@
-"""Whether the address that the service listens on is the one that it tells its callers."""
+"""Compares the address that the service listens on with the one that it tells its callers."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit

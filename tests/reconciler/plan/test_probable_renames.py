@@ -12,8 +12,8 @@ from tests.reconciler.plan.values import action
 
 from reconciler.kinds import Manifest, load_kinds
 from reconciler.plan import Action, FieldChange
-from reconciler.plan.model import Op
-from reconciler.plan.probable_renames import MOST_COMPARED, ProbableRename, find_probable_renames
+from reconciler.plan.model import Op, ProbableRename
+from reconciler.plan.probable_renames import MOST_COMPARED, find_probable_renames
 
 CONTENT: dict[str, object] = {"name": "Agent", "description": "Answers", "consent": "explicit"}
 
