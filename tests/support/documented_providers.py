@@ -180,7 +180,8 @@ def _microsoft() -> Documented:
     named = "Mail.Read User.Read"
     first, refreshed = _standard(True, token_type="Bearer", scope=named, expires_in=3736, ext_expires_in=3736)
     first["id_token"] = "e30.e30.c2ln"
-    expected = tokens({"Mail.Read", "User.Read"}, 3736, id_token="e30.e30.c2ln")
+    # `offline_access` is never among them, though the refresh token is what it asks for.
+    expected = tokens({"Mail.Read", "User.Read", "offline_access"}, 3736, id_token="e30.e30.c2ln")
     dead = {
         "error": "invalid_grant",
         "error_description": "AADSTS700082: The refresh token has expired due to inactivity.",
@@ -236,6 +237,27 @@ def _github() -> Documented:
     )
 
 
+def _github_oauth_app() -> Documented:
+    """Its tokens last until they are revoked, and none is refreshed."""
+    first = {"access_token": "at-1", "scope": "repo,gist", "token_type": "bearer"}
+    return replace(_github(), first=first, expected=tokens({"repo", "gist"}, None, None))
+
+
+def _github_app() -> Documented:
+    """It has permissions in place of scopes."""
+    app = _github()
+    expected = replace(app.expected, scopes=frozenset())
+    return replace(
+        app,
+        requested=frozenset(),
+        asks={},
+        first={**app.first, "scope": ""},
+        expected=expected,
+        refreshed={**app.refreshed, "scope": ""},
+        expected_refreshed=again(expected, rotates=True),
+    )
+
+
 def _slack() -> Documented:
     user = {
         "id": "U1",
@@ -273,6 +295,22 @@ def _slack() -> Documented:
         bad_code=error("invalid_code"),
         bad_refresh_token=error("invalid_refresh_token"),
         wrong_client=error("bad_client_secret"),
+    )
+
+
+def _slack_without_rotation() -> Documented:
+    """Tokens last until they are revoked, the application's own beside the user's too."""
+    slack = _slack()
+    user = {
+        name: value
+        for name, value in slack.first["authed_user"].items()
+        if name not in ("expires_in", "refresh_token")
+    }
+    first = {name: value for name, value in slack.first.items() if name != "refresh_token"}
+    return replace(
+        slack,
+        first={**first, "authed_user": user},
+        expected=tokens({"chat:write", "users:read"}, None, None),
     )
 
 
@@ -454,5 +492,11 @@ DOCUMENTED = {
     "linear": _linear(),
     "hubspot": _hubspot(),
     "zoom": _zoom(),
+}
+# What a provider answers to another kind of application; the preset is that of the first word.
+VARIANTS = {
+    "github OAuth app": _github_oauth_app(),
+    "github App": _github_app(),
+    "slack without token rotation": _slack_without_rotation(),
 }
 CHALLENGE = {"code_challenge": challenge_of(VERIFIER), "code_challenge_method": "S256"}

@@ -38,6 +38,11 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 _OTHER_TOKEN_TYPES = frozenset({"dpop", "pop", "mac", "n_a"})
 
 
+# Scopes that ask for nothing but a refresh token, so one that comes proves them: Microsoft never lists its
+# own among those that it has granted. OpenID Connect Core section 11; Salesforce's word for the same.
+_PROVED_BY_REFRESH_TOKEN = frozenset({"offline_access", "refresh_token"})
+
+
 class RefusalKind(StrEnum):
     """What a refusal asks for: a new authorization by the user, a mended configuration, or a later try."""
 
@@ -80,7 +85,8 @@ class UpstreamTokens:
         expires_in_seconds: of the access token; None when neither the provider nor a setting says.
         refresh_token: the one to use from now on: the new one, or the old one where none came.
         is_refresh_token_new: the provider sent it now, and the old one may be worth nothing any more.
-        scopes: those the provider names, or those that were requested where it names none.
+        scopes: those the provider names, or those that were requested where it names none; and those that ask
+            for a refresh token, where they were requested and there is one.
         has_named_scopes: the provider named them.
     """
 
@@ -148,14 +154,16 @@ def read_token_response(
         return _invalid(answer, f"the token at `{pointer}` is the {other}: change {_SETTING}")
     new_refresh_token = _token(beside.get("refresh_token"))
     named = _scopes(settings, beside.get("scope", beside.get("scopes")), requested=scopes)
+    kept = new_refresh_token or refresh_token
+    proved = _PROVED_BY_REFRESH_TOKEN & scopes if kept is not None else frozenset[str]()
     return UpstreamTokens(
         access_token=access_token,
         expires_in_seconds=_seconds(beside.get("expires_in"))
         or settings.token_response_default_expires_in_seconds,
-        refresh_token=new_refresh_token or refresh_token,
+        refresh_token=kept,
         is_refresh_token_new=new_refresh_token is not None and new_refresh_token != refresh_token,
         refresh_token_expires_in_seconds=_seconds(beside.get("refresh_token_expires_in")),
-        scopes=scopes if named is None else named,
+        scopes=scopes if named is None else named | proved,
         has_named_scopes=named is not None,
         id_token=_token(beside.get("id_token")),
     )

@@ -15,6 +15,7 @@ from tests.support.documented_providers import (
     OLD,
     REDIRECT_URI,
     SECRET,
+    VARIANTS,
     VERIFIER,
     Documented,
 )
@@ -33,8 +34,8 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 
 def manifest(name: str) -> dict[str, Any]:
-    """The spec of a preset."""
-    return yaml.safe_load((PRESETS / f"{name}.yaml").read_text("utf-8"))["spec"]
+    """The spec of a preset, also for a variant of it."""
+    return yaml.safe_load((PRESETS / f"{name.split()[0]}.yaml").read_text("utf-8"))["spec"]
 
 
 def settings(name: str, url: str, *, secret: str = SECRET) -> ProviderSettings:
@@ -48,7 +49,7 @@ def settings(name: str, url: str, *, secret: str = SECRET) -> ProviderSettings:
         return value
 
     spec = led({member: value for member, value in manifest(name).items() if member != "client_secret"})
-    known = {"id": "p" * 26, "organization_id": "o" * 26, "zone_id": "z" * 26, "slug": name}
+    known = {"id": "p" * 26, "organization_id": "o" * 26, "zone_id": "z" * 26, "slug": name.split()[0]}
     provider = Provider.model_validate({**known, "created_at": NOW, "updated_at": NOW, **spec})
     return settings_of(provider, client_secret=secret)
 
@@ -128,6 +129,15 @@ async def redeem(client, given, documented, code=CODE):
 async def test_a_code_is_redeemed(name, documented, provider, client):
     """The documented answer is read whole: token, lifetime, refresh token, scopes."""
     assert await redeem(client, settings(name, provider.url), documented) == documented.expected
+
+
+@pytest.mark.parametrize("variant", sorted(VARIANTS))
+async def test_a_code_of_another_kind_of_application_is_redeemed(variant, client):
+    """Without expiry, without a refresh token, or without scopes, as that kind has it."""
+    documented = VARIANTS[variant]
+    with scripted_provider() as running:
+        running.script = documented.script(running.url, manifest(variant)["client_id"])
+        assert await redeem(client, settings(variant, running.url), documented) == documented.expected
 
 
 async def test_tokens_are_refreshed(name, documented, provider, client):
