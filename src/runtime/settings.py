@@ -62,6 +62,17 @@ class Settings(BaseSettings):
         description="rate limit of refused requests of unauthenticated clients, by address and zone in a "
         "minute; 0 for no limit",
     )
+    recorded_refusals_a_minute: int = Field(
+        60,
+        ge=1,
+        description="refusals of unauthenticated requests, by address and zone in a minute and process, that "
+        "have a decision record each; further ones are only counted",
+    )
+    zone_recorded_refusals_a_minute: int = Field(
+        240,
+        ge=1,
+        description="the same of a whole zone, whatever the address",
+    )
     token_events_days: int = Field(
         90, ge=0, description="days that token events are kept; 0 keeps them for ever"
     )

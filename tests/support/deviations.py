@@ -139,8 +139,8 @@ DEVIATIONS = (
     Deviation(
         "empty-scope",
         "Endpoints: Zone OAuth endpoints",
-        "tokens have a claim `scope`",
-        "it is left out where there are no scopes",
+        "tokens have a claim `scope`, and token responses a member `scope`",
+        "both are left out where there are no scopes",
         "RFC 6749 has no empty scope, and libraries refuse one",
     ),
     Deviation(

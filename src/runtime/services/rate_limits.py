@@ -79,10 +79,20 @@ REFUSED_REQUESTS = RateLimit(
 _REFUSAL_ROWS = "rows for refused requests of public clients and browsers, and for inactive tokens"
 _COUNTED = "only counted; one row a minute has the sum for each code"
 RECORDED_REFUSALS_OF_ADDRESS = RateLimit(
-    "recorded-refusals-address", _REFUSAL_ROWS, _ADDRESS, 60, per_process=True, beyond=_COUNTED
+    "recorded-refusals-address",
+    _REFUSAL_ROWS,
+    _ADDRESS,
+    "recorded_refusals_a_minute",
+    per_process=True,
+    beyond=_COUNTED,
 )
 RECORDED_REFUSALS = RateLimit(
-    "recorded-refusals", _REFUSAL_ROWS, _ZONE, 240, per_process=True, beyond=_COUNTED
+    "recorded-refusals",
+    _REFUSAL_ROWS,
+    _ZONE,
+    "zone_recorded_refusals_a_minute",
+    per_process=True,
+    beyond=_COUNTED,
 )
 
 # Client authentication (RFC 6749 section 2.3), assertions (RFC 7523) and DPoP proofs (RFC 9449).

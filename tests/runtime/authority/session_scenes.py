@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 from tests.runtime.authorization.pushed_requests import bring, push
+from tests.runtime.connect.conftest import vault_of
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.members.inviting import token_of
 from tests.runtime.management.signing_in import Someone, someone, with_own_application
@@ -20,6 +21,7 @@ from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 TOOLS = "https://tools.example"
 API = "https://api.example"
 FILES = "https://files.example"  # the agent depends on it, and Ada has not been asked
+KEYS = "https://keys.example"  # of the vault, where Ada has stored a key
 PERMIT = "permit (principal, action, resource);"
 
 
@@ -47,6 +49,7 @@ class SignIn:
     The agent asks for consent. `offline` is a second application that she lets act when she is away.
 
     Attributes:
+        keys: a resource of the vault, for which she has stored a key that the agent may use.
         chain: the zones, when hers signs in at another one.
     """
 
@@ -58,6 +61,7 @@ class SignIn:
     provider: App
     tools: Resource
     api: Resource
+    keys: Resource
     chain: Chain | None = None
     browser: Browser = field(default_factory=Browser)
     tokens: dict[str, str] = field(default_factory=dict)
@@ -78,13 +82,14 @@ class SignIn:
         second = self.second_link()
         assert second.status_code == 200, second.text
         self.links.append(second.json()["access_token"])
-        refused = self.exchange(self.agent, self.subject, FILES).json()
-        assert refused["reason"] == "user_authorization_required", refused
-        self.connect_link = str(refused["error_uri"])
-        self.waiting = self.code()
-        pushed = push(self.agent)
-        assert pushed.status_code == 201, pushed.text
-        self.pushed = str(pushed.json()["request_uri"])
+        self.connect_link = self.refused(FILES)
+        question = self.browser.open(self.refused(KEYS))
+        assert isinstance(question, Page)
+        stored = self.browser.send(question, decision="allow", credential="sk-of-ada")
+        assert isinstance(stored, Page)
+        assert stored.response.status_code == 200, stored.text
+        self.waiting, self.waiting_for_tools = self.code(), self.code(resources=[TOOLS])
+        self.pushed, self.pushed_for_tools = self.push(), self.push(resource=TOOLS)
 
     @staticmethod
     def redeemed(client: Client, answer: Answer, **changes: str) -> dict[str, str]:
@@ -101,6 +106,22 @@ class SignIn:
         return client.token(
             grant_type=GRANT_TYPE, subject_token=token, subject_token_type=ACCESS_TOKEN, resource=resource
         )
+
+    def refused(self, resource: str) -> str:
+        """The `error_uri` of an exchange that the agent is refused."""
+        refused = self.exchange(self.agent, self.subject, resource).json()
+        assert refused["reason"] == "user_authorization_required", refused
+        return str(refused["error_uri"])
+
+    def push(self, **changes: str) -> str:
+        """The `request_uri` of a request that the agent has pushed."""
+        pushed = push(self.agent, **changes)
+        assert pushed.status_code == 201, pushed.text
+        return str(pushed.json()["request_uri"])
+
+    def vault(self) -> httpx.Response:
+        """Have the key of the vault handed out."""
+        return self.exchange(self.agent, self.subject, KEYS)
 
     def first_link(self) -> httpx.Response:
         return self.exchange(self.agent, self.subject, TOOLS)
@@ -135,9 +156,9 @@ class SignIn:
             timeout=30,
         )
 
-    def code(self) -> str:
+    def code(self, **request: Any) -> str:
         """A code that the browser's session gives without a question."""
-        answer = self.browser.open(self.agent.url())
+        answer = self.browser.open(self.agent.url(**request))
         assert isinstance(answer, Answer), answer
         return answer.code
 
@@ -155,9 +176,12 @@ class SignIn:
         asks = place.action.endswith("/oauth/connect")
         return "works" if asks else f"{place.response.status_code} page"
 
-    def redeem(self) -> httpx.Response:
-        """Redeem the code that waits, once; before that, one that was made for the question."""
-        return self.agent.redeem(self.waiting)
+    def bring_for_tools(self) -> str:
+        """What the pushed request for the tools comes to: its code is redeemed, where there is one."""
+        place = self.browser.open(bring(self.agent, self.pushed_for_tools))
+        if isinstance(place, Page):
+            return f"{place.response.status_code} page"
+        return answered(self.agent.redeem(place.code)) if "code" in place.values else place.values["error"]
 
     def still(self) -> Mapping[str, Callable[[], str]]:
         """What rests on the sign-in, by name, each asked anew at every call."""
@@ -172,13 +196,16 @@ class SignIn:
             "policy bundle": lambda: answered(self.bundle()),
             "single sign-on": self.authorize,
             "connect link": self.connect,
+            "vault": lambda: answered(self.vault()),
         }
 
     def pending(self) -> Mapping[str, Callable[[], str]]:
         """What waits to be used and works once: asked at the end alone."""
         return {
-            "pending code": lambda: answered(self.redeem()),
+            "pending code": lambda: answered(self.agent.redeem(self.waiting)),
+            "pending code for the tools": lambda: answered(self.agent.redeem(self.waiting_for_tools)),
             "pushed request": lambda: self.authorize(bring(self.agent, self.pushed)),
+            "pushed request for the tools": self.bring_for_tools,
         }
 
 
@@ -193,20 +220,22 @@ def make_sign_in(site: Site, *, upstream: bool = False) -> SignIn:
     if chain is None:
         site.user(zone)
 
-    async def resources() -> tuple[App, App, Resource, Resource, Resource]:
+    async def resources() -> tuple[App, App, Resource, Resource, Resource, Resource]:
         made = site.company
         provider = await made.app(zone, "api-server")
         api = await made.resource(zone, API, scopes=["read"], application_id=provider.id)
         server = await made.app(zone, "tool-server", dependencies=[api])
-        tools = await made.resource(zone, TOOLS, scopes=["call"], application_id=server.id)
+        tools = await made.resource(zone, TOOLS, scopes=["call", "other"], application_id=server.id)
         files = await made.resource(zone, FILES, scopes=["read"])
+        vault = await vault_of(site, zone)
+        keys = await made.resource(zone, KEYS, scopes=["use"], credential_provider_id=vault.id)
         await made.policies(zone, PERMIT)
-        return provider, server, tools, api, files
+        return provider, server, tools, api, files, keys
 
-    provider, server, tools, api, files = site.run(resources())
-    agent = site.app(zone, "agent", consent="required", dependencies=[tools, files])
+    provider, server, tools, api, files, keys = site.run(resources())
+    agent = site.app(zone, "agent", consent="required", dependencies=[tools, files, keys])
     offline = site.app(zone, "assistant", consent="required")
-    return SignIn(site, zone, agent, offline, Client(zone, server), provider, tools, api, chain)
+    return SignIn(site, zone, agent, offline, Client(zone, server), provider, tools, api, keys, chain)
 
 
 @dataclass

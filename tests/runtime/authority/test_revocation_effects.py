@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.runtime.authority.session_scenes import (
+    TOOLS,
     Manager,
     SignIn,
     answered,
@@ -21,7 +22,7 @@ from tests.runtime.authority.session_scenes import (
     make_sign_in,
 )
 from tests.runtime.management.conftest import caller, let_end
-from tests.support.oauth_site import PASSWORD, Client, Page, Site, claims
+from tests.support.oauth_site import PASSWORD, Answer, Client, Page, Site, claims
 from tests.support.tables import Table
 
 from runtime.domain.kinds import (
@@ -291,6 +292,13 @@ EVENTS: Mapping[str, Callable[[SignIn], None]] = {
         scene.site.company.policies(scene.zone, "forbid (principal, action, resource);")
     ),
     "agent's dependency removed": lambda scene: no_longer_depend(scene, scene.agent, scene.tools),
+    "agent's dependency on the vault's resource removed": lambda scene: no_longer_depend(
+        scene, scene.agent, scene.keys
+    ),
+    "tools' scope removed": lambda scene: update(scene, RESOURCE, scene.tools.id, scopes=[]),
+    "vault's resource has another identifier": lambda scene: update(
+        scene, RESOURCE, scene.keys.id, identifier="https://other-keys.example"
+    ),
     "API's scope removed": lambda scene: update(scene, RESOURCE, scene.api.id, scopes=[]),
     "API deleted": delete_api,
     "keys rotated": partial(rotate, at_once=False),
@@ -324,6 +332,23 @@ def test_what_an_event_ends(site: Site, event: str) -> None:
 
     after = {name: ask() for name, ask in {**scene.still(), **scene.pending()}.items()}
     NOTES.compare(event, after)
+
+
+def test_a_refresh_is_narrowed_by_the_scopes_that_a_resource_loses(site: Site) -> None:
+    """The token is for the tools; it has their scope while they have it, and is still issued afterwards."""
+    scene = make_sign_in(site)
+    answer = scene.browser.open(scene.agent.url(resources=[TOOLS], scope="openid call other"))
+    if isinstance(answer, Page):
+        answer = scene.browser.send(answer, decision="allow")
+    assert isinstance(answer, Answer)
+    scene.tokens = SignIn.redeemed(scene.agent, answer)
+    before = claims(scene.refresh().json()["access_token"])
+    assert (before["aud"], before["scope"]) == (TOOLS, "call other")
+
+    update(scene, RESOURCE, scene.tools.id, scopes=["other"])
+
+    refreshed = claims(scene.refresh().json()["access_token"])
+    assert (refreshed["aud"], refreshed["scope"]) == (TOOLS, "other")
 
 
 def person(manager: Manager, method: str, body: object = None) -> None:

@@ -270,6 +270,7 @@ async def test_public_client_may_not_exchange(scene: Scene, tools: Resource, ann
         {"subject_token_type": "urn:ietf:params:oauth:token-type:id_token"},
         {"requested_token_type": REFRESH_TOKEN},
         {"requested_token_type": "urn:ietf:params:oauth:token-type:saml2"},
+        {"requested_token_type": "N_A"},
         {"actor_token": "abc"},
         {"actor_token_type": ACCESS_TOKEN},
         {"authorization_details": "[]"},

@@ -31,6 +31,7 @@ from runtime.domain.oauth.exchange_steps import Step
 from runtime.services import rate_limits, refused_requests
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision, DecisionLog
+from runtime.services.rate_limiter import RateLimiter
 from runtime.services.rate_limits import MAX_SECRET_GUESSES, RECORDED_REFUSALS_OF_ADDRESS
 from runtime.services.tokens import revocation
 from runtime.storage.sql.database import Database
@@ -420,6 +421,29 @@ async def test_what_strangers_are_refused_is_counted(
     other = await company.zone("other")
     with pytest.raises(InvalidClient):
         await Scene(company, other).post([("grant_type", "x"), ("client_id", "nobody")])
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [("recorded_refusals_a_minute", 3), ("zone_recorded_refusals_a_minute", 3)],
+)
+async def test_settings_say_how_many_refusals_have_a_record(
+    own_scene: Scene, setting: str, expected: int
+) -> None:
+    """From one address, and in a zone; the rest is counted, and no request id finds it."""
+    zone, clock = own_scene.zone, own_scene.services.clock
+    settings = own_scene.services.settings.model_copy(update={setting: expected})
+    limiter = RateLimiter(own_scene.services.state, clock, settings)
+    decisions = DecisionLog(own_scene.services.database, clock, limiter)
+
+    for number in range(8):
+        decision = Decision(zone.organization_id, zone.id, clock(), f"request-{number}")
+        address = "192.0.2.1" if setting == "recorded_refusals_a_minute" else f"192.0.2.{number}"
+        await decisions.refused(decision, InvalidClient(), address=address)
+    await decisions.flush()
+
+    rows = await _rows(own_scene)
+    assert [row.request_id for row in rows if row.requests is None] == ["request-0", "request-1", "request-2"]
 
 
 async def test_what_was_counted_is_written_in_time(own_scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
