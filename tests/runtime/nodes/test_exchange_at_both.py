@@ -380,17 +380,22 @@ def test_entries_that_are_swapped_in_redis_open_at_neither_node(
     subjects = {app: shop.token(app, shop.person()) for app in (shop.agent, shop.stranger)}
     before = set(kept_tokens(redis_server, shop))
 
-    def issued(node: Server) -> list[str]:
-        return [shop.exchanged(node, app, token, shop.api, scope="read") for app, token in subjects.items()]
+    def issued(node: Server, **more: str) -> list[str]:
+        return [
+            shop.exchanged(node, app, token, shop.api, scope="read", **more)
+            for app, token in subjects.items()
+        ]
 
+    # The same exchanges in other words: a request that a node has answered in these very words, it knows.
+    otherwise = {"requested_token_type": ACCESS_TOKEN}
     first = issued(nodes.first)
-    assert issued(nodes.second) == first
+    assert issued(nodes.second) == issued(nodes.first, **otherwise) == first
     kept = {name: value for name, value in kept_tokens(redis_server, shop).items() if name not in before}
     assert len(kept) == 2
     with redis_client.Redis.from_url(redis_server.url) as client:
         client.mset(dict(zip(kept, reversed(kept.values()), strict=True)))
 
-    after = issued(nodes.second)
+    after = issued(nodes.second, **otherwise)
 
     assert not set(after) & set(first)
     assert [claims_of(each)["client_id"] for each in after] == [app.client_id for app in subjects]
