@@ -12,6 +12,7 @@ is answered by this middleware, or, where the framework has error handlers of it
 import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
+from urllib.parse import quote
 
 from zonewright.access_token import AccessToken
 from zonewright.errors import RequestRefused, ZoneUnreachable
@@ -66,7 +67,7 @@ class ProtectedResource:
         return await self._verifier.authenticate(
             given[0] if len(given) == 1 else None,
             method=scope.get("method", "GET"),
-            url=self._verifier.origin + scope["path"],
+            url=self._verifier.origin + _path_of(scope),
             proofs=[value.decode("latin-1") for name, value in scope["headers"] if name == b"dpop"],
         )
 
@@ -86,6 +87,12 @@ class ProtectedResource:
             await _respond(send, refused.status, headers, b"")
 
         return answer
+
+
+def _path_of(scope: Scope) -> str:
+    """The path of a request as it was sent, with its escapes; servers may leave it out. Spec: ASGI, HTTP."""
+    raw: bytes | None = scope.get("raw_path")
+    return quote(scope["path"]) if raw is None else raw.partition(b"?")[0].decode("latin-1")
 
 
 class RetryLater:

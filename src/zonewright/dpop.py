@@ -1,6 +1,7 @@
 """DPoP proofs at a resource server. Spec: RFC 9449 sections 4.3 and 7."""
 
 import json
+import re
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -20,6 +21,8 @@ _MAX_PROOF_CHARS = 8_192
 _MAX_ID_CHARS = 255
 _THUMBPRINT_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("crv", "kty", "x")}
 _DEFAULT_PORTS = {"https": 443, "http": 80}
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+_UNRESERVED = re.compile("[A-Za-z0-9._~-]")
 
 
 class ReplayCache(Protocol):
@@ -124,7 +127,14 @@ def _target(url: str) -> tuple[str, str | None, int | None, str]:
     parts = urlsplit(url)
     if parts.username is not None:
         raise ValueError("an address with a user")
-    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme), parts.path or "/"
+    path = _ESCAPE.sub(_normal_escape, parts.path) or "/"
+    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme), path
+
+
+def _normal_escape(escape: re.Match[str]) -> str:
+    """What stands for itself without its escape, any other in capitals. Spec: RFC 3986 section 6.2.2."""
+    character = chr(int(escape[1], 16))
+    return character if _UNRESERVED.fullmatch(character) else escape[0].upper()
 
 
 def _digest(value: bytes) -> str:

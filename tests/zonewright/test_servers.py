@@ -43,13 +43,19 @@ async def health(_request: Request) -> PlainTextResponse:
 
 def in_starlette() -> Starlette:
     return Starlette(
-        routes=[Route("/mcp", read), Route("/mcp", write, methods=["POST"]), Route("/health", health)]
+        routes=[
+            Route("/mcp", read),
+            Route("/mcp", write, methods=["POST"]),
+            Route("/mcp/{name}", read),
+            Route("/health", health),
+        ]
     )
 
 
 def in_fastapi() -> FastAPI:
     app = FastAPI()
     app.get("/mcp", response_model=None)(read)
+    app.get("/mcp/{name}", response_model=None)(read)
     app.post("/mcp", response_model=None)(write)
     app.get("/health", response_model=None)(health)
     return app
@@ -75,6 +81,10 @@ async def sanic(verifier: Verifier) -> AsyncIterator[httpx.AsyncClient]:
     @app.get("/mcp")
     async def read(request: SanicRequest) -> HTTPResponse:
         return text(request.ctx.access_token.subject)
+
+    @app.get("/mcp/<_name>")
+    async def read_one(request: SanicRequest, _name: str) -> HTTPResponse:
+        return await read(request)
 
     @app.post("/mcp")
     async def write(request: SanicRequest) -> HTTPResponse:
@@ -200,12 +210,38 @@ async def test_a_token_that_is_refused_is_named_invalid(site: Site, client: http
     assert answer.headers["www-authenticate"].startswith('Bearer error="invalid_token", ')
 
 
+def bound(site: Site, holder: Holder) -> str:
+    """A token that is bound to the holder's key."""
+    form = {"grant_type": "client_credentials", "resource": TOOLS, **site.agent.form}
+    answer = site.post(form, DPoP=holder.proof(f"{site.issuer}/oauth/token"))
+    return str(answer.json()["access_token"])
+
+
+@pytest.mark.parametrize("escaped", ["a%20b", "caf%c3%a9", "%7Eann", "a%2Fb"])
+async def test_a_proof_is_for_a_path_however_it_is_escaped(
+    site: Site, client: httpx.AsyncClient, escaped: str
+) -> None:
+    """Escapes of one path are compared in one form (RFC 3986 section 6.2.2); another path is another."""
+    holder = Holder()
+    token = bound(site, holder)
+
+    async def ask(uri: str) -> int:
+        proof = holder.proof(uri, "GET", access_token=token)
+        answer = await client.get(
+            f"/mcp/{escaped}", headers={"Authorization": f"DPoP {token}", "DPoP": proof}
+        )
+        return answer.status_code
+
+    for uri in (f"{TOOLS}/{escaped}", f"{TOOLS}/{escaped.replace('%c3%a9', '%C3%A9').replace('%7E', '~')}"):
+        assert await ask(uri) in (200, 404)  # frameworks route an escaped slash in different ways
+    for uri in (f"{TOOLS}/a b", f"{TOOLS}/a/b", f"{TOOLS}/{escaped}x"):
+        assert await ask(uri) == 401
+
+
 async def test_a_bound_token_needs_a_proof_of_its_key(site: Site, client: httpx.AsyncClient) -> None:
     """For this request, once; its URL is that of the resource, whatever the server's own address is."""
     holder = Holder()
-    form = {"grant_type": "client_credentials", "resource": TOOLS, **site.agent.form}
-    answer = site.post(form, DPoP=holder.proof(f"{site.issuer}/oauth/token"))
-    token = answer.json()["access_token"]
+    token = bound(site, holder)
 
     async def ask(*proofs: str) -> tuple[int, str]:
         headers = [("Authorization", f"DPoP {token}"), *(("DPoP", each) for each in proofs)]

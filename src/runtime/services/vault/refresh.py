@@ -257,7 +257,7 @@ async def _keep(
     tokens: UpstreamTokens,
     scopes: frozenset[str],
 ) -> RefreshOutcome:
-    """Store new tokens, however long the database takes: the provider may have ended the former ones."""
+    """Store new tokens, also when the database is away for seconds: the former ones may have ended."""
     for attempt in range(_KEEP_ATTEMPTS):
         try:
             is_kept = await _replace(services, zone, place, record, provider, tokens, scopes)
