@@ -64,6 +64,7 @@ def compare(company: Company, name: str, done: Result, exit_code: int) -> None:
     """Hold what a command printed against the page; or write it there."""
     assert done.exit_code == exit_code, done
     text = f"{done.out}{done.err}".replace(str(company.folder), "config").replace(company.zone, "product")
+    text = text.replace(f"{company.folder.path.parent}/", "")
     text = re.sub(r"by api_key \w+ at \S+", "by api_key k7d2m4 at 2026-11-22T10:15:00.000Z", text)
     text = re.sub(r" in changeset \w+", " in changeset c4n8s2", text)
     text = re.sub(r"\n  digest sha256:\w+ \(owner [^\n]+", "", text)
