@@ -8,6 +8,7 @@ is off by minutes takes nothing that has ended, and refuses nothing that has jus
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from runtime.domain.oauth.claims import seconds
 from runtime.logs import log
 
 # What this machine and the database may differ by, so that usually nothing is corrected. Two nodes may then
@@ -15,6 +16,15 @@ from runtime.logs import log
 TOLERATED = timedelta(seconds=1)
 # More than that: what is stamped by one node and must count as past at all others lies back by this much.
 NODES_APART = timedelta(seconds=5)
+
+
+def issued_until(revoked_at: datetime) -> int:
+    """The last `iat` of tokens from before an instant, whichever node has issued them, in seconds since 1970.
+
+    Times in tokens are whole seconds, and another node's clock may be ahead. So what is issued just after
+    that instant cannot be told from what was issued before, and nothing is issued then (`token_endpoint`).
+    """
+    return seconds(revoked_at + NODES_APART) + 1
 
 
 def system_time() -> datetime:

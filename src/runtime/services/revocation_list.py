@@ -24,7 +24,7 @@ from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.claims import seconds
 from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
-from runtime.services.clock import NODES_APART
+from runtime.services.clock import issued_until
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import revocations as storage
 from runtime.storage.sql.database import Database
@@ -199,17 +199,12 @@ def digest(value: str) -> str:
 
 
 def _published(entry: Revocation) -> dict[str, Any]:
-    """One entry as it is published. A session or a token that has ended never comes back; the rest may.
-
-    What another node issued before it, its clock may have stamped a little later.
-    """
+    """One entry as it is published. A session or a token that has ended never comes back; the rest may."""
     told: dict[str, Any] = {
         name if name in _PLAIN else f"{name}#S256": value if name in _PLAIN else digest(value)
         for name, value in entry.claims.items()
     }
-    return (
-        told if told.keys() <= set(_PLAIN) else {**told, "issued_until": seconds(entry.at + NODES_APART) + 1}
-    )
+    return told if told.keys() <= set(_PLAIN) else {**told, "issued_until": issued_until(entry.at)}
 
 
 def _read_cursor(since: str | None) -> datetime:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from json import loads
 from typing import Any
 
 import pytest
@@ -9,14 +10,16 @@ from sqlalchemy import select
 from tests.support.factories import App
 from tests.support.scene import Scene, claims_of
 
-from runtime.domain.errors import InvalidClient, TooManyRequests
+from runtime.domain.errors import InvalidClient, InvalidGrant, TooManyRequests
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, RESOURCE
+from runtime.domain.kinds.resource import Resource
 from runtime.services.clients.last_used import LAST_USED
 from runtime.services.container import Services
 from runtime.services.management.kind_handlers import CREATES
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.rate_limits import MAX_SECRET_GUESSES
+from runtime.services.revocation_list import Revocations, digest
 from runtime.storage.sql import deletion_effects, revocations
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.tables import METADATA
@@ -109,6 +112,66 @@ async def test_a_withdrawn_secret_stops_at_once_and_the_other_goes_on(
     await scene.company.delete(APPLICATION_CREDENTIAL, scene.zone.id, old.credential_id)
     assert not await authenticates(scene, old)
     assert await authenticates(scene, new)
+
+
+async def ends_of(scene: Scene, client_id: str) -> list[int]:
+    """The `issued_until` of a client id's entries, as a process reads the list that has read none before."""
+    zone = await scene.services.zones.get(scene.zone.id)
+    fresh = Revocations(scene.services.database, scene.services.clock)
+    found = loads((await fresh.since(zone, None)).revocations)
+    return [each["issued_until"] for each in found if each.get("client_id#S256") == digest(client_id)]
+
+
+async def listed(scene: Scene, token: str) -> bool:
+    """Whether the revocation list has a token, as a server reads it that verifies offline."""
+    told = claims_of(token)
+    return any(told["iat"] <= until for until in await ends_of(scene, told["client_id"]))
+
+
+async def accepted(scene: Scene, app: App, token: str, resource: Resource) -> bool:
+    """Whether the zone takes a token of the application's own for an exchange."""
+    try:
+        await scene.exchange(app, token, resource)
+    except InvalidGrant:
+        return False
+    return True
+
+
+@pytest.mark.threat("47d")
+async def test_the_list_and_the_zone_say_the_same_of_a_token_of_the_last_second(scene: Scene) -> None:
+    """Issued just before its secret was deleted, it ends in both; the other secret's next one in neither."""
+    resource = await scene.company.resource(scene.zone, f"https://{new_id()}.example")
+    old = await scene.company.app(scene.zone, f"rotated-{new_id()[:6]}", dependencies=[resource])
+    new = await second_secret(scene, old)
+
+    async def issued(app: App) -> str:
+        answer = await scene.post([*FORM, ("resource", resource.identifier), *app.form.items()])
+        return str(answer["access_token"])
+
+    before = await issued(old)
+    assert (await accepted(scene, new, before, resource), await listed(scene, before)) == (True, False)
+
+    await scene.company.delete(APPLICATION_CREDENTIAL, scene.zone.id, old.credential_id)
+    after = await issued(new)
+
+    assert (await accepted(scene, new, before, resource), await listed(scene, before)) == (False, True)
+    assert (await accepted(scene, new, after, resource), await listed(scene, after)) == (True, False)
+
+
+@pytest.mark.parametrize("ahead_seconds", [-60, -3, 0, 3, 7])
+async def test_an_instant_is_judged_alike_by_the_list_and_the_zone(
+    scene: Scene, old: App, ahead_seconds: int
+) -> None:
+    """Also of a token that another node has stamped by a clock that is ahead, or that is older."""
+    await scene.company.delete(APPLICATION_CREDENTIAL, scene.zone.id, old.credential_id)
+    zone = await scene.services.zones.get(scene.zone.id)
+    (until,) = await ends_of(scene, old.client_id)
+    issued_at = until - 6 + ahead_seconds
+
+    refused = await zone.withdrawals.is_withdrawn("client_id", old.client_id, issued_at=issued_at)
+
+    assert refused == (issued_at <= until)
+    assert refused == (ahead_seconds <= 6)
 
 
 async def test_after_the_first_is_deleted_there_may_be_another(scene: Scene, old: App, new: App) -> None:

@@ -1,8 +1,12 @@
 """Withdrawn names: tokens issued to a name before it was given up are refused."""
 
+from collections.abc import Iterable
+from datetime import datetime
+
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services import cache_sizes
+from runtime.services.clock import issued_until
 from runtime.services.zones.tagged_cache import ChangeHistory, ReadThroughCache
 from runtime.storage.sql import revocations
 from runtime.storage.sql.database import Database
@@ -25,13 +29,23 @@ class WithdrawalCache:
                 a chain, `aud` of a resource.
             issued_at: `iat` of the token, in seconds since 1970.
         """
-        return issued_at <= await self._withdrawn_at(claim, name)
+        return issued_at <= await self._issued_until(claim, name)
 
-    async def _withdrawn_at(self, claim: str, name: str) -> int:
-        """When that was for the last time, in seconds since 1970; 0 for never."""
+    async def seconds_left(self, names: Iterable[tuple[str, str]], now: datetime) -> float:
+        """How long nothing is to be issued to the holder of these names, as (claim, name); 0 for not at all.
+
+        What is issued sooner after such a name was given up is refused as what was issued before. It is some
+        seconds at most, also where a clock was set back since.
+        """
+        until = max([await self._issued_until(claim, name) for claim, name in names], default=0)
+        longest = issued_until(now) + 1 - now.timestamp()
+        return min(max(0.0, until + 1 - now.timestamp()), longest)
+
+    async def _issued_until(self, claim: str, name: str) -> int:
+        """The last `iat` of tokens that are refused, as the revocation list has it; 0 for none."""
 
         async def query(conn: AsyncConnection) -> int:
             found = await revocations.withdrawn_at(conn, self._zone_id, claim, name)
-            return int(found.timestamp()) if found else 0
+            return issued_until(found) if found else 0
 
         return await self._instants.read(f"{claim}\0{name}", query, lambda _: {name})

@@ -5,7 +5,7 @@ servers that verify tokens by themselves, and, for single tokens, the zone endpo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -178,7 +178,7 @@ async def add_resource(conn: AsyncConnection, zone_id: str, identifier: str, *, 
     """Keep that no resource is called so any more: tokens for it are for none that has the name next."""
     entry = Revocation(now, await _longest(conn, zone_id, now), {"aud": identifier})
     await add(conn, zone_id, [entry])
-    await _withdraw(conn, zone_id, [replace(entry, at=_replaced_at(now))])
+    await _withdraw(conn, zone_id, [entry])
 
 
 async def add_between(
@@ -270,7 +270,7 @@ async def add_credential(
     claims += [{"actor": row.identifier} for row in acted]
     entries = [Revocation(now, forget_at, each) for each in claims]
     await add(conn, zone_id, entries)
-    await _withdraw(conn, zone_id, [replace(each, at=_replaced_at(now)) for each in entries])
+    await _withdraw(conn, zone_id, entries)
 
 
 async def add_workloads(conn: AsyncConnection, zone_id: str, provider_id: str, *, now: datetime) -> None:
@@ -282,14 +282,6 @@ async def add_workloads(conn: AsyncConnection, zone_id: str, provider_id: str, *
     )
     for row in found.all():
         await add_credential(conn, zone_id, row.id, now=now)
-
-
-def _replaced_at(now: datetime) -> datetime:
-    """Since when the names of something are another's that may well be in use at once.
-
-    Times in tokens are whole seconds, and what the new one leads to must not be taken for the old one's.
-    """
-    return now - timedelta(seconds=1)
 
 
 async def _withdraw(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]) -> None:
