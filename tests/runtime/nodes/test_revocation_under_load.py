@@ -20,6 +20,8 @@ from tests.support.server import serve
 from tests.support.waiting import wait_until
 
 from zonewright.access_token import AccessToken
+from zonewright.keys import ZoneKeys
+from zonewright.metadata import ZoneMetadata
 from zonewright.revocations import RevocationList
 
 DEADLINE_SECONDS = 15.0
@@ -102,7 +104,8 @@ def test_the_other_node_lists_what_was_revoked(shop: Shop, load: Load, end: Call
 
     async def is_listed() -> bool:
         async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
-            revocations = RevocationList(http, life.issuer, max_age_seconds=0.0)
+            keys = ZoneKeys(http, ZoneMetadata(http, life.issuer))
+            revocations = RevocationList(http, life.issuer, keys, max_age_seconds=0.0)
             deadline = time.monotonic() + DEADLINE_SECONDS
             while time.monotonic() < deadline:
                 if await revocations.is_revoked(token):

@@ -1,4 +1,4 @@
-"""Where protected resource metadata is found, and the challenges that name it. Spec: RFC 9728."""
+"""The addresses of protected resource metadata, and the challenges that name them. Spec: RFC 9728."""
 
 PATH = "/.well-known/oauth-protected-resource"
 
