@@ -295,11 +295,12 @@ async def _issue_again(
 ) -> dict[str, Any] | None:
     """Steps 10 to 14 for other scopes than before, or once a new token is due; None where they refuse."""
     client, chain, now = known.client, known.chain, decision.at
-    authorized = await authorize_scopes(
-        zone, client, wanted, chain, known.allowed, now=now, decision=decision
-    )
+    allowed, changed_at = known.allowed, known.changed_at
+    try:
+        authorized = await authorize_scopes(zone, client, wanted, chain, allowed, now=now, decision=decision)
+    except OAuthError:
+        return None
     plan = authorized.plan
-    changed_at = known.changed_at
     token = await _issued(
         services, zone, client, chain, plan, key, candidate, changed_at, now=now, decision=decision
     )
