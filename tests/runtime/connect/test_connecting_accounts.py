@@ -19,6 +19,7 @@ from tests.support.scripted_provider import Received, Scripted
 
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import APPLICATION, PROVIDER, RESOURCE, USER
+from runtime.services.vault import upstream_revocations
 from runtime.storage.sql.tables import TABLES
 
 STORAGE = ("embedded", "servers")
@@ -292,7 +293,7 @@ class TestScopes:
         assert f'href="{CALLBACK}?{query}"' in done.response.text
 
     def test_none_of_those_requested_is_a_refusal(self, account: Account) -> None:
-        """There would be nothing to use."""
+        """There would be nothing to use, so the provider is to revoke what it has issued."""
         account.tracker.grants = "admin"
 
         done = account.connect(account.desk.sign_in(account.agent))
@@ -300,6 +301,14 @@ class TestScopes:
         assert isinstance(done, Page)
         assert_page(done.response, 400)
         assert _nothing_is_linked(account)
+        assert _revocations(account) == 1
+
+    def test_what_is_used_is_not_given_back(self, account: Account) -> None:
+        """The tokens of a connection stay as they are."""
+        account.connect(account.desk.sign_in(account.agent))
+
+        assert not _nothing_is_linked(account)
+        assert _revocations(account) == 0
 
 
 class TestCallback:
@@ -635,6 +644,11 @@ def _token_of(account: Account, browser: Browser, email: str) -> str:
 def _text(place: Page | Answer) -> str:
     assert isinstance(place, Page), place
     return place.text
+
+
+def _revocations(account: Account) -> int:
+    """How many of the provider's tokens it is to revoke."""
+    return sum(row["topic"] == upstream_revocations.TOPIC for row in account.rows("outbox"))
 
 
 def _nothing_is_linked(account: Account) -> bool:

@@ -7,7 +7,10 @@ sign-in has, too; the `state` says which it is.
 Spec: RFC 6749 section 4.1; RFC 7636; RFC 9207; OpenID Connect Core section 3.1.3.7 for whose account it is.
 """
 
+from contextlib import suppress
+
 from pydantic import BaseModel, ConfigDict
+from sqlalchemy.exc import IntegrityError
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings
@@ -46,7 +49,7 @@ from runtime.services.connect.outcomes import ConnectOutcome
 from runtime.services.connect.requests import CheckedLink, ReturnAddress
 from runtime.services.container import Services
 from runtime.services.decision_log import current_decision
-from runtime.services.vault import upstream_tokens
+from runtime.services.vault import upstream_revocations, upstream_tokens
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import users
 
@@ -59,6 +62,10 @@ _LOST = (
 _CHANGED = "the provider was changed meanwhile; go back to the application and try again"
 _ANOTHER = "the answer did not come from the provider that was asked"
 _PROVIDER = "the provider"
+
+
+class NothingGranted(AccessDenied):
+    """The provider has issued tokens without any of the scopes that were requested."""
 
 
 class PendingConnection(BaseModel):
@@ -189,11 +196,31 @@ async def handle_callback(
     tokens = await _redeem(services, zone, asked, provider, settings, pending, code)
     if isinstance(tokens, UpstreamRefusal):
         return _refused(zone, asked, provider, _token_refusal(tokens))
+    try:
+        return await _connect(services, zone, asked, provider, settings, pending, tokens)
+    except (BadLink, AccountRefused, NothingGranted) as failure:
+        await _give_back(services, zone, asked, provider, tokens)
+        if isinstance(failure, NothingGranted):
+            return outcomes.refused(zone, asked, failure)
+        raise
+
+
+async def _connect(
+    services: Services,
+    zone: CachedZone,
+    asked: CheckedLink,
+    provider: Provider,
+    settings: ProviderSettings,
+    pending: PendingConnection,
+    tokens: UpstreamTokens,
+) -> ConnectOutcome:
+    """The connection that the tokens are for.
+
+    Raises: BadLink, AccountRefused and NothingGranted where it is not made.
+    """
     scopes = attenuation.limit_upstream(pending.scopes, tokens.scopes)
     if pending.scopes and not scopes.granted:
-        return outcomes.refused(
-            zone, asked, AccessDenied("the provider granted none of the requested scopes")
-        )
+        raise NothingGranted("the provider granted none of the requested scopes")
     subject = await _subject(services, zone, settings, provider, pending, tokens)
     scopes = scopes._replace(beyond=scopes.beyond - {_OPENID})  # asked for to know whose account it is
     await _store(services, zone, asked, provider, pending, tokens, scopes, subject)
@@ -201,6 +228,17 @@ async def handle_callback(
         asked,
         outcomes.connected(zone, asked, scopes.granted, missing=scopes.missing, dropped=scopes.beyond),
     )
+
+
+async def _give_back(
+    services: Services, zone: CachedZone, asked: CheckedLink, provider: Provider, tokens: UpstreamTokens
+) -> None:
+    """Have the provider revoke what nothing here will use."""
+    user_id = asked.signed_in.user.id
+    with suppress(IntegrityError):  # the zone has gone, and with it whoever could be told to end them
+        async with services.database.transaction() as conn:
+            await upstream_revocations.enqueue_unused(conn, services.outbox, zone, provider, user_id, tokens)
+    services.outbox.notify()
 
 
 async def _store(

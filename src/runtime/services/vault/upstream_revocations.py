@@ -14,11 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.sealing import SealBroken, Sealer
+from runtime.adapters.upstream_oauth.token_response import UpstreamTokens
 from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.provider import Provider
 from runtime.services import address_bound_secrets
 from runtime.services.outbox.delivery import Outbox
 from runtime.services.vault.sealing import open_access_token, open_refresh_token
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import vault_tokens, zone_data
 from runtime.storage.sql.vault_tokens import EndedCredential
 
@@ -76,14 +78,46 @@ async def enqueue(
             continue
         message = _opened(sealer, each, *known)
         if message is not None:
-            await outbox.enqueue(
-                conn,
-                TOPIC,
-                message.model_dump(mode="json"),
-                organization_id=each.organization_id,
-                zone_id=each.zone_id,
-                receiver=each.provider_id,
-            )
+            await _add(conn, outbox, message, each.organization_id, each.zone_id, each.provider_id)
+
+
+async def enqueue_unused(
+    conn: AsyncConnection,
+    outbox: Outbox,
+    zone: CachedZone,
+    provider: Provider,
+    user_id: str,
+    tokens: UpstreamTokens,
+) -> None:
+    """Have tokens revoked that a provider has issued for a connection which is not made after all.
+
+    Those of another connection of the user at that provider keep them alive, as ever: its delivery looks.
+    """
+    known = _with_secret(zone.sealer, provider)
+    if known is None:
+        return
+    message = RevocationMessage(
+        user_id=user_id,
+        provider=known[0],
+        client_secret=known[1],
+        access_token=tokens.access_token,
+        refresh_token=tokens.refresh_token,
+    )
+    await _add(conn, outbox, message, zone.organization_id, zone.id, provider.id)
+
+
+async def _add(
+    conn: AsyncConnection,
+    outbox: Outbox,
+    message: RevocationMessage,
+    organization_id: str,
+    zone_id: str,
+    provider_id: str,
+) -> None:
+    payload = message.model_dump(mode="json")
+    await outbox.enqueue(
+        conn, TOPIC, payload, organization_id=organization_id, zone_id=zone_id, receiver=provider_id
+    )
 
 
 def _with_secret(sealer: Sealer, provider: Provider) -> tuple[Provider, str | None] | None:
