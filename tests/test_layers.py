@@ -159,7 +159,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "address_bound_secrets": frozenset(),
     "secret_values": frozenset(),
     "outbox": frozenset({"job_notifier"}),
-    "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "zone_keys", "client_types"}),
+    "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "clock", "zone_keys", "client_types"}),
     "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
     "upstream_refreshes": frozenset(),
     "container": frozenset(

@@ -67,6 +67,7 @@ LINK = ConnectLink(
     resource_id="r",
     resource_identifier="https://r.example",
     scopes=frozenset({"read"}),
+    actors=("a",),
     issued_at=NOW,
 )
 VALUES: list[Any] = [

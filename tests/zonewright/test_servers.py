@@ -232,10 +232,11 @@ async def test_a_proof_is_for_a_path_however_it_is_escaped(
         )
         return answer.status_code
 
-    for uri in (f"{TOOLS}/{escaped}", f"{TOOLS}/{escaped.replace('%c3%a9', '%C3%A9').replace('%7E', '~')}"):
-        assert await ask(uri) in (200, 404)  # frameworks route an escaped slash in different ways
-    for uri in (f"{TOOLS}/a b", f"{TOOLS}/a/b", f"{TOOLS}/{escaped}x"):
-        assert await ask(uri) == 401
+    spellings = (escaped, escaped.replace("%c3%a9", "%C3%A9").replace("%7E", "~"))
+    told = {await ask(f"{TOOLS}/{each}") for each in spellings}
+    assert told <= {200, 404}  # frameworks route an escaped slash in different ways
+    others = ("a b", "a/b", f"{escaped}x")
+    assert [await ask(f"{TOOLS}/{each}") for each in others] == [401] * len(others)
 
 
 async def test_a_bound_token_needs_a_proof_of_its_key(site: Site, client: httpx.AsyncClient) -> None:

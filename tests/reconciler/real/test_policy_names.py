@@ -132,7 +132,8 @@ def test_a_user_whom_a_policy_in_force_names_is_called_otherwise(company: Compan
         company.send("PATCH", user, identifier="robby@acme.example")
     else:
         company.send("DELETE", user)
-    told = f"{ANN} of Policy {company.zone}/leavers (leavers.cedar:2:16)"
+    place = f"{company.folder.path / 'leavers.cedar'}:2:16"
+    told = f"{ANN} of Policy {company.zone}/leavers ({place})"
     planned = company.plan(expect=0).out
     assert told in planned
     assert "nothing to do" in planned

@@ -288,9 +288,8 @@ class TestNothingApplied:
         (other.path / "contractors.txt").rename(other.path / "contractors.yaml")
         done = company.zonectl("drift", other)
         assert done.exit_code == 1
-        assert (
-            "not compared: contractors.yaml:1: Group `contractors` belongs to the configuration" in done.out
-        )
+        place = f"{other.path / 'contractors.yaml'}:1"
+        assert f"not compared: {place}: Group `contractors` belongs to the configuration" in done.out
 
 
 def test_what_nobody_describes_is_said_to_be_so(company: Company) -> None:

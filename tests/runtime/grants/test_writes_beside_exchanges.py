@@ -277,8 +277,8 @@ async def test_a_new_resource_takes_over_what_it_is_the_longer_prefix_of(shop: S
     await shop.dependency(shop.agent, everything.id)
     long_path = "https://all.test/" + "/".join("x" * 40)
     asked = ("https://all.test/part/1", long_path)
-    for each in asked:
-        assert await shop.scene.exchange(shop.agent, shop.subject, each)
+    found = [await shop.scene.exchange(shop.agent, shop.subject, each) for each in asked]
+    assert [claims_of(each["access_token"])["aud"] for each in found] == [everything.identifier] * 2
 
     await company.resource(zone, "https://all.test/part", scopes=SCOPES, prefix=True)
     with pytest.raises(OAuthError):

@@ -7,7 +7,7 @@ keeps the snapshot.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
+from copy import copy
 from datetime import datetime
 from itertools import zip_longest
 
@@ -144,7 +144,7 @@ async def _answer(
 ) -> OAuthError:
     """What the application would be told: of the policies, where they refuse all the same."""
     resource = hop.resource if isinstance(hop.resource, Resource) else None
-    untold = replace(hop.decision)
+    untold = copy(hop.decision)
     return await user_refusals.answer_to(
         refusal, zone, client, chain, resource, hop.scopes, now=now, decision=untold
     )
