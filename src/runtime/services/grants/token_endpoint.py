@@ -88,15 +88,15 @@ async def respond(
     Raises: OAuthError, after the refusal has been recorded; NotFound for an unknown zone.
     """
     sent = sent_request(body, content_type, authorization) if proof is None else None
-    form: Form | None = None
-    if _known(services.zones.cached(zone_id), sent, services.clock().timestamp()) is None:
-        form = read_form(body, content_type)
+    held = services.zones.cached(zone_id)
+    first = _known(held, sent, services.clock().timestamp())
+    form = read_form(body, content_type) if first is None else None
     decision: Decision | None = None
 
     async def attempt(zone: CachedZone) -> dict[str, Any]:
-        nonlocal decision, form
+        nonlocal decision, first, form
         decision = Decision(zone.organization_id, zone.id, services.clock(), request_id)
-        known = _known(zone, sent, decision.at.timestamp())
+        known, first = first if zone is held else _known(zone, sent, decision.at.timestamp()), None
         if known is not None and sent is not None:
             answer = await _repeated(services, zone, known, sent.scope, decision, address)
             if answer is not None:

@@ -8,6 +8,7 @@ and each has a bound of its own, where the shares here, thousands of small ones,
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import chain
 
 Entry = tuple[float, bytes]  # until when, and the value
@@ -91,6 +92,7 @@ class PartitionedEntries:
         return self._capacity if self._bounds is None else self._bounds[name.partition(":")[0]]
 
 
+@lru_cache(maxsize=4096)  # every request asks for the epochs of its zone, its user and its session
 def _share_of(key: str) -> str:
     second = key.find(":", key.find(":") + 1)
     return key[:second] if second > 0 else key.partition(":")[0]
