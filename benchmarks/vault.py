@@ -19,6 +19,7 @@ from benchmarks.table import Row
 from runtime.adapters.upstream_oauth.token_response import UpstreamTokens
 from runtime.app import close_services, make_services
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.attenuation import limit_upstream
 from runtime.services import epochs
 from runtime.services.authorization.consent_decision import record_consents
 from runtime.services.client_types import Client
@@ -178,7 +179,7 @@ async def _store(
                 resource=resource,
                 provider=issuer,
                 tokens=tokens,
-                requested=_SCOPES,
+                scopes=limit_upstream(_SCOPES, _SCOPES),
                 now=issued_at,
             )
         wanted = {resource.id: _SCOPES for resource in resources}

@@ -232,7 +232,7 @@ async def test_a_code_is_redeemed_with_a_signed_assertion(providers, outbound):
     given = settings(token_endpoint_auth_method=TokenEndpointAuthMethod.PRIVATE_KEY_JWT)
     proof = {"code": "c", "verifier": "v" * 43, "redirect_uri": "https://zone/cb"}
 
-    await providers.redeem(given, **proof, signer=AssertionSigner(RSA, NOW))
+    await providers.redeem(given, **proof, signer=AssertionSigner(NOW, RSA))
 
     _, fields, headers = outbound.posted[0]
     assert fields["client_assertion"].count(".") == 2
@@ -249,9 +249,9 @@ async def test_a_sign_in_gives_a_configured_endpoint_no_assertion_for_the_issuer
     proof = {"code": "c", "verifier": "v" * 43, "redirect_uri": "https://zone/cb"}
     elsewhere = "https://evil.example/token"
 
-    await providers.redeem(given, **proof, signer=AssertionSigner(RSA, NOW))
+    await providers.redeem(given, **proof, signer=AssertionSigner(NOW, RSA))
     await providers.redeem(
-        replace(given, token_endpoint=elsewhere), **proof, signer=AssertionSigner(RSA, NOW)
+        replace(given, token_endpoint=elsewhere), **proof, signer=AssertionSigner(NOW, RSA)
     )
 
     sent = {

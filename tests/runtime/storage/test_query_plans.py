@@ -118,11 +118,14 @@ JOBS: Mapping[str, Call] = {
         conn, before=NOW, now=NOW, limit=100
     ),
 }
+EXPIRED = SqlCondition(has_status(NOW, "expired"))
 # The lists of grants that can be long, by the conditions that select them.
 LISTS: Mapping[str, Sequence[Condition]] = {
     "all": [],
     "of a resource": [Equals("resource_id", ["resource-1"])],
     "revoked": [SqlCondition(has_status(NOW, "revoked"))],
+    "active": [SqlCondition(has_status(NOW, "active"))],
+    "of a resource, expired": [Equals("resource_id", ["resource-1"]), EXPIRED],
 }
 # Of the modules that keep these tables, what no request of an application or a user calls, and why.
 OTHERS = {

@@ -129,7 +129,7 @@ class OpenIDProviders:
 
         Args:
             resource: sent when the provider is configured to take one.
-            signer: for `private_key_jwt`.
+            signer: for `private_key_jwt` and `client_secret_jwt`.
         Raises: ProviderRefused with the code of `UpstreamRefusal`; OutboundRefused, OutboundFailed.
         """
         endpoints = await self.endpoints(settings)

@@ -248,7 +248,7 @@ class UpstreamOAuthClient:
         signing_key: SigningKey | None,
     ) -> token_request.EncodedRequest:
         method = authentication_method(settings, endpoints.token_auth_methods)
-        signer = AssertionSigner(signing_key, self._clock()) if signing_key is not None else None
+        signer = AssertionSigner(self._clock(), signing_key)
         authentication = authenticate_client(settings, method, address, signer=signer)
         return token_request.encoded(settings, address, fields, authentication)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import quote_plus
 
+import jwt
+
 from runtime.adapters.identity_providers.answers import ProviderRefused, required
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.signing import Algorithm, SigningKey
@@ -15,6 +17,9 @@ from runtime.domain.kinds.values import TokenEndpointAuthMethod
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS = 60
 ASSERTION_ALGORITHM: Algorithm = "RS256"  # what every provider that takes assertions can verify
+_TYP = "client-authentication+jwt"
+_LEAST_SECRET_BYTES = 32  # RFC 7518 section 3.2
+_WITH_ASSERTION = (TokenEndpointAuthMethod.PRIVATE_KEY_JWT, TokenEndpointAuthMethod.CLIENT_SECRET_JWT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,14 @@ class ClientAuthentication:
 
 @dataclass(frozen=True, slots=True)
 class AssertionSigner:
-    """What signs client assertions: a key that the zone publishes, and the time it is."""
+    """What client assertions are made with.
 
-    key: SigningKey
+    Attributes:
+        key: one that the zone publishes, for `private_key_jwt`; `client_secret_jwt` takes the secret.
+    """
+
     now: datetime
+    key: SigningKey | None = None
 
 
 def signs_assertions(settings: ProviderSettings) -> bool:
@@ -73,17 +82,19 @@ def authenticate_client(
 
     Args:
         url: the endpoint that it is sent to.
-    Raises: ProviderRefused with `not_configured` when the client id, the secret or the signer is missing.
+    Raises: ProviderRefused with `not_configured` when the client id, the secret or the signer is missing, or
+        the secret is too short to sign with.
     """
     client_id = required(settings.client_id, "client id")
     if method is TokenEndpointAuthMethod.NONE:
         return ClientAuthentication({"client_id": client_id})
-    if method is TokenEndpointAuthMethod.PRIVATE_KEY_JWT:
+    if method in _WITH_ASSERTION:
         if signer is None:
-            raise ProviderRefused("not_configured", "no key to sign a client assertion with")
+            raise ProviderRefused("not_configured", "nothing to sign a client assertion with")
+        claims = _claims(assertion_audience(settings, url), client_id, signer.now)
         assertion = {
             "client_assertion_type": ASSERTION_TYPE,
-            "client_assertion": _assertion(assertion_audience(settings, url), client_id, signer),
+            "client_assertion": _signed(claims, settings, method, signer.key),
         }
         return ClientAuthentication({"client_id": client_id, **assertion})
     secret = required(settings.client_secret, "client secret")
@@ -94,10 +105,27 @@ def authenticate_client(
     return ClientAuthentication(headers={"authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"})
 
 
-def _assertion(audience: str, client_id: str, signer: AssertionSigner) -> str:
-    """A client assertion with a single audience: a server that receives it cannot use it at another."""
-    issued_at = int(signer.now.timestamp())
-    claims = {
+def _signed(
+    claims: Mapping[str, object],
+    settings: ProviderSettings,
+    method: TokenEndpointAuthMethod,
+    key: SigningKey | None,
+) -> str:
+    """A client assertion. Raises ProviderRefused without a key, or with a secret that HS256 does not take."""
+    if method is TokenEndpointAuthMethod.PRIVATE_KEY_JWT:
+        if key is None:
+            raise ProviderRefused("not_configured", "no key to sign a client assertion with")
+        return key.sign(claims, typ=_TYP)
+    secret = required(settings.client_secret, "client secret").encode()
+    if len(secret) < _LEAST_SECRET_BYTES:
+        raise ProviderRefused("not_configured", f"HS256 needs a secret of {_LEAST_SECRET_BYTES} bytes")
+    return jwt.encode(dict(claims), secret, algorithm="HS256", headers={"typ": _TYP})
+
+
+def _claims(audience: str, client_id: str, now: datetime) -> dict[str, object]:
+    """Those of an assertion with a single audience: a server that receives it cannot use it at another."""
+    issued_at = int(now.timestamp())
+    return {
         "iss": client_id,
         "sub": client_id,
         "aud": audience,
@@ -105,4 +133,3 @@ def _assertion(audience: str, client_id: str, signer: AssertionSigner) -> str:
         "exp": issued_at + ASSERTION_SECONDS,
         "jti": secrets.token_urlsafe(16),
     }
-    return signer.key.sign(claims, typ="client-authentication+jwt")

@@ -79,8 +79,9 @@ class ProviderOAuth2(Part):
         token_endpoint: where codes and refresh tokens are redeemed; without it as discovered.
         token_endpoint_auth_method: how the zone authenticates at the token and the revocation endpoint;
             without it `client_secret_basic`, or `client_secret_post` where metadata names that alone, and
-            `none` where there is no secret. The assertions of `private_key_jwt` have as `aud` the URL of the
-            endpoint where that is configured here, and the issuer where the issuer's metadata names it.
+            `none` where there is no secret. The assertions of `private_key_jwt` and `client_secret_jwt`
+            (HS256, with a secret of at least 32 bytes) have as `aud` the URL of the endpoint where that is
+            configured here, and the issuer where the issuer's metadata names it.
         token_request_format: for providers whose token endpoint reads JSON.
         token_request_headers: sent with requests to the token and the revocation endpoint; those that carry
             credentials or describe the message (`Authorization`, `Content-Type`, ...) are not replaced.

@@ -278,16 +278,14 @@ async def _identify(
 ) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
     step = "the token endpoint"
     try:
-        signer = None
-        if signs_assertions(settings):
-            signer = AssertionSigner(zone.signing(ASSERTION_ALGORITHM), services.clock())
+        key = zone.signing(ASSERTION_ALGORITHM) if signs_assertions(settings) else None
         tokens = await services.openid.redeem(
             settings,
             code=code,
             verifier=pending.verifier,
             redirect_uri=provider_requests.redirect_uri(zone, provider),
             resource=pending.resource,
-            signer=signer,
+            signer=AssertionSigner(services.clock(), key),
         )
         step = "the ID token"
         identity = await services.openid.identify(settings, tokens, nonce=pending.nonce, now=services.clock())

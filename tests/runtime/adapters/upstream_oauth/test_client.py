@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import jwt
 import pytest
 from tests.support.scripted_provider import Scripted, scripted_provider
 from tests.support.waiting import let_pass
@@ -153,6 +154,30 @@ async def test_a_public_client_names_itself(provider, client, settings, changes)
     assert sent.members["client_id"] == "zone"
     assert "client_secret" not in sent.members
     assert "authorization" not in sent.headers
+
+
+@pytest.mark.standard("RFC 7523")
+async def test_authenticates_by_an_assertion_signed_with_the_secret(provider, client, settings):
+    """`client_secret_jwt`: the secret itself is not sent, and one that is too short signs nothing."""
+    provider.answers({"access_token": "at"})
+    secret = "s" * 32
+    given = settings(token_endpoint_auth_method=Method.CLIENT_SECRET_JWT, client_secret=secret)
+
+    await redeem(client, given)
+
+    (sent,) = provider.received
+    assert "client_secret" not in sent.members
+    claims = jwt.decode(
+        sent.members["client_assertion"],
+        secret,
+        algorithms=["HS256"],
+        audience=f"{provider.url}/token",
+        options={"verify_exp": False, "verify_iat": False},
+    )
+    assert (claims["iss"], claims["sub"], claims["exp"] - claims["iat"]) == ("zone", "zone", 60)
+    refusal = await redeem(client, replace(given, client_secret="s" * 31))
+    assert refusal == UpstreamRefusal(RefusalKind.MISCONFIGURED, "not_configured")
+    assert len(provider.received) == 1
 
 
 @pytest.mark.standard("RFC 7523")
