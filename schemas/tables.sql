@@ -601,6 +601,7 @@ CREATE TABLE resources (
     application_type VARCHAR NOT NULL,
     credential_lifetime_seconds BIGINT,
     credential_provider_id VARCHAR,
+    deleted_credential_provider_id VARCHAR,
     description VARCHAR,
     metadata JSON,
     prefix BOOLEAN NOT NULL,

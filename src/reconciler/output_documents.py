@@ -202,6 +202,20 @@ class ProbableRenameDocument(TypedDict):
     keep: NotRequired[Mapping[str, str]]
 
 
+class LostProviderDocument(TypedDict):
+    """A resource that stays and loses its credential provider, each as `Kind zone/identifier`.
+
+    `deleted`: the plan deletes the provider; otherwise the resource's manifest no longer names it. `refused`:
+    exchanges for the resource are refused from then on, because no manifest of the plan says what issues its
+    tokens instead; otherwise the zone issues them itself.
+    """
+
+    resource: str
+    provider: str
+    deleted: bool
+    refused: bool
+
+
 class GuardDocument(TypedDict):
     """A reason why a plan is refused. `stale`: the server has changed since; otherwise a guard refuses it."""
 
@@ -267,12 +281,12 @@ class PlanDocument(TypedDict):
     policies that match no object, also after an apply); `without_permit` (titles of policy sets that refuse
     every token, since no policy in them has a `permit`); `probable_renames` (objects that are deleted while a
     similar one is created); `left_out` (titles of objects that are not created, since they have expired
-    already); `undelivered` (titles of objects whose one-time
-    secret was never confirmed as delivered); `similar_owner` (the owner that was probably intended);
-    `expiring` (manifests of objects that have expired or expire soon; not in a saved plan); and `shown_once`
-    (titles of objects whose secret the server shows once: an apply without `--secrets-dir` is refused).
-    `names_writers` is false where this credential may not read who wrote what. `delete_budgets` are those of
-    `zonectl.yaml`.
+    already); `lost_providers` (resources that stay and lose their credential provider); `undelivered` (titles
+    of objects whose one-time secret was never confirmed as delivered); `similar_owner` (the owner that
+    was probably intended); `expiring` (manifests of objects that have expired or expire soon; not in a
+    saved plan); and `shown_once` (titles of objects whose secret the server shows once: an apply without
+    `--secrets-dir` is refused). `names_writers` is false where this credential may not read who wrote
+    what. `delete_budgets` are those of `zonectl.yaml`.
     """
 
     format: Literal["zonewright/plan/v1"]
@@ -299,6 +313,7 @@ class PlanDocument(TypedDict):
     without_permit: NotRequired[Sequence[str]]
     probable_renames: NotRequired[Sequence[ProbableRenameDocument]]
     left_out: NotRequired[Sequence[str]]
+    lost_providers: NotRequired[Sequence[LostProviderDocument]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[CascadeDocument]]

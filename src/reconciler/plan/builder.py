@@ -14,6 +14,7 @@ from .changeset import ChangesetBuilder, local_ids, unlink
 from .dependency_order import dependency_order
 from .display_names import DisplayNames
 from .exclusive_members import taken_from_others
+from .lost_providers import find_lost_providers
 from .matching import Match, Matcher
 from .member_values import leaves
 from .missing_names import MissingNameSearch
@@ -92,6 +93,7 @@ def build_plan(
         missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
         without_permit=find_sets_without_permit(builder.matcher.matches, builder.actions, kinds),
         probable_renames=find_probable_renames(builder.actions, kinds),
+        lost_providers=find_lost_providers(builder.actions, builder.index, kinds),
         left_out=left_out,
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),

@@ -12,6 +12,7 @@ from reconciler.output_documents import (
     PLAN,
     ActionDocument,
     ChangeDocument,
+    LostProviderDocument,
     PlanDocument,
     ProbableRenameDocument,
     SimilarOwnerDocument,
@@ -39,6 +40,7 @@ NOT_IN_DIGEST = (
     "without_permit",
     "probable_renames",
     "left_out",
+    "lost_providers",
     "undelivered",
     "similar_owner",
     "shown_once",
@@ -306,6 +308,40 @@ class ProbableRename:
         return document
 
 
+@dataclass(frozen=True, slots=True)
+class LostProvider:
+    """A resource that stays, and the credential provider that it loses.
+
+    Attributes:
+        zone: the zone's name for people.
+        resource, provider: identifiers.
+        is_deleted: the provider is deleted; otherwise the resource's manifest no longer names it.
+        is_refused: exchanges for the resource are refused afterwards; otherwise the zone issues its tokens.
+        has_stored_keys: the provider is the vault, which has keys; otherwise it issues tokens.
+    """
+
+    zone: str | None
+    resource: str
+    provider: str
+    is_deleted: bool = False
+    is_refused: bool = False
+    has_stored_keys: bool = False
+
+    @property
+    def title(self) -> str:
+        """The resource as text for people."""
+        return title_of("Resource", self.zone, self.resource)
+
+    def as_json(self) -> LostProviderDocument:
+        """As a JSON object."""
+        return {
+            "resource": self.title,
+            "provider": title_of("Provider", self.zone, self.provider),
+            "deleted": self.is_deleted,
+            "refused": self.is_refused,
+        }
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything that an apply does, in order, bound to the revision it was computed from.
@@ -325,6 +361,7 @@ class Plan:
         unmanaged_truncated: kinds of which the server did not list all objects.
         without_permit: titles of policy sets that refuse every token: no policy in them has a `permit`.
         probable_renames: objects that are deleted while a similar one is created beside them.
+        lost_providers: resources that stay and lose their credential provider.
         left_out: titles of what has expired and does not exist: it is not created.
         missing_names: names in active policies that match no object, also after the plan. Shown as
             `unmanaged` is.
@@ -356,6 +393,7 @@ class Plan:
     missing_names: tuple[MissingPolicyName, ...] = field(default=(), compare=False)
     without_permit: tuple[str, ...] = field(default=(), compare=False)
     probable_renames: tuple[ProbableRename, ...] = field(default=(), compare=False)
+    lost_providers: tuple[LostProvider, ...] = field(default=(), compare=False)
     left_out: tuple[str, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)

@@ -14,6 +14,7 @@ from reconciler.terminal import Line, Styled, line_parts
 from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmanaged_line, write_line
 from .diagnostics import diagnostic_block
 from .expiries import Expiry
+from .lost_providers import lost_provider_lines
 from .places import Places, as_recorded
 from .policy_impact import impact_lines, impact_summary, missing_name_lines, without_permit_lines
 from .probable_renames import probable_rename_lines
@@ -51,6 +52,7 @@ def plan_lines(
     yield from impact_lines(plan, place)
     yield from missing_name_lines(plan.missing_names, place)
     yield from without_permit_lines(plan.without_permit)
+    yield from lost_provider_lines(plan.lost_providers)
     yield from probable_rename_lines(plan.probable_renames, place)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, cascades, place)
@@ -131,6 +133,8 @@ def plan_json(
         document["without_permit"] = list(plan.without_permit)
     if plan.probable_renames:
         document["probable_renames"] = [each.as_json() for each in plan.probable_renames]
+    if plan.lost_providers:
+        document["lost_providers"] = [each.as_json() for each in plan.lost_providers]
     if plan.left_out:
         document["left_out"] = list(plan.left_out)
     if plan.missing_names:

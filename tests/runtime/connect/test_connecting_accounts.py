@@ -14,11 +14,13 @@ from tests.runtime.connect.test_connect_links import ENDS
 from tests.runtime.login.test_decision_records import last
 from tests.support.account_provider import AccountProvider, account_provider
 from tests.support.logs import logged_lines
-from tests.support.oauth_site import CALLBACK, Answer, Browser, Page, assert_page
+from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Page, assert_page
+from tests.support.scene import claims_of
 from tests.support.scripted_provider import Received, Scripted
 
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import APPLICATION, PROVIDER, RESOURCE, USER
+from runtime.services.issuing.target_checks import PROVIDER_DELETED
 from runtime.services.vault import upstream_revocations
 from runtime.storage.sql.tables import TABLES
 
@@ -501,6 +503,39 @@ def test_what_ends_while_the_user_is_at_the_provider_ends_the_connection(
     account.desk.page(back, status=400)
     assert account.tracker.redeemed == []
     assert _nothing_is_linked(account)
+
+
+@pytest.mark.threat("45d")
+def test_a_provider_that_is_deleted_ends_the_links_from_before(account: Account) -> None:
+    """The link was for the account; what is there now would authorize tokens of the zone."""
+    token = account.desk.sign_in(account.agent)
+    link = account.link(token)
+    assert "Allow Tracker Agent to act for you?" in account.desk.page(link).text
+
+    account.desk.delete(PROVIDER, account.provider.id)
+
+    assert "no longer valid" in account.desk.page(link, status=400).text
+    assert account.exchange(token)["reason"] == PROVIDER_DELETED
+
+
+def test_a_sign_in_for_a_resource_without_its_provider_is_for_the_zone(account: Account) -> None:
+    """As for any resource that takes an exchange: the code is redeemed, for a token of the zone alone."""
+    agent, issues = account.agent, account.issues.identifier
+    account.desk.delete(PROVIDER, account.provider.id)
+    page = account.desk.browser.open(agent.url(resources=[issues], scope="openid read"))
+    while isinstance(page, Page):
+        is_consent = page.action.endswith("/oauth/consent")
+        values = {"decision": "allow"} if is_consent else {"email": "ada@acme.example", "password": PASSWORD}
+        page = account.desk.browser.send(page, **values)
+
+    redeemed = agent.redeem(page.code)
+
+    assert claims_of(redeemed.json()["access_token"])["aud"] == agent.issuer
+    assert account.rows("delegated_grants") == []
+    assert account.exchange(redeemed.json()["access_token"])["reason"] == PROVIDER_DELETED
+    page = account.desk.browser.open(agent.url(resources=[issues], scope="openid read"))
+    assert isinstance(page, Answer)
+    assert agent.redeem(page.code, resource=issues).json()["reason"] == PROVIDER_DELETED
 
 
 @pytest.mark.threat("45d")

@@ -155,7 +155,9 @@ class TestProviders:
         fresh = api.zone()
         api.ok("DELETE", zone.path(f"/providers/{provider['id']}"))
         assert "provider_id" not in api.ok("GET", zone.path(f"/users/{user.id}"))
-        assert "credential_provider_id" not in api.ok("GET", zone.path(f"/resources/{resource['id']}"))
+        shown = api.ok("GET", zone.path(f"/resources/{resource['id']}"))
+        assert resource.keys() - shown.keys() == {"credential_provider_id"}
+        assert shown.keys() <= resource.keys()
         assert fresh.id
 
 

@@ -45,11 +45,14 @@ class Ref:
     Attributes:
         late: a parent's reference to its own child: nullable, and set in a second step.
         lasting: the id stays when the entity that has it is deleted: that it is gone then means something.
+        deleted: the internal member that has the id instead, once the entity that has it is deleted: to have
+            lost it is something else than to have named none. An update that names one, or none, clears it.
     """
 
     kind: str
     late: bool = False
     lasting: bool = False
+    deleted: str | None = None
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,11 @@ class Resource(ZoneEntity):
         Annotated[int, Field(ge=1, le=31_536_000)] | None, Example(3600)
     ] = None
     credential_provider: Annotated[Provider | None, Mark.DERIVED, Embed("credential_provider_id")] = None
-    credential_provider_id: Annotated[Id | None, Ref("Provider")] = None
+    credential_provider_id: Annotated[
+        Id | None, Ref("Provider", deleted="deleted_credential_provider_id")
+    ] = None
+    # Whoever had chosen a provider has not chosen that the zone issues the tokens once it is deleted.
+    deleted_credential_provider_id: Annotated[Id | None, Mark.INTERNAL] = None
     description: Annotated[Description | None, Example("Everybody's calendar")] = None
     metadata: Metadata | None = None
     prefix: bool = False

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import Consent, ProviderType
 from runtime.services import epochs
@@ -93,7 +94,7 @@ async def record_consents(
     provider = await _token_service(conn, zone)
     for resource_id, scopes in wanted.items():
         resource = await lookups.resource(conn, zone.id, resource_id) if resource_id != SIGN_IN else None
-        if resource is None or resource.credential_provider_id not in (None, provider.id):
+        if resource is None or not _is_issued_by(provider, resource):
             continue  # an account elsewhere or a stored credential takes more than consent
         await storage.grant(
             conn,
@@ -105,6 +106,13 @@ async def record_consents(
             scopes=scopes,
             now=now,
         )
+
+
+def _is_issued_by(service: Provider, resource: Resource) -> bool:
+    """Tell whether the zone's own token service issues what a resource accepts."""
+    if resource.deleted_credential_provider_id is not None:
+        return False
+    return resource.credential_provider_id in (None, service.id)
 
 
 def _was_given_here(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:

@@ -154,7 +154,7 @@ async def validate(
     resource = await zone.resources.get(link.resource_id)
     if resource is None or not await client_lookup.may_request(zone, client, resource):
         raise BadLink(_ENDED, internal="the client may not request the resource any more")
-    _require_address(link, resource)
+    _require_unchanged(link, resource)
     provider = None
     if resource.credential_provider_id is not None:
         provider = await zone.providers.get(resource.credential_provider_id)
@@ -176,15 +176,20 @@ async def check_again(conn: AsyncConnection, zone: CachedZone, asked: CheckedLin
     resource = await zone_data.resource(conn, zone.id, asked.resource.id)
     if resource is None:
         raise BadLink(_ENDED, internal="the resource was deleted meanwhile")
-    _require_address(asked.link, resource)
+    _require_unchanged(asked.link, resource)
     if not await client_lookup.declares(conn, asked.client, resource):
         raise BadLink(_ENDED, internal="the client may not request the resource any more")
 
 
-def _require_address(link: ConnectLink, resource: Resource) -> None:
-    """Check that the resource is where it was: another address is another place for the user's credential."""
+def _require_unchanged(link: ConnectLink, resource: Resource) -> None:
+    """Check that the resource is where it was, and has not lost its provider.
+
+    Another address is another place for the user's credential. Raises BadLink.
+    """
     if resource.identifier != link.resource_identifier:
         raise BadLink(_CHANGED)
+    if resource.deleted_credential_provider_id is not None:
+        raise BadLink(_ENDED, internal="the provider of the resource was deleted")
 
 
 async def _require_root(

@@ -46,7 +46,7 @@ async def find(
         (Step.DEPENDENCY, lambda: target_checks.require_dependency(zone, client, resource))
     ]
     if not hop.has_user:
-        checks.append((Step.CONSENT, lambda: _own_tokens(zone, client, resource)))
+        checks.append((Step.CONSENT, lambda: _own_tokens(zone, resource)))
     elif hop.root is not None:
         checks.append((Step.CONSENT, lambda: _authorization(services, zone, client, hop, resource, now)))
     found = await _of_checks(hop, checks)
@@ -94,8 +94,8 @@ async def _of_scopes(hop: Hop, check: ScopeCheck) -> list[FurtherRefusal]:
     return found
 
 
-def _own_tokens(zone: CachedZone, client: ApplicationClient, resource: Resource) -> Awaitable[None]:
-    return target_checks.require_own_tokens(zone, client, resource, has_user=False)
+def _own_tokens(zone: CachedZone, resource: Resource) -> Awaitable[None]:
+    return target_checks.require_own_tokens(zone, resource, has_user=False)
 
 
 def _authorization(

@@ -89,6 +89,10 @@ async def _authorization(
     resource, client, root = hop.resource, hop.client, hop.root
     if not isinstance(resource, Resource) or client is None:
         return []
+    if resource.deleted_credential_provider_id is not None:
+        place = await _place(services, zone, resource, RESOURCE)
+        chosen = "set another `credential_provider`, or `service-sts` if it accepts access tokens of the zone"
+        return [f"the credential provider of `{named}` was deleted: {chosen}{place}"]
     provider = None
     if resource.credential_provider_id is not None:
         provider = await zone.providers.get(resource.credential_provider_id)

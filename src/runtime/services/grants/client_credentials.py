@@ -108,7 +108,7 @@ async def authorize(
     decision.step = Step.DEPENDENCY
     await target_checks.require_dependency(zone, client, resource)
     decision.step = Step.CONSENT
-    await target_checks.require_own_tokens(zone, client, resource, has_user=False)
+    await target_checks.require_own_tokens(zone, resource, has_user=False)
     return await authorize_scopes(
         services, zone, client, resource, scopes, now=now, decision=decision, jkt=jkt
     )

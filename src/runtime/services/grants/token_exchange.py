@@ -446,7 +446,7 @@ async def require_authorization(
         cached: the user's credential for the resource, where it need not be read from the vault.
     Raises: OAuthError.
     """
-    provider = await target_checks.find_credential_provider(zone, client, resource)
+    provider = await target_checks.find_credential_provider(zone, resource)
     allowance = Allowance()
     if root is not None:
         allowance = await require_allowance(services, zone, client, root, resource, wanted=wanted, now=now)

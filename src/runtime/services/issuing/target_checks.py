@@ -5,13 +5,18 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import GRANT_TYPE, TARGET_REFUSED
-from runtime.services.authority.consents import authorization_required
-from runtime.services.client_types import ApplicationClient, Client
+from runtime.services.client_types import ApplicationClient
 from runtime.services.clients import client_lookup
 from runtime.services.zones import CachedZone
 
 _MAX_SHOWN_CHARS = 200
 EXCHANGE_REQUIRED = "token_exchange_required"
+PROVIDER_DELETED = "credential_provider_deleted"
+_DELETED = (
+    "the credential provider of the resource was deleted; an administrator has to set"
+    " `credential_provider_id` of the resource: to another provider, or to the zone's `service-sts` if it"
+    " accepts access tokens of the zone"
+)
 _EXCHANGE = (
     "The resource takes a stored key or a connected account of the user: exchange a token of the user for it"
     f" (`grant_type={GRANT_TYPE}`)"
@@ -62,7 +67,7 @@ async def require_principal(zone: CachedZone, client: ApplicationClient) -> None
         )
 
 
-async def require_own_tokens(zone: CachedZone, client: Client, resource: Resource, *, has_user: bool) -> None:
+async def require_own_tokens(zone: CachedZone, resource: Resource, *, has_user: bool) -> None:
     """Check that the zone itself makes the resource's tokens. Raises AccessDenied.
 
     A credential of the vault, a stored key or an outside provider's token, is handed out by token exchange
@@ -71,24 +76,32 @@ async def require_own_tokens(zone: CachedZone, client: Client, resource: Resourc
     Args:
         has_user: whether the request is for a token of a user.
     """
-    if await find_credential_provider(zone, client, resource) is not None:
+    if await find_credential_provider(zone, resource) is not None:
         told = _EXCHANGE if has_user else f"client credentials have no user. {_EXCHANGE}; {_SHARED}"
         raise AccessDenied(told, reason=EXCHANGE_REQUIRED)
 
 
-async def find_credential_provider(zone: CachedZone, client: Client, resource: Resource) -> Provider | None:
+async def find_credential_provider(zone: CachedZone, resource: Resource) -> Provider | None:
     """The provider whose credentials the vault keeps for a resource; None where the zone makes its tokens.
 
     A provider of type `service-vault` has the keys that users have stored; one of type `external` the tokens
     of the accounts that they have connected.
 
-    Raises: AccessDenied when the provider is gone.
+    Raises: AccessDenied when the provider was deleted: what takes its place is for the owner to choose.
     """
-    if resource.credential_provider_id is None:
+    if await issues_itself(zone, resource):
         return None
-    provider = await zone.providers.get(resource.credential_provider_id)
-    if provider is not None and provider.type is ProviderType.SERVICE_STS:
-        return None
+    provider = await zone.providers.get(resource.credential_provider_id or "")
     if provider is None:
-        raise authorization_required(zone, client, resource, internal="the provider is gone")
+        deleted = resource.deleted_credential_provider_id or resource.credential_provider_id
+        internal = f"the credential provider `{deleted}` was deleted"
+        raise AccessDenied(_DELETED, reason=PROVIDER_DELETED, internal=internal)
     return provider
+
+
+async def issues_itself(zone: CachedZone, resource: Resource) -> bool:
+    """Tell whether the zone issues the tokens that a resource accepts, and has not only lost who does."""
+    if resource.credential_provider_id is None:
+        return resource.deleted_credential_provider_id is None
+    provider = await zone.providers.get(resource.credential_provider_id)
+    return provider is not None and provider.type is ProviderType.SERVICE_STS

@@ -35,7 +35,7 @@ from runtime.services.issuing.access_tokens import (
     token_type,
 )
 from runtime.services.issuing.policy_decision import PolicyPrincipal
-from runtime.services.issuing.target_checks import find_credential_provider, require_own_tokens
+from runtime.services.issuing.target_checks import issues_itself, require_own_tokens
 from runtime.services.zones import CachedZone
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -109,7 +109,7 @@ async def choose_target(
         asked = authorized.get(found.id) if found else None
         if asked is None:
             raise InvalidTarget("the user has not authorized this `resource`")
-    elif len(authorized) == 1 and not await _is_in_vault(zone, authority, authority.resources[0]):
+    elif len(authorized) == 1 and not await _is_in_vault(zone, authority.resources[0]):
         asked = authority.resources[0]
     else:
         return None
@@ -219,11 +219,10 @@ def person_claims(user: User, session_data: Mapping[str, Any], scopes: frozenset
     return claims
 
 
-async def _is_in_vault(zone: CachedZone, authority: UserAuthorization, asked: RequestedResource) -> bool:
+async def _is_in_vault(zone: CachedZone, asked: RequestedResource) -> bool:
     """Tell whether only an exchange hands out what a resource accepts."""
     resource = await zone.resources.get(asked.id)
-    client = authority.client
-    return resource is not None and await find_credential_provider(zone, client, resource) is not None
+    return resource is not None and not await issues_itself(zone, resource)
 
 
 async def _usable(
@@ -243,7 +242,7 @@ async def _usable(
     if resource is None or not await client_lookup.may_request(zone, client, resource):
         raise InvalidTarget("the application may no longer request a token for that resource")
     decision.step = Step.CONSENT
-    await require_own_tokens(zone, client, resource, has_user=True)
+    await require_own_tokens(zone, resource, has_user=True)
     allowance = await consents.find_granted_allowance(services, zone, client, authority.user, asked)
     if allowance is None:
         raise await _asking_again(services, zone, authority, resource, asked.scopes, decision)

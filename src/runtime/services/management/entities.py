@@ -417,8 +417,14 @@ async def patched(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, patc
     zone_id = scope.get("zone_id")
     if zone_id is not None:
         await check_references(unit, kind, zone_id, patch, before)
-    after = apply_patch(kind, before, without_secrets(kind, patch))
+    after = apply_patch(kind, before, {**without_secrets(kind, patch), **_chosen_again(kind, patch)})
     return await with_secrets(unit, kind, after, patch)
+
+
+def _chosen_again(kind: Kind, patch: Mapping[str, Any]) -> dict[str, None]:
+    """What a patch clears besides: what had been lost of the references that it sets, to null too."""
+    references = [kind.members()[name].ref for name in patch if name in kind.members()]
+    return {ref.deleted: None for ref in references if ref is not None and ref.deleted is not None}
 
 
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:

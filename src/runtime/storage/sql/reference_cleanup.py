@@ -92,7 +92,8 @@ def _statements(kind: Kind) -> tuple[Executable, ...]:
     for table, column, local, ondelete in pointing_at(TABLES[kind.name]):
         pointing = (table.c[local] == bindparam("tenant"), table.c[column].in_(_GONE))
         if ondelete is None:
-            found.append(update(table).where(*pointing).values({column: None}))
+            kept = dict.fromkeys(_kept_in(table, column), table.c[column])
+            found.append(update(table).where(*pointing).values({column: None, **kept}))
         elif kind.zoned and (child := _KIND_OF.get(table.name)) is not None:
             found.append(_ownership(child, owner, select(table.c.id).where(*pointing)))
     if kind.zoned:
@@ -100,6 +101,12 @@ def _statements(kind: Kind) -> tuple[Executable, ...]:
             if kind.name in loose.values:
                 found += _dropped(loose, kind, owner)
     return tuple(found)
+
+
+def _kept_in(table: Table, column: str) -> list[str]:
+    """The columns that keep the id of what a reference named: its `Ref.deleted`, or none."""
+    references = [kind.stored()[column].ref for kind in ALL if kind.table == table.name]
+    return [ref.deleted for ref in references if ref is not None and ref.deleted is not None]
 
 
 def _dropped(loose: _Loose, kind: Kind, owner: str) -> list[Executable]:
