@@ -114,6 +114,14 @@ CREATE TABLE assigned_names (
     CONSTRAINT assigned_names_pkey PRIMARY KEY (kind, name)
 );
 
+CREATE TABLE audit_anchors (
+    organization_id VARCHAR NOT NULL,
+    sequence BIGINT NOT NULL,
+    hash VARCHAR NOT NULL,
+    at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT audit_anchors_pkey PRIMARY KEY (organization_id)
+);
+
 CREATE TABLE audit_events (
     organization_id VARCHAR NOT NULL,
     sequence BIGINT NOT NULL,
@@ -154,6 +162,8 @@ CREATE TABLE changesets (
     CONSTRAINT changesets_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT changesets_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
 );
+
+CREATE INDEX changesets_age_idx ON changesets (created_at);
 
 CREATE INDEX changesets_created_at_idx ON changesets (organization_id, created_at, id);
 
@@ -577,6 +587,8 @@ CREATE TABLE refresh_families (
 CREATE INDEX refresh_families_application_id_idx ON refresh_families (zone_id, application_id);
 
 CREATE UNIQUE INDEX refresh_families_current_hash_key ON refresh_families (current_hash);
+
+CREATE INDEX refresh_families_expires_at_idx ON refresh_families (expires_at);
 
 CREATE INDEX refresh_families_previous_hash_idx ON refresh_families (previous_hash);
 
@@ -1066,5 +1078,12 @@ ALTER TABLE zones ADD CONSTRAINT zones_user_identity_provider_id_fkey FOREIGN KE
 CREATE FUNCTION audit_events_refuse() RETURNS trigger LANGUAGE plpgsql
     AS $$ BEGIN RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'restrict_violation'; END $$;
 
-CREATE TRIGGER audit_events_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_events
+CREATE TRIGGER audit_events_append_only BEFORE UPDATE OR TRUNCATE ON audit_events
     FOR EACH STATEMENT EXECUTE FUNCTION audit_events_refuse();
+
+CREATE FUNCTION audit_events_refuse_kept() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN IF OLD.sequence > COALESCE((SELECT sequence FROM audit_anchors WHERE organization_id = OLD.organization_id), 0)
+    THEN RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'restrict_violation'; END IF; RETURN OLD; END $$;
+
+CREATE TRIGGER audit_events_no_delete BEFORE DELETE ON audit_events
+    FOR EACH ROW EXECUTE FUNCTION audit_events_refuse_kept();

@@ -21,8 +21,8 @@ from runtime.quotas.document import document
 from runtime.quotas.endpoints import ENDPOINTS
 from runtime.quotas.memory import MEMORY
 from runtime.quotas.state import STATE
-from runtime.quotas.tables import CONFIGURATION, RECORDS
-from runtime.services import rate_limits
+from runtime.quotas.tables import CONFIGURATION, RECORDS, Kept, unclassified
+from runtime.services import rate_limits, retention
 from runtime.services.container import Services
 from runtime.services.zones import ZoneCache
 from runtime.settings import Settings
@@ -130,6 +130,17 @@ def test_every_table_is_listed() -> None:
     """Each is configuration, or says who fills it and until when a row is kept; none is both."""
     kept = [each.table for each in RECORDS]
     assert sorted([*kept, *CONFIGURATION]) == sorted(METADATA.tables)
+
+
+def test_a_table_that_nobody_has_decided_about_is_found() -> None:
+    """Each table is configuration, bounded, deleted by its age, or kept for ever because somebody said so."""
+    assert unclassified([*METADATA.tables, "page_views"]) == {"page_views"}
+
+
+def test_what_is_deleted_by_its_age_has_a_setting_and_the_rest_has_none() -> None:
+    """What the list of tables says is what the retention job does."""
+    assert {each.table for each in RECORDS if each.kept is Kept.RETAINED} == set(retention.SETTINGS)
+    assert set(retention.SETTINGS.values()) <= set(Settings.model_fields)
 
 
 def test_every_address_without_a_token_is_listed(tmp_path: Path) -> None:

@@ -24,6 +24,14 @@ class InvalidSettings(ValueError):
     """The settings file is not what it should be; the message says how."""
 
 
+_MAX_DAYS = 36_500  # a hundred years: what is longer is for ever
+
+
+def _days(default: int, description: str) -> Any:
+    """A time that records are kept, in days; 0 is for ever."""
+    return Field(default, ge=0, le=_MAX_DAYS, description=f"{description}; 0 keeps them for ever")
+
+
 class Settings(BaseSettings):
     """The service's settings; a value once built, never changed."""
 
@@ -73,20 +81,22 @@ class Settings(BaseSettings):
         ge=1,
         description="the same of a whole zone, whatever the address",
     )
-    token_events_days: int = Field(
-        90, ge=0, description="days that token events are kept; 0 keeps them for ever"
+    token_events_days: int = _days(90, "days that token events are kept")
+    ended_sessions_days: int = _days(
+        90, "days that a session or a refresh token family is kept after its expiry"
     )
-    ended_sessions_days: int = Field(
-        90,
-        ge=0,
-        description="days that a session is kept after its expiry; 0 keeps sessions for ever",
-    )
-    ended_credentials_days: int = Field(
+    ended_credentials_days: int = _days(
         30,
-        ge=0,
-        description="days that tokens of a connected account are kept after their provider has ended them or "
-        "their grant has expired; 0 keeps them for ever",
+        "days that tokens of a connected account are kept after their provider has ended them or their grant "
+        "has expired",
     )
+    ended_invitations_days: int = _days(90, "days that an invitation is kept after its expiry")
+    audit_events_days: int = _days(0, "days that the audit trail is kept, whole days of UTC")
+    changesets_days: int = _days(
+        365, "days that receipts of changesets are kept; the newest of a configuration always is"
+    )
+    tombstones_days: int = _days(365, "days that a configuration can be told what others have deleted of it")
+    dead_letters_days: int = _days(30, "days that a message is kept whose delivery was abandoned")
     workers: int = Field(
         1, ge=1, description="number of worker processes; more than one requires `redis_url`"
     )

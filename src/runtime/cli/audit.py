@@ -40,7 +40,9 @@ def verify_audit(settings: Settings, organization: str | None) -> None:
 
 def _line(verdict: audit_trail.ChainVerification) -> str:
     if verdict.broken_at is None:
-        return f"{verdict.organization_id}  ok      {verdict.records} records, head {verdict.hash}"
+        since = f" from {verdict.pruned + 1} on" if verdict.pruned else ""
+        kept = verdict.records - verdict.pruned
+        return f"{verdict.organization_id}  ok      {kept} records{since}, head {verdict.hash}"
     return f"{verdict.organization_id}  broken  at {verdict.broken_at}: {verdict.reason}"
 
 

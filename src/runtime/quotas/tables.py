@@ -1,17 +1,26 @@
 """The tables of the database: configuration, or else who writes rows, what limits and what deletes them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from runtime.domain.kinds import ALL
 from runtime.quotas.state import ANYBODY, CLIENTS, SERVICE, USERS
 from runtime.services import epochs, retention
 from runtime.services.clients import unused_clients
 from runtime.services.management.organizations import api_keys
-from runtime.services.outbox import delivery
 from runtime.settings import Settings
 from runtime.storage.sql.tables import TABLES
 
 PEOPLE = "people and programs with a role"
+
+
+class Kept(StrEnum):
+    """What keeps a table from growing for ever."""
+
+    RETAINED = "retained"  # rows past the days of a setting are deleted: `retention.SETTINGS`
+    BOUNDED = "bounded"  # by the number of what rows belong to, or by a time that needs no setting
+    FOR_EVER = "for ever"  # by decision: `until` says why
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,7 @@ class GrowingTable:
         by: who causes a row.
         limited: names of limits, or in words what else bounds it.
         until: when a row goes.
+        kept: by what the table is kept small, or that it is not.
     """
 
     table: str
@@ -29,11 +39,13 @@ class GrowingTable:
     by: str
     limited: tuple[str, ...]
     until: str
+    kept: Kept
 
 
-def _days(setting: str) -> str:
+def _days(table: str) -> str:
+    setting = retention.SETTINGS[table]
     default = Settings.model_fields[setting].default
-    return f"`ZONED_{setting.upper()}` ({default} days)"
+    return f"`ZONED_{setting.upper()}` ({f'{default} days' if default else 'for ever'})"
 
 
 RECORDS: tuple[GrowingTable, ...] = (
@@ -47,7 +59,8 @@ RECORDS: tuple[GrowingTable, ...] = (
             "sign-ins, codes and tokens issued, and refusals of known applications: one each",
             "one a day for a credential that proves an application, in each process",
         ),
-        f"{_days('token_events_days')}; job `retention`",
+        f"{_days('token_events')}; job `retention`",
+        Kept.RETAINED,
     ),
     GrowingTable(
         "user_agents",
@@ -55,6 +68,7 @@ RECORDS: tuple[GrowingTable, ...] = (
         ANYBODY,
         ("register", "register-zone", "documents", "new-clients"),
         f"{unused_clients.UNUSED.days} days without use; job `unused_clients`",
+        Kept.BOUNDED,
     ),
     GrowingTable(
         "users",
@@ -62,21 +76,26 @@ RECORDS: tuple[GrowingTable, ...] = (
         "anybody, where registration is open; else the provider's users and invited users",
         ("sign-ups", "passwords", "tries"),
         "deleted by an administrator, or with its zone",
+        Kept.BOUNDED,
     ),
-    GrowingTable("user_credentials", "passwords, as hashes", USERS, ("one for a user",), "with its user"),
+    GrowingTable(
+        "user_credentials", "passwords, as hashes", USERS, ("one for a user",), "with its user", Kept.BOUNDED
+    ),
     GrowingTable(
         "sessions",
         "sessions",
         "users; applications that act on their own behalf",
         ("passwords", "authorize", "codes", "a few at a time for a client id of an application"),
-        f"{_days('ended_sessions_days')} after its time; job `retention`",
+        f"{_days('sessions')} after its time; job `retention`",
+        Kept.RETAINED,
     ),
     GrowingTable(
         "refresh_families",
         "refresh tokens, as hashes",
         USERS,
         ("codes",),
-        "with its session",
+        f"with its session, or {_days('refresh_families')} after its expiry; job `retention`",
+        Kept.RETAINED,
     ),
     GrowingTable(
         "consents",
@@ -84,6 +103,7 @@ RECORDS: tuple[GrowingTable, ...] = (
         USERS,
         ("one for a user, an application and a resource",),
         "withdrawn, or with its user or application",
+        Kept.BOUNDED,
     ),
     GrowingTable(
         "delegated_grants",
@@ -91,6 +111,7 @@ RECORDS: tuple[GrowingTable, ...] = (
         USERS,
         ("one for a user, a resource and a provider",),
         "withdrawn, or with its user or resource",
+        Kept.BOUNDED,
     ),
     GrowingTable(
         "vault_tokens",
@@ -98,7 +119,8 @@ RECORDS: tuple[GrowingTable, ...] = (
         USERS,
         ("forms-sent", "one for a delegated grant"),
         "with its delegated grant, or when that is revoked; "
-        f"{_days('ended_credentials_days')} after its provider has ended it; job `retention`",
+        f"{_days('vault_tokens')} after its provider has ended it; job `retention`",
+        Kept.RETAINED,
     ),
     GrowingTable(
         "revocations",
@@ -106,6 +128,7 @@ RECORDS: tuple[GrowingTable, ...] = (
         f"{USERS}, {CLIENTS}, {PEOPLE}",
         ("one for a session, token or grant that ends",),
         "until it would have expired; job `revocations`",
+        Kept.BOUNDED,
     ),
     GrowingTable(
         "withdrawn_names",
@@ -114,6 +137,7 @@ RECORDS: tuple[GrowingTable, ...] = (
         ("one for a deleted application, credential or resource",),
         "until every token from before has expired: a day, or the longest lifetime that a resource of the "
         "zone had; job `revocations`",
+        Kept.BOUNDED,
     ),
     GrowingTable(
         "subjects",
@@ -121,6 +145,7 @@ RECORDS: tuple[GrowingTable, ...] = (
         f"{PEOPLE}, and new users",
         ("one for a user or an application, and for each name it ever had",),
         "with its zone: names are never reused",
+        Kept.FOR_EVER,
     ),
     GrowingTable(
         "assigned_names",
@@ -128,13 +153,15 @@ RECORDS: tuple[GrowingTable, ...] = (
         PEOPLE,
         ("one for a zone or an organization", "organizations-made"),
         "never: tokens and keys that contain them may still exist",
+        Kept.FOR_EVER,
     ),
     GrowingTable(
         "outbox",
         "e-mails and logout tokens to be sent",
         f"{PEOPLE}, and sessions that end",
         ("invitations", "invitations-to-one", "one for a client of a session that ends"),
-        f"sent, or {delivery.DEAD_LETTERS_KEPT.days} days after it was given up; job `outbox`",
+        f"sent, or {_days('outbox')} after it was given up; job `retention`",
+        Kept.RETAINED,
     ),
     GrowingTable(
         "epoch_changes",
@@ -142,6 +169,7 @@ RECORDS: tuple[GrowingTable, ...] = (
         SERVICE,
         ("one for a change",),
         f"{epochs.KEPT_SECONDS // 60} minutes; job `{epochs.JOB}`",
+        Kept.BOUNDED,
     ),
     GrowingTable(
         "zone_changes",
@@ -149,13 +177,31 @@ RECORDS: tuple[GrowingTable, ...] = (
         PEOPLE,
         ("one for a change",),
         f"{epochs.KEPT_SECONDS // 60} minutes, or with its zone; job `{epochs.JOB}`",
+        Kept.BOUNDED,
     ),
     GrowingTable(
         "audit_events",
         "the audit trail, a chain of hashes",
         PEOPLE,
         ("one for a change",),
-        "never: it is kept after its objects are deleted",
+        f"{_days('audit_events')}, also after its objects are deleted; job `retention`",
+        Kept.RETAINED,
+    ),
+    GrowingTable(
+        "audit_anchors",
+        "where a pruned audit trail begins",
+        SERVICE,
+        ("one for an organization", "organizations-made"),
+        "never: with the trail",
+        Kept.FOR_EVER,
+    ),
+    GrowingTable(
+        "invitations",
+        "invitations to an organization",
+        PEOPLE,
+        ("invitations", "invitations-to-one"),
+        f"deleted, or {_days('invitations')} after its expiry; job `retention`",
+        Kept.RETAINED,
     ),
     GrowingTable(
         "organization_heads",
@@ -163,20 +209,23 @@ RECORDS: tuple[GrowingTable, ...] = (
         PEOPLE,
         ("one for an organization", "organizations-made"),
         "never: with the trail",
+        Kept.FOR_EVER,
     ),
     GrowingTable(
         "changesets",
         "receipts of changesets",
         PEOPLE,
         ("one for a changeset that was applied",),
-        "with its organization",
+        f"{_days('changesets')}, but the newest of a configuration; with its organization; job `retention`",
+        Kept.RETAINED,
     ),
     GrowingTable(
         "tombstones",
         "deleted objects of a configuration",
         PEOPLE,
         ("one for an object that a changeset has made or adopted",),
-        f"the next changeset of the configuration, or {retention.TOMBSTONE_DAYS} days; job `retention`",
+        f"the next changeset of the configuration, or {_days('tombstones')}; job `retention`",
+        Kept.RETAINED,
     ),
     GrowingTable(
         "api_keys",
@@ -184,10 +233,16 @@ RECORDS: tuple[GrowingTable, ...] = (
         PEOPLE,
         (f"{api_keys.MAX_API_KEYS} in an organization, expired ones included",),
         f"revoked, or with its creator; {api_keys.KEPT_EXPIRED.days} days after its end; job `api_keys`",
+        Kept.BOUNDED,
     ),
-    GrowingTable("jobs", "when a job is due", SERVICE, ("one for a job",), "never"),
+    GrowingTable("jobs", "when a job is due", SERVICE, ("one for a job",), "never", Kept.BOUNDED),
     GrowingTable(
-        "service_secrets", "keys of this service, wrapped", SERVICE, ("one for a purpose",), "never"
+        "service_secrets",
+        "keys of this service, wrapped",
+        SERVICE,
+        ("one for a purpose",),
+        "never",
+        Kept.BOUNDED,
     ),
 )
 
@@ -203,3 +258,8 @@ CONFIGURATION: frozenset[str] = frozenset(TABLES[kind.name].name for kind in ALL
     "zone_internals",
     "zone_keys",
 }
+
+
+def unclassified(tables: Iterable[str]) -> set[str]:
+    """The tables of which nobody has decided for how long a row is kept."""
+    return set(tables) - {each.table for each in RECORDS} - CONFIGURATION

@@ -1,20 +1,26 @@
 """The audit trail: who reads it, in which order and selection, and what proving it finds."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.runtime.management.conftest import Api, Zone, caller, query
 
 from runtime.domain.errors import NotFound
+from runtime.services import retention
 from runtime.services.container import Services
 from runtime.services.management import audit
 from runtime.services.management.audit import ChainVerification
 from runtime.services.management.audit_chain import record_hash
 from runtime.services.management.organizations import organizations
+from runtime.storage.sql import audit as audit_storage
 from runtime.storage.sql import organization_revision
+from runtime.storage.sql.audit import AuditAnchor
 from runtime.storage.sql.organization_tables import GUARDS
 
 
@@ -336,3 +342,135 @@ class TestVerify:
             None,
             "",
         )
+
+
+def prune(api: Api, *, days: int = 2) -> None:
+    """Run the retention job as if it were that many days later, with a trail that is kept for a day."""
+
+    async def work(services: Services) -> None:
+        later = services.clock() + timedelta(days=days)
+        kept = services.settings.model_copy(
+            update={**dict.fromkeys(retention.SETTINGS.values(), 0), retention.AUDIT_SETTING: 1}
+        )
+        await retention.run(replace(services, settings=kept, clock=lambda: later))
+
+    api.server.call(work)
+
+
+_OF_NEXT = "FROM audit_events WHERE organization_id = :org AND sequence = audit_anchors.sequence + 1"
+_SHORTENED = {
+    "another hash": ("UPDATE audit_anchors SET hash = 'x' WHERE organization_id = :org", "follow from"),
+    "no anchor": ("DELETE FROM audit_anchors WHERE organization_id = :org", "missing"),
+    "a later one": (
+        f"""UPDATE audit_anchors SET hash = (SELECT hash {_OF_NEXT}), sequence = sequence + 1
+        WHERE organization_id = :org""",
+        "does not record that it was pruned",
+    ),
+}
+
+
+class TestPrune:
+    def test_a_pruned_trail_holds(self, company: Api) -> None:
+        """It begins with the record of its pruning, and goes on from the hash of the last one pruned."""
+        whole = events(company)
+        prune(company)
+
+        (pruning,) = events(company)
+        last = {"pruned_through": whole[0]["sequence"], "hash": whole[0]["hash"]}
+        assert (pruning["action"], pruning["after"]) == ("audit_events.prune", last)
+        assert pruning["actor"] == {"type": "system", "id": "zoned"}
+        assert pruning["previous_hash"] == whole[0]["hash"]
+        kept = ChainVerification(
+            company.organization_id, pruning["sequence"], pruning["hash"], pruned=whole[0]["sequence"]
+        )
+        assert verify(company) == [kept]
+        company.zone()
+        assert verify(company)[0].broken_at is None
+
+    def test_what_is_of_a_day_that_is_kept_stays(self, company: Api) -> None:
+        """Nothing goes, and nothing is recorded."""
+        whole = events(company)
+        prune(company, days=0)
+        assert events(company) == whole
+
+    def test_a_trail_of_nothing_but_its_prunings_is_left_alone(self, company: Api) -> None:
+        """Otherwise one would follow the other for ever; a later change is pruned with them."""
+        prune(company)
+        (pruning,) = events(company)
+        prune(company, days=9)
+        assert events(company) == [pruning]
+
+        company.zone()
+        prune(company, days=9)
+        assert [each["action"] for each in events(company)] == ["audit_events.prune"]
+        assert verify(company)[0].broken_at is None
+
+    def test_a_trail_that_does_not_hold_is_evidence(self, company: Api) -> None:
+        """It is left as it is, and those of others are pruned."""
+        tamper(company, f"UPDATE audit_events SET action = 'x' {_RECORD}")
+        broken = events(company)
+        made, key = company.server.call(lambda services: organizations.create_organization(services, "Fine"))
+        fine = caller(company.server, key, made.id)
+        prune(company)
+        assert events(company) == broken
+        assert [each["action"] for each in events(fine)] == ["audit_events.prune"]
+
+    def test_a_deleted_organization_s_trail_is_pruned_as_well(self, company: Api) -> None:
+        """Its records are kept no longer than those of others."""
+        tamper(company, "DELETE FROM organizations WHERE id = :org")
+        prune(company)
+        (verdict,) = verify(company)
+        assert verdict.broken_at is None
+        assert verdict.records - verdict.pruned == 1
+
+    @pytest.mark.parametrize("beyond", [0, 1])
+    def test_nothing_behind_the_anchor_can_be_deleted(self, company: Api, beyond: int) -> None:
+        """The database refuses it, also to a service that has been taken over."""
+
+        async def delete(services: Services) -> int:
+            async with services.database.transaction() as conn:
+                await audit_storage.move_anchor(
+                    conn, company.organization_id, AuditAnchor(2, "x"), now=services.clock()
+                )
+                done = await conn.execute(
+                    text("DELETE FROM audit_events WHERE organization_id = :org AND sequence = :place"),
+                    {"org": company.organization_id, "place": 2 + beyond},
+                )
+                return done.rowcount
+
+        if beyond:
+            with pytest.raises(Exception, match="append-only"):
+                company.server.call(delete)
+        else:
+            assert company.server.call(delete) == 1
+
+    @pytest.mark.parametrize("what", _SHORTENED)
+    def test_a_trail_cannot_be_shortened_without_a_trace(self, company: Api, what: str) -> None:
+        """An anchor counts only where the trail itself records it."""
+        prune(company)
+        company.zone()
+        assert verify(company)[0].broken_at is None
+        statement, told = _SHORTENED[what]
+        tamper(company, statement)
+        (verdict,) = verify(company)
+        assert verdict.broken_at is not None
+        assert told in verdict.reason
+
+    def test_records_that_are_yet_to_be_deleted_do_not_break_it(
+        self, company: Api, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A run that ends between the anchor and the deletion is finished by the next one."""
+        count = len(events(company))
+
+        async def interrupted(conn: AsyncConnection, *, limit: int) -> int:
+            return 0
+
+        with monkeypatch.context() as patch:
+            patch.setattr(audit_storage, "forget_pruned", interrupted)
+            prune(company)
+        assert len(events(company)) == count + 1
+        assert verify(company)[0].broken_at is None
+
+        company.server.call(retention.run)
+        assert len(events(company)) == 1
+        assert verify(company)[0].broken_at is None

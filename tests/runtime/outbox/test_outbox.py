@@ -248,17 +248,6 @@ async def test_a_message_is_a_dead_letter_after_its_last_attempt(office: Office)
     assert await office.after(days=29) == 0
 
 
-async def test_a_dead_letter_is_deleted_after_a_month(office: Office):
-    """By the periodic job; until then it is kept for whoever looks into it."""
-    await office.fail(times=3)
-
-    office.now += timedelta(days=29)
-    assert await office.outbox.delete_dead_letters() == 0
-    office.now += timedelta(days=2)
-    assert await office.outbox.run_job() == 1
-    assert await office.rows() == []
-
-
 @pytest.mark.parametrize("failure", [NotDelivered("away"), ValueError(CANARY)], ids=["told", "a bug"])
 async def test_what_failed_is_delivered_later(
     office: Office, failure: Exception, capsys: pytest.CaptureFixture[str]

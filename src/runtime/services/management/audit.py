@@ -6,24 +6,27 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.changes import AuditActor, AuditEvent
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, Verb
+from runtime.logs import log
 from runtime.services.container import Services
 from runtime.services.management import entities
-from runtime.services.management.access.caller import Actor
+from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.audit_chain import chained, record_hash
 from runtime.services.management.listing import Listed, ListQuery, Position
-from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.storage.sql import audit as storage
 from runtime.storage.sql import entities as entity_storage
 from runtime.storage.sql import organization_revision
-from runtime.storage.sql.audit import AuditExtent, AuditFilter
+from runtime.storage.sql.audit import AuditAnchor, AuditExtent, AuditFilter
 
 SUBJECT = "audit_events"
+PRUNED = "audit_events.prune"  # the action that says where the trail begins since then
 _BATCH = 500
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -33,10 +36,11 @@ class ChainVerification:
     """What became of proving one organization's chain.
 
     Attributes:
-        records: how many records hold.
+        records: the sequence number of the last record that holds.
         hash: of the last of them; kept elsewhere, it shows later that nothing up to here has been rewritten.
         broken_at: the first sequence number that does not hold; None when all do.
         reason: what is wrong there.
+        pruned: how many records were pruned: the trail begins with the next.
     """
 
     organization_id: str
@@ -44,6 +48,7 @@ class ChainVerification:
     hash: str
     broken_at: int | None = None
     reason: str = ""
+    pruned: int = 0
 
 
 # --- reading
@@ -125,6 +130,71 @@ async def record_migration(
         await organization_revision.append(conn, organization_id, head, chained(head, [record]))
 
 
+# --- pruning
+
+
+async def prune(services: Services, *, before: datetime) -> int:
+    """Let each trail begin with its first record of the UTC day of an instant; of how many trails.
+
+    The records in front of that are deleted afterwards, by `storage.forget_pruned`. The trail itself records
+    where it begins, so nobody can shorten it without a trace. One that would lose such records alone is left.
+    """
+    day = before.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    async with services.database.querying() as conn:
+        waiting = await storage.organizations_to_prune(conn, before=day)
+    pruned = [organization_id for organization_id in waiting if await _prune(services, organization_id, day)]
+    return len(pruned)
+
+
+async def _prune(services: Services, organization_id: str, before: datetime) -> bool:
+    """Prune one trail; False where there is nothing to prune, and where it does not hold: it is evidence."""
+    async with services.database.reading() as conn:
+        start = await storage.anchor(conn, organization_id)
+        end, wrong = await _end_of_old(conn, organization_id, start, before)
+    if wrong:
+        log.error(
+            "audit trail not pruned", organization=organization_id, sequence=end.sequence + 1, reason=wrong
+        )
+    if wrong or end == start:
+        return False
+    try:
+        async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
+            await unit.lock_organization()
+            if await storage.anchor(unit.conn, organization_id) != start:
+                return False  # another process was here
+            await storage.move_anchor(unit.conn, organization_id, end, now=unit.now)
+            await unit.audit.append(
+                PRUNED, "AuditTrail", organization_id, None, before=None, after=_told(end)
+            )
+    except (IntegrityError, NotFound) as failure:  # its head is not what the trail says
+        log.error("audit trail not pruned", organization=organization_id, reason=repr(failure))
+        return False
+    return True
+
+
+async def _end_of_old(
+    conn: AsyncConnection, organization_id: str, start: AuditAnchor, before: datetime
+) -> tuple[AuditAnchor, str]:
+    """The last of the records from before an instant that come first, and what is wrong with the next."""
+    end, is_worth_it = start, False
+    while True:
+        records, unreadable = await _batch(conn, organization_id, end.sequence + 1)
+        for record in records:
+            if wrong := _wrong(record, end.sequence + 1, end.hash):
+                return end, wrong
+            if record["at"] >= before:
+                return end if is_worth_it else start, ""
+            is_worth_it = is_worth_it or record["action"] != PRUNED
+            end = AuditAnchor(record["sequence"], record["hash"])
+        if unreadable or not records:
+            return end if is_worth_it else start, "the record cannot be read" if unreadable else ""
+
+
+def _told(anchor: AuditAnchor) -> dict[str, Any]:
+    """What the record of a pruning says of it."""
+    return {"pruned_through": anchor.sequence, "hash": anchor.hash}
+
+
 # --- proving
 
 
@@ -151,22 +221,25 @@ async def _named(conn: AsyncConnection, organization: str, known: list[str]) -> 
 
 async def _proven(conn: AsyncConnection, organization_id: str) -> ChainVerification:
     """Walk the chain from its first record to its head, some hundred records at a time."""
-    extent = await storage.extent(conn, organization_id)
-    previous, proven = organization_revision.GENESIS, 0
+    extent, anchor = await storage.extent(conn, organization_id), await storage.anchor(conn, organization_id)
+    previous, proven, pruned = anchor.hash, anchor.sequence, anchor.sequence
+    is_recorded = not pruned
     while True:
         records, unreadable = await _batch(conn, organization_id, proven + 1)
         for record in records:
             if wrong := _wrong(record, proven + 1, previous):
-                return ChainVerification(organization_id, proven, previous, proven + 1, wrong)
+                return ChainVerification(organization_id, proven, previous, proven + 1, wrong, pruned)
             previous, proven = record["hash"], proven + 1
+            is_recorded = is_recorded or (record["action"] == PRUNED and record["after"] == _told(anchor))
         if unreadable:
-            return ChainVerification(
-                organization_id, proven, previous, proven + 1, "the record cannot be read"
-            )
+            wrong = "the record cannot be read"
+            return ChainVerification(organization_id, proven, previous, proven + 1, wrong, pruned)
         if not records:
             break
     broken_at, reason = _wrong_end(extent, proven, previous)
-    return ChainVerification(organization_id, proven, previous, broken_at, reason)
+    if broken_at is None and not is_recorded:
+        broken_at, reason = pruned, "the trail does not record that it was pruned up to here"
+    return ChainVerification(organization_id, proven, previous, broken_at, reason, pruned)
 
 
 async def _batch(

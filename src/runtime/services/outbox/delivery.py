@@ -24,7 +24,6 @@ from runtime.storage.sql.database import Database
 from runtime.storage.sql.outbox import OutboxMessage
 
 JOB = "outbox"
-DEAD_LETTERS_KEPT = timedelta(days=30)
 LATE = timedelta(days=1)
 _MAX_DELAY_SECONDS = 6 * 3600
 _BATCH = 20
@@ -115,8 +114,8 @@ class Outbox:
         return delivered, len(rows) == _BATCH
 
     async def run_job(self) -> int:
-        """The periodic job: deliver what is due, give up what is late, delete old dead letters."""
-        return await self.deliver_due() + await self.give_up_late() + await self.delete_dead_letters()
+        """The periodic job: deliver what is due, give up what is late."""
+        return await self.deliver_due() + await self.give_up_late()
 
     async def give_up_late(self) -> int:
         """Make dead letters of what a receiver has not taken in a day; the number of messages.
@@ -129,11 +128,6 @@ class Outbox:
         if given_up:
             log.error("message delivery abandoned", messages=given_up, reason="not delivered within a day")
         return given_up
-
-    async def delete_dead_letters(self) -> int:
-        """Delete the dead letters that have been kept for their time; the number of rows."""
-        async with self._database.transaction() as conn:
-            return await storage.remove_dead_letters(conn, before=self._clock() - DEAD_LETTERS_KEPT)
 
     async def _deliver(self, handler: MessageHandler, row: OutboxMessage) -> bool:
         """Try one message that this process has claimed."""

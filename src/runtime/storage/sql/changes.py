@@ -5,7 +5,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Table, and_, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Table,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
@@ -412,6 +425,22 @@ async def count(
     """How many changesets there are in an organization's history, narrowed as `history` is."""
     query = select(func.count()).select_from(changesets)
     return int((await conn.scalar(query.where(*_mine(organization_id, owner, created_by)))) or 0)
+
+
+async def forget_changesets(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
+    """Forget receipts from before that instant, but the newest of each owner; how many, *limit* at most.
+
+    By the newest an apply is told that another run of the same configuration has been there meanwhile.
+    """
+    key, newer = (changesets.c.organization_id, changesets.c.id), changesets.alias("newer")
+    has_newer = exists().where(
+        newer.c.organization_id == changesets.c.organization_id,
+        newer.c.owner == changesets.c.owner,
+        newer.c.revision > changesets.c.revision,
+    )
+    old = select(*key).where(changesets.c.created_at < before, has_newer)
+    chosen = old.order_by(changesets.c.created_at).limit(limit).subquery()
+    return (await conn.execute(delete(changesets).where(tuple_(*key).in_(chosen.select())))).rowcount
 
 
 def _mine(organization_id: str, owner: str | None, created_by: str | None) -> list[ColumnElement[bool]]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, delete, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.invitation import Invitation
@@ -14,6 +14,14 @@ _invitations = TABLES["Invitation"]
 _organizations = TABLES["Organization"]
 _people = TABLES["OrganizationUser"]
 _keys, _users = TABLES["ApiKey"], TABLES["User"]
+
+
+async def forget_expired(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
+    """Forget invitations that expired before that instant, accepted or not; how many, *limit* at most."""
+    key = (_invitations.c.organization_id, _invitations.c.id)
+    old = select(*key).where(_invitations.c.expires_at < before).limit(limit)
+    gone = await conn.execute(delete(_invitations).where(tuple_(*key).in_(old.subquery().select())))
+    return gone.rowcount
 
 
 async def by_token(

@@ -280,6 +280,7 @@ Index(
     changesets.c.plan_digest,
     unique=True,
 )
+Index("changesets_age_idx", changesets.c.created_at)
 Index("changesets_created_at_idx", changesets.c.organization_id, changesets.c.created_at, changesets.c.id)
 
 audit_events = Table(
@@ -338,19 +339,41 @@ Index(
     token_events.c.request_id,
 )
 
-# The audit log is append-only for everyone who does not first drop these.
+# Where an organization's audit trail begins, once its older records were pruned: `sequence` and `hash` are
+# those of the last that were. Like the trail itself it stays when the organization goes.
+audit_anchors = Table(
+    "audit_anchors",
+    METADATA,
+    text("organization_id"),
+    number("sequence"),
+    text("hash"),
+    instant("at"),
+    primary_key("audit_anchors", "organization_id"),
+)
+
+# The audit log is append-only for everyone who does not first drop these; what is before an anchor may go.
 _REFUSAL = "'audit_events is append-only'"
+_IS_KEPT = (
+    "OLD.sequence > COALESCE((SELECT sequence FROM audit_anchors"
+    " WHERE organization_id = OLD.organization_id), 0)"
+)
 GUARDS: dict[str, tuple[str, ...]] = {
-    "sqlite": tuple(
-        f"CREATE TRIGGER audit_events_no_{verb} BEFORE {verb.upper()} ON audit_events"
-        f" BEGIN SELECT RAISE(ABORT, {_REFUSAL}); END"
-        for verb in ("update", "delete")
+    "sqlite": (
+        f"""CREATE TRIGGER audit_events_no_update BEFORE UPDATE ON audit_events
+    BEGIN SELECT RAISE(ABORT, {_REFUSAL}); END""",
+        f"""CREATE TRIGGER audit_events_no_delete BEFORE DELETE ON audit_events WHEN {_IS_KEPT}
+    BEGIN SELECT RAISE(ABORT, {_REFUSAL}); END""",
     ),
     "postgresql": (
         f"""CREATE FUNCTION audit_events_refuse() RETURNS trigger LANGUAGE plpgsql
     AS $$ BEGIN RAISE EXCEPTION {_REFUSAL} USING ERRCODE = 'restrict_violation'; END $$""",
-        """CREATE TRIGGER audit_events_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_events
+        """CREATE TRIGGER audit_events_append_only BEFORE UPDATE OR TRUNCATE ON audit_events
     FOR EACH STATEMENT EXECUTE FUNCTION audit_events_refuse()""",
+        f"""CREATE FUNCTION audit_events_refuse_kept() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN IF {_IS_KEPT}
+    THEN RAISE EXCEPTION {_REFUSAL} USING ERRCODE = 'restrict_violation'; END IF; RETURN OLD; END $$""",
+        """CREATE TRIGGER audit_events_no_delete BEFORE DELETE ON audit_events
+    FOR EACH ROW EXECUTE FUNCTION audit_events_refuse_kept()""",
     ),
 }
 for _dialect, _statements in GUARDS.items():

@@ -138,6 +138,7 @@ async def dead_letter_late(conn: AsyncConnection, *, before: datetime, now: date
     return (await conn.execute(update(_outbox).where(is_late).values(parked_at=now))).rowcount
 
 
-async def remove_dead_letters(conn: AsyncConnection, *, before: datetime) -> int:
-    """Remove messages that were dead-lettered before that time; how many."""
-    return (await conn.execute(delete(_outbox).where(_outbox.c.parked_at < before))).rowcount
+async def forget_dead_letters(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
+    """Forget messages that were dead-lettered before that time; how many, *limit* at most."""
+    old = select(_outbox.c.id).where(_outbox.c.parked_at < before).limit(limit)
+    return (await conn.execute(delete(_outbox).where(_outbox.c.id.in_(old.subquery().select())))).rowcount

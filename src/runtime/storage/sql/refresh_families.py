@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -116,6 +116,17 @@ async def revoke(conn: AsyncConnection, family_id: str, *, zone_id: str) -> None
         .where(_families.c.id == family_id, _families.c.zone_id == zone_id)
         .values(status="revoked", successor_sealed=None)
     )
+
+
+async def forget_expired(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
+    """Forget families that expired before that instant, whether their session stands or not; how many.
+
+    A token of a family that is gone is refused as one of an expired family is.
+    """
+    key = (_families.c.zone_id, _families.c.id)
+    old = select(*key).where(_families.c.expires_at < before).order_by(_families.c.expires_at).limit(limit)
+    gone = await conn.execute(delete(_families).where(tuple_(*key).in_(old.subquery().select())))
+    return gone.rowcount
 
 
 def _read(row: RowMapping) -> RefreshFamily:

@@ -220,5 +220,6 @@ Index("refresh_families_current_hash_key", refresh_families.c.current_hash, uniq
 Index("refresh_families_previous_hash_idx", refresh_families.c.previous_hash)
 Index("refresh_families_application_id_idx", refresh_families.c.zone_id, refresh_families.c.application_id)
 Index("refresh_families_user_agent_id_idx", refresh_families.c.zone_id, refresh_families.c.user_agent_id)
+Index("refresh_families_expires_at_idx", refresh_families.c.expires_at)
 Index("refresh_families_session_id_idx", refresh_families.c.zone_id, refresh_families.c.session_id)
 Index("refresh_families_user_id_idx", refresh_families.c.zone_id, refresh_families.c.user_id)

@@ -6,6 +6,7 @@ from runtime.storage.sql.kind_tables import TABLES
 from runtime.storage.sql.name_tables import assigned_names, subjects
 from runtime.storage.sql.organization_tables import (
     application_dependencies,
+    audit_anchors,
     audit_events,
     changesets,
     group_invitees,
@@ -33,6 +34,7 @@ __all__ = [
     "TABLES",
     "application_dependencies",
     "assigned_names",
+    "audit_anchors",
     "audit_events",
     "changesets",
     "consents",

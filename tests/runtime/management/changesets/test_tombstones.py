@@ -7,7 +7,6 @@ import pytest
 from tests.support.applying import OWNER, Git, app, create, on, ref, update
 
 from runtime.domain.kinds import BY_NAME, Verb
-from runtime.services import retention
 from runtime.storage.sql import tombstones
 
 GROUP, POLICY, PROVIDER, ZONE = (BY_NAME[name] for name in ("Group", "Policy", "Provider", "Zone"))
@@ -159,7 +158,7 @@ async def test_old_graves_are_forgotten(git: Git, zone: str) -> None:
     await git.company.delete(GROUP, zone, git.id("Group", "a"))
     now = git.company.services.clock()
     async with git.company.services.database.transaction() as conn:
-        kept = timedelta(days=retention.TOMBSTONE_DAYS)
+        kept = timedelta(days=git.company.services.settings.tombstones_days)
         assert await tombstones.forget(conn, before=now - kept, limit=10) == 0
         assert await tombstones.forget(conn, before=now + timedelta(seconds=1), limit=10) == 1
     assert await names(git) == []
