@@ -16,7 +16,7 @@ SHELL  := /bin/sh
 RUNTIME := $(VENV)/.runtime-installed
 DEV     := $(VENV)/.dev-installed
 
-.PHONY: help demo environment test fuzz soak lint serve bench schemas documents pictures lock clean
+.PHONY: help demo environment test fuzz soak chaos lint serve bench schemas documents pictures lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -45,6 +45,9 @@ soak: $(DEV) ## guess at a server, exhaust it and live with it for minutes (ARGS
 serve: $(RUNTIME) ## run the service on its embedded default; the first run makes an organization and a key
 	@test -e "$${ZONED_DATA_DIR:-.zonewright}/zonewright.db" || test -n "$$ZONED_DATABASE_URL" || $(BIN)/zoned init
 	@exec $(BIN)/zoned serve
+
+chaos: $(DEV) ## two nodes under load while things break; what it cost, as a table (ARGS="--only redis-hangs,node-kill")
+	@PYTHONPATH=.:examples $(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,writes,tokens,vault,revocation,listing,growth,validate,plan,apply; PEERS=1 beside node-oidc-provider)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)') $(if $(PEERS),--peers)

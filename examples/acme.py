@@ -118,8 +118,8 @@ class Server:
         self.organization_id, self.api_key = made["organization_id"], made["api_key"]
         return made
 
-    def start(self, *, seconds: float = 90) -> None:
-        """Start serving and return when the server says that it is ready. Raises Unexpected."""
+    def launch(self) -> "subprocess.Popen[bytes]":
+        """Start serving, and do not wait until the server is ready."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command("zoned"), "serve"],
@@ -129,9 +129,14 @@ class Server:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        return self.process
+
+    def start(self, *, seconds: float = 90) -> None:
+        """Start serving and return when the server says that it is ready. Raises Unexpected."""
+        process = self.launch()
         deadline = time.monotonic() + seconds
         with httpx.Client(timeout=2, trust_env=False) as client:
-            while time.monotonic() < deadline and self.process.poll() is None:
+            while time.monotonic() < deadline and process.poll() is None:
                 with contextlib.suppress(httpx.TransportError):
                     if client.get(f"{self.url}/readyz").status_code == 200:
                         return

@@ -152,6 +152,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "rate_limiter": frozenset({"bounded_cache", "cache_sizes", "rate_limits"}),
     "refused_requests": frozenset({"rate_limiter", "rate_limits"}),
     "retention": frozenset({"container", "management.audit"}),
+    "readiness": frozenset({"container"}),
     "decision_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
     "job_notifier": frozenset(),
     "jobs": frozenset({"container"}),

@@ -37,6 +37,7 @@ from runtime.domain.errors import Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.quotas import BOUNDS, sizes
+from runtime.services import readiness
 from runtime.services.clock import Clock, system_time
 from runtime.services.container import Services
 from runtime.services.decision_log import DecisionLog
@@ -46,6 +47,7 @@ from runtime.services.jobs.runner import JobRunner
 from runtime.services.message_handlers import message_handlers
 from runtime.services.outbox import Outbox
 from runtime.services.rate_limiter import RateLimiter
+from runtime.services.readiness import Readiness
 from runtime.services.revocation_list import Revocations
 from runtime.services.schedule import JOBS
 from runtime.services.upstream_refreshes import UpstreamRefreshes
@@ -267,19 +269,13 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
 
     @app.get("/readyz")
     async def readyz(request: Request) -> HTTPResponse:
-        services: Services = app.ctx.services
-        checks: dict[str, str] = {}
-        for name, part in (("database", services.database), ("state", services.state)):
-            try:
-                await part.ping()
-                checks[name] = "ok"
-            except Unavailable as failure:
-                checks[name] = failure.detail
-                told_away(request, failure)
-        if set(checks.values()) == {"ok"}:
-            return json({"status": "ok", **checks})
-        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        return json({"status": "unavailable", **checks}, status=503, headers=headers)
+        found = await readiness.report(app.ctx.services)
+        for failure in found.failures:
+            told_away(request, failure)
+        told = {"status": found.readiness, "database": found.database, "state": found.state}
+        if found.readiness is Readiness.UNAVAILABLE:
+            return json(told, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+        return json(told | ({"impaired": found.impaired} if found.impaired else {}))
 
     @app.get("/metrics")
     async def metrics(_request: Any) -> HTTPResponse:

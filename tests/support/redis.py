@@ -69,6 +69,11 @@ class RedisServer:
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", client.info("memory")["used_memory"] // 2)
 
+    def make_room(self) -> None:
+        """Take as much as there is, as at the start."""
+        with redis.Redis.from_url(self.url) as client:
+            client.config_set("maxmemory", 0)
+
     def follow(self, port: int) -> None:
         """Be a read-only replica of whoever listens there, and have all that it has."""
         with redis.Redis.from_url(self.url) as client:

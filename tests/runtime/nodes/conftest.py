@@ -34,8 +34,8 @@ class Nodes:
     def wait(self, node: Server) -> None:
         """Return when a node has found what it works with."""
         wait_until(
-            lambda: httpx.get(f"{node.url}/readyz", trust_env=False).status_code == 200,
-            otherwise=lambda: "a node does not become ready",
+            lambda: httpx.get(f"{node.url}/readyz", trust_env=False).json()["status"] == "ok",
+            otherwise=lambda: "a node does not find what it works with",
         )
 
     def at(self, node: Server, address: str) -> str:

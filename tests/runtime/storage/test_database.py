@@ -334,6 +334,42 @@ async def test_a_file_that_cannot_be_written_is_unavailable(sqlite_database, zon
         await database.close()
 
 
+async def test_a_file_that_cannot_be_written_is_noticed_without_a_write(sqlite_database):
+    """A node that nobody asks to write tries to, now and then, and again until it works."""
+    address = f"{sqlite_database.engine.url}".replace("///", "///file:")
+    for mode, is_well in (("rw", True), ("ro", False)):
+        database = Database.open(f"{address}?mode={mode}&uri=true")
+        try:
+            for _ in range(2):
+                with (
+                    contextlib.nullcontext()
+                    if is_well
+                    else pytest.raises(Unavailable, match="takes no writes")
+                ):
+                    await database.check()
+        finally:
+            await database.close()
+
+
+async def test_a_write_that_is_under_way_shows_that_writes_are_taken(sqlite_database):
+    """However long it takes: who asks meanwhile does not wait for it."""
+    async with sqlite_database.transaction():
+        await asyncio.wait_for(sqlite_database.check(), 10)
+
+
+async def test_a_database_that_is_read_only_is_noticed_without_a_write(postgres_url):
+    """A primary that is set to be says so, as a standby does."""
+    database = Database.open(postgres_url, pool_size=1)
+    try:
+        await database.check()
+        async with database.querying() as conn:
+            await conn.execute(text("SET default_transaction_read_only = on"))
+        with pytest.raises(Unavailable, match="takes no writes"):
+            await database.check()
+    finally:
+        await database.close()
+
+
 async def test_tables_that_are_missing_are_unavailable(database, zone):
     """A restore makes them one by one. Readiness says so until all of them are there again."""
     async with database.transaction() as conn:

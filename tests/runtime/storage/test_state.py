@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from contextlib import suppress
+from collections.abc import Awaitable
+from contextlib import nullcontext, suppress
 
 import pytest
 import redis.asyncio
@@ -14,6 +15,13 @@ from runtime.domain.errors import Unavailable
 from runtime.storage.state import open_state
 from runtime.storage.state.memory import InProcessState
 from runtime.storage.state.redis import RedisState
+
+
+async def refusal_of(asking: Awaitable[object]) -> Unavailable:
+    """What is raised in place of an answer."""
+    with pytest.raises(Unavailable) as refused:
+        await asking
+    return refused.value
 
 
 async def answers(state: RedisState) -> bool:
@@ -410,21 +418,41 @@ class TestRedis:
             await state.close()
 
     @pytest.mark.threat("35a")
-    async def test_nobody_waits_for_one_that_hangs(self):
-        """One trip finds out, and those that come meanwhile hear so at once; it is seen when it is back."""
+    @pytest.mark.parametrize("trouble", ["stopped", "swallowed"])
+    async def test_nobody_waits_for_one_that_hangs(self, trouble):
+        """One timeout finds out, those that come later hear so at once, and it is seen when it is back."""
         with running_redis() as server, proxied(server.url) as way:
-            state = RedisState.open(way.redis_url, timeout_seconds=0.5)
+            state = RedisState.open(way.redis_url)
             await state.put("a", b"1", ttl_seconds=60)
-            way.hold_up()
-            with pytest.raises(Unavailable):
-                await state.get("a")
-            async with asyncio.timeout(5):  # half a minute if each found out by itself
-                for _ in range(60):
-                    with pytest.raises(Unavailable):
-                        await state.get("a")
-
-            way.lead_to(server.url)
-            await let_elapse(1.1)
             assert await state.get("a") == b"1"
+            with server.hung() if trouble == "stopped" else nullcontext():
+                if trouble == "swallowed":
+                    way.hold_up()
+                async with asyncio.timeout(20):  # minutes if each found out by itself
+                    with pytest.raises(Unavailable, match="cannot be reached") as first:
+                        await state.get("a")
+                    later = [await refusal_of(state.get("a")) for _ in range(600)]
+                    await let_elapse(1.2)  # two probes
+                    later.append(await refusal_of(state.get("a")))
+                assert first.value.internal != later[0].internal
+                assert {each.internal for each in later} == {"no answer a moment ago"}
+
+            if trouble == "swallowed":
+                way.lead_to(server.url)
+            await until(lambda: answers(state))
             assert await asyncio.gather(*(state.get("a") for _ in range(9))) == [b"1"] * 9
+            await state.close()
+
+    async def test_a_refusal_is_an_answer(self):
+        """What Redis refuses of one request keeps nobody else from asking."""
+        with running_redis() as server:
+            state = RedisState.open(server.url)
+            with redis.Redis.from_url(server.url) as client:
+                client.lpush("zonewright:list", "1")
+            with pytest.raises(Unavailable):
+                await state.get("list")
+
+            await state.put("a", b"1", ttl_seconds=60)
+
+            assert await state.get("a") == b"1"
             await state.close()

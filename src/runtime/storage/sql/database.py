@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from sqlite3 import OperationalError
+from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -26,6 +27,7 @@ CONNECT_SECONDS = 5
 # Longer than any statement takes, another's lock included. That a server hangs is found out sooner.
 STATEMENT_TIMEOUT_SECONDS = 30
 TRIAL_SECONDS = 2.0
+TRIAL_EVERY_SECONDS = 10.0
 WATCHING_SECONDS = 1.8  # for a small question on the connection that is kept for those
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
@@ -61,6 +63,7 @@ class Database:
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
         self._holder: asyncio.Task[Any] | None = None
         self._takes_no_writes = self._lacks_tables = False
+        self._try_write_at = 0.0
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
@@ -270,11 +273,31 @@ class Database:
     async def ping(self) -> None:
         """Return when the database answers, and does again what it has refused. Raises `Unavailable`."""
         async with self.querying() as connection:
-            await connection.execute(text("SELECT 1"))
+            asked = "SHOW transaction_read_only" if self.dialect == "postgresql" else "SELECT 'off'"
+            is_read_only = await connection.scalar(text(asked)) == "on"
+        if is_read_only:
+            raise Unavailable(availability.TAKES_NO_WRITES, internal="a standby, or set to be read-only")
         if self._lacks_tables:
             await self.try_tables()
         if self._takes_no_writes:
             await self.try_write()
+
+    async def check(self) -> None:
+        """As `ping`, and find out now and then whether the database takes writes. Raises `Unavailable`.
+
+        A full disk refuses nothing but writes, and a node that nobody asks to write would not notice.
+        """
+        await self.ping()
+        now = monotonic()
+        if now < self._try_write_at or (self._writer is not None and self._writer.locked()):
+            return  # whoever writes just now finds out
+        self._try_write_at = now + TRIAL_EVERY_SECONDS
+        try:
+            await self._commit_nothing()
+        except TimeoutError:
+            if self._writer is None:  # SQLite lets one wait for another process's write, which is one
+                self._takes_no_writes = True
+                raise Unavailable(availability.TAKES_NO_WRITES, internal="no commit in time") from None
 
     async def try_tables(self) -> None:
         """Return when every table is there. Raises `Unavailable`."""
@@ -286,10 +309,13 @@ class Database:
     async def try_write(self) -> None:
         """Return when the database has committed a write, one that changes nothing. Raises `Unavailable`."""
         try:
-            async with asyncio.timeout(TRIAL_SECONDS), self.transaction(brief=True) as connection:
-                await connection.execute(text("UPDATE service_secrets SET name = name"))
+            await self._commit_nothing()
         except TimeoutError:
             raise Unavailable(availability.TAKES_NO_WRITES, internal="no commit in time") from None
+
+    async def _commit_nothing(self) -> None:
+        async with asyncio.timeout(TRIAL_SECONDS), self.transaction(brief=True) as connection:
+            await connection.execute(text("UPDATE service_secrets SET name = name"))
         self._takes_no_writes = False
 
     async def _ask(self) -> None:

@@ -1,19 +1,18 @@
 """Short-lived state in Redis, shared by all workers and nodes."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from time import monotonic
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from runtime.domain.errors import Unavailable
 from runtime.storage.state.batching import RequestBatcher
+from runtime.storage.state.circuit_breaker import CircuitBreaker, answered_within
 from runtime.storage.state.protocol import FORGOTTEN
 
 # Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float. A smaller
@@ -88,9 +87,10 @@ if counted == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
 return counted
 """
 
-_TIMEOUT_SECONDS = 2.0
-_ALTOGETHER = 1.5  # times that, for a request whose connection has to be made first
-_SILENT_SECONDS = 1.0  # after a round trip without an answer, until the next one is tried
+_AWAY = (RedisError, OSError, TimeoutError)
+# A Redis at hand answers within milliseconds; without it a request goes on, where it may.
+_TIMEOUT_SECONDS = 0.5
+_SOCKET_SECONDS = 2.0  # the driver's own timeouts, should the one around the whole trip not do
 
 
 class RedisState:
@@ -113,7 +113,7 @@ class RedisState:
         self._puts = RequestBatcher(self._put_all)
         self._keeps = RequestBatcher(self._keep_all)
         self._claims = RequestBatcher(self._claim_all)
-        self._silent_until = 0.0
+        self._breaker = CircuitBreaker(client.ping, failures=_AWAY, timeout_seconds=timeout_seconds)
 
     @classmethod
     def open(
@@ -123,9 +123,9 @@ class RedisState:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=connections,
-            timeout=timeout_seconds,
-            socket_timeout=timeout_seconds,
-            socket_connect_timeout=timeout_seconds,
+            timeout=_SOCKET_SECONDS,
+            socket_timeout=_SOCKET_SECONDS,
+            socket_connect_timeout=_SOCKET_SECONDS,
             # Once, for connections that the server closed meanwhile.
             retry=Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,)),
         )
@@ -233,34 +233,29 @@ class RedisState:
 
     async def close(self) -> None:
         """Close all connections."""
+        await self._breaker.close()
         await self._client.aclose()
 
     @asynccontextmanager
     async def _reaching(self) -> AsyncIterator[None]:
         """Around each round trip. Raises Unavailable in place of what the client raises.
 
-        While Redis leaves a request without an answer, one at a time finds out whether it goes on: all others
-        do not wait for it.
+        Whoever hears nothing in time is the last to wait: until a probe is answered, all others are refused
+        at once.
         """
-        began_at = monotonic()
-        if began_at < self._silent_until:
+        if self._breaker.is_open:
             raise Unavailable("the short-lived state cannot be reached", internal="no answer a moment ago")
-        is_probe = self._silent_until > 0
-        if is_probe:
-            self._silent_until = began_at + self._timeout_seconds * _ALTOGETHER + _SILENT_SECONDS
         try:
             # The client waits for each of several answers when a connection is new, and tries it twice.
-            async with asyncio.timeout(self._timeout_seconds * _ALTOGETHER):
+            async with answered_within(self._timeout_seconds):
                 yield
-        except (RedisError, OSError, TimeoutError) as error:
+        except _AWAY as error:
             if _refuses_writes(error):
-                self._silent_until = 0.0
                 raise Unavailable("the short-lived state takes no writes", internal=str(error)) from error
-            if is_probe or monotonic() - began_at > 0.9 * self._timeout_seconds:
-                self._silent_until = monotonic() + _SILENT_SECONDS
+            if not isinstance(error, ResponseError):  # that is an answer
+                self._breaker.trip()
             why = str(error) or "no answer in time"
             raise Unavailable("the short-lived state cannot be reached", internal=why) from error
-        self._silent_until = 0.0
 
     def _name(self, key: str) -> str:
         return self._prefix + key

@@ -1,0 +1,116 @@
+"""`make chaos`: two nodes under constant load while things break; each scenario is a row of what it cost."""
+
+import argparse
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+import httpx
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from tests.chaos import ledger, scenarios
+from tests.chaos.ledger import Ledger, Result
+from tests.chaos.load import EXCHANGE, Load, Site
+from tests.chaos.platform import Platform, running
+from tests.support.waiting import let_pass
+
+WARM_SECONDS, TROUBLE_SECONDS, AFTER_SECONDS = 3.0, 10.0, 4.0
+
+
+def main() -> int:
+    """Run scenarios. 1 when something was allowed, lost or used twice that must not be."""
+    arguments = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    arguments.add_argument("--only", default=",".join(scenarios.ALL), help="names, with commas")
+    arguments.add_argument(
+        "--seconds", type=float, default=TROUBLE_SECONDS, help="how long each trouble lasts"
+    )
+    asked = arguments.parse_args()
+    names = asked.only.split(",")
+    if unknown := set(names) - scenarios.ALL.keys():
+        arguments.error(f"there is no scenario `{min(unknown)}`; they are {', '.join(scenarios.ALL)}")
+    results = list(_told(_run(names, asked.seconds)))
+    _show(results)
+    return 0 if all(result.holds for result in results) else 1
+
+
+def _run(names: list[str], seconds: float) -> Iterator[Result]:
+    with running() as platform:
+        for name in names:
+            yield run(name, platform, seconds=seconds)
+            platform.restore()
+
+
+def run(name: str, platform: Platform, *, seconds: float) -> Result:
+    """One scenario under load."""
+    written = Ledger()
+    stop = _loaded(platform.site, written)
+    try:
+        let_pass(WARM_SECONDS)
+        struck_at = time.monotonic()
+        with scenarios.ALL[name](platform):
+            let_pass(seconds)
+        mended_at = time.monotonic()
+        platform.restore()
+        let_pass(AFTER_SECONDS)
+    finally:
+        stop()
+    ended_at = time.monotonic()
+    _look_for_created(platform.site, written)
+    times = {"struck_at": struck_at, "mended_at": mended_at, "ended_at": ended_at}
+    return ledger.judged(name, written, measured=EXCHANGE, **times)
+
+
+def _loaded(site: Site, written: Ledger):  # type: ignore[no-untyped-def]
+    """Begin a load; the function that ends it."""
+    loop, over = asyncio.new_event_loop(), asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=(Load(site, written).run(over),))
+    thread.start()
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+
+    return stop
+
+
+def _look_for_created(site: Site, written: Ledger) -> None:
+    """Write down what the database has of all that was acknowledged."""
+    with httpx.Client(base_url=site.nodes[0], headers=site.headers, timeout=30, trust_env=False) as client:
+        for name in written.created:
+            answer = client.get(site.groups, params={"filter[identifier]": name}).raise_for_status()
+            written.found[name] = [each["id"] for each in answer.json()["items"]]
+
+
+def _told(results: Iterator[Result]) -> Iterator[Result]:
+    for result in results:
+        print(f"{result.scenario}: {result}", file=sys.stderr)
+        yield result
+
+
+def _show(results: list[Result]) -> None:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("scenario", "requests", "errors", "longest gap", "p50", "p99", "wrongly", "lost", "twice"):
+        table.add_column(name, justify="left" if name == "scenario" else "right")
+    for each in results:
+        table.add_row(
+            each.scenario,
+            f"{each.requests:,}",
+            f"{each.errors:,}",
+            f"{each.longest_gap:.1f} s",
+            f"{each.p50_ms:.0f} ms",
+            f"{each.p99_ms:.0f} ms",
+            str(each.wrongly_allowed),
+            str(each.lost),
+            str(each.used_twice),
+        )
+    Console(width=120, highlight=False).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
