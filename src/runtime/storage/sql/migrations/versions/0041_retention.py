@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0040"
-down_revision = "0039"
+revision = "0041"
+down_revision = "0040"
 
 INSTANT = sa.DateTime(timezone=True).with_variant(sa.String(32), "sqlite")
 REFUSAL = "'audit_events is append-only'"
