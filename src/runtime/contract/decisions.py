@@ -83,10 +83,10 @@ Names = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 class ExplainBody(Part):
     """The token request to explain. `application`, `user`, `resource` and `via` are ids or identifiers.
 
-    Applications and resources may also be named as their manifests are (`metadata.name`), and users by e-mail
-    address. `user` is null for a token of the application's own (client credentials). `resource` may be any
-    URL that the resource covers. `scopes` is null for all that can be had. `via` names the applications that
-    the user's token comes through, the first one first.
+    Applications and resources may also be named as their manifests are (`metadata.name`), applications by
+    client id, and users by e-mail address. `user` is null for a token of the application's own (client
+    credentials). `resource` may be any URL that the resource covers. `scopes` is null for all that can be
+    had. `via` names the applications that the user's token comes through, the first one first.
     """
 
     example: ClassVar[Mapping[str, Any]] = {

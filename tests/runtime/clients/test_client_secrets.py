@@ -12,7 +12,7 @@ from tests.support.rewired import with_limits_on
 from tests.support.scene import Scene, claims_of
 from tests.support.state_doubles import Away
 
-from runtime.adapters.keys.sealing import SecretHasher
+from runtime.adapters.keys.sealing import SecretHasher, new_secret
 from runtime.domain.errors import (
     InvalidClient,
     InvalidRequest,
@@ -282,3 +282,22 @@ async def test_refusals_of_known_and_unknown_clients_are_the_same_work(
     assert costs[0] == costs[1] == costs[2]
     assert all(each.count("a digest") == 1 for each in costs[0])
     assert all(each.count("a comparison with 32 bytes") == 2 for each in costs[0])
+
+
+@pytest.mark.parametrize(
+    ("client_id", "told"),
+    [
+        ("agnt", "unknown client id `agnt`"),
+        ("agnt\x07\u2028", "unknown client id `agnt??`"),
+        ("a" * 300, f"unknown client id `{'a' * 200}`"),
+        (new_secret(), "unknown client id, which looks like a client secret and is not shown"),
+    ],
+    ids=["plain", "unprintable", "long", "secret"],
+)
+async def test_the_record_says_which_client_id_is_unknown(scene: Scene, client_id: str, told: str) -> None:
+    """The administrator's alone: the answer is the same for all. What was mistaken for an id stays secret."""
+    with pytest.raises(InvalidClient) as refusal:
+        await scene.post([*FORM, ("client_id", client_id), ("client_secret", "wrong")])
+
+    assert refusal.value.internal == told
+    assert client_id not in refusal.value.detail

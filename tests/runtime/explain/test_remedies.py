@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import update
 from tests.runtime.explain.test_agreement import PERMIT, Case, case
 from tests.runtime.vault.conftest import TOKENS, Account, Desk, account, desk
+from tests.runtime.vault.test_shared_credentials import SHARED, share
 from tests.support.factories import App
 from tests.support.scene import Scene
 
@@ -272,6 +273,32 @@ async def test_an_own_token_for_users_credentials_names_the_exchange(desk: Desk)
 
     assert (told.allowed, told.hops[0].error) == (False, "access_denied")
     assert "exchange a token of a user for it" in told.hops[0].remedies[0]
+
+
+async def test_an_own_token_gets_the_key_that_is_stored_for_all_users(desk: Desk) -> None:
+    """The secret is named, and what is said to do is what works."""
+    told = await explained(desk.scene, desk.agent, desk.resource.identifier, None)
+    assert begins(
+        told.hops[0], "`https://tickets.test` takes a stored key", "an administrator stores a secret"
+    )
+    await share(desk)
+
+    told = await explained(desk.scene, desk.agent, desk.resource.identifier, None)
+
+    does = "exchange a token that `agent` gets on its own behalf (client credentials without `resource`)"
+    assert begins(told.hops[0], does, "`https://tickets.test` takes a stored key or a connected account")
+    assert "the secret `key` is handed out" in told.hops[0].remedies[0]
+    form = [("grant_type", "client_credentials"), *desk.agent.form.items()]
+    own_token = (await desk.scene.post(form))["access_token"]
+    answer = await desk.scene.exchange(desk.agent, own_token, desk.resource)
+    assert answer["access_token"] == SHARED
+
+
+async def test_an_own_token_gets_nothing_of_an_account(account: Account) -> None:
+    """Nobody's account is handed out without its user, whatever an administrator stores."""
+    told = await explained(account.scene, account.agent, account.resource.identifier, None)
+
+    assert begins(told.hops[0], "`https://tracker.test` takes a stored key or a connected account")
 
 
 async def test_a_chain_needs_a_user(case: Case) -> None:

@@ -15,6 +15,7 @@ from runtime.adapters.keys.jose import CompactJws, InvalidJwt, check_class, pars
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.domain.oauth import assertions as rules
+from runtime.domain.oauth.sent_values import unknown_client_id
 from runtime.services import rate_limits
 from runtime.services.client_types import Client, is_known
 from runtime.services.clients import private_key_jwt, workload_identity
@@ -101,7 +102,7 @@ async def _with_own_key(
 ) -> Client:
     """The client, which signed with a key of its own. Raises as above."""
     if found is None:
-        raise InvalidClient(internal="unknown client id")
+        raise InvalidClient(internal=unknown_client_id(assertion.unverified_issuer))
     if not found.is_active:  # and no key is fetched for it
         raise InvalidClient(internal=found.why_inactive)
     client = await revalidated_client(zone, found.client)

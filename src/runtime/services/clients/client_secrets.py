@@ -11,6 +11,7 @@ from urllib.parse import unquote_plus
 from runtime.domain.errors import InvalidClient
 from runtime.domain.kinds.application import PasswordCredential
 from runtime.domain.kinds.values import rfc3339
+from runtime.domain.oauth.sent_values import unknown_client_id
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients.client_revalidation import revalidated_client
 from runtime.services.container import Services
@@ -82,7 +83,7 @@ async def client_with_secret(
         await zone.clients.query_again(client_id)
     # Of a public client nothing was proved: who names it learns no more than who guesses.
     is_guess = proved is None or proved.is_public
-    reason = useless or (_OTHERWISE if proved else _mistake(client, secret))
+    reason = useless or (_OTHERWISE if proved else _mistake(client_id, client, secret))
     raise SecretRefused(reason, client, is_guess=is_guess)
 
 
@@ -109,10 +110,10 @@ def _useless(client: Client, now: datetime) -> str:
     return ""
 
 
-def _mistake(client: Client | None, secret: str | None) -> str:
+def _mistake(client_id: str, client: Client | None, secret: str | None) -> str:
     """Why a request without a credential of the client is not the client's."""
     if client is None:
-        return "unknown client id"
+        return unknown_client_id(client_id)
     if secret is None:
         return "no client secret, and no assertion"
     return "a public client, which has no secret" if client.is_public else "wrong client secret"

@@ -30,6 +30,7 @@ from runtime.services.grants import user_refusals
 from runtime.services.grants.verified_chains import VerifiedChain
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.access.permissions import Roles
 from runtime.services.management.changesets import concurrency_limits
 from runtime.services.management.changesets.concurrency_limits import explanation_slot
 from runtime.services.management.entities import Parents
@@ -63,7 +64,7 @@ async def explain(services: Services, caller: Caller, zone: Zone, asked: Explain
     with explanation_slot(services, caller):
         try:
             async with asyncio.timeout(seconds):
-                return await _explain(services, zone, asked)
+                return await _explain(services, zone, caller.roles_in(zone), asked)
         except TimeoutError:
             raise TooLarge(
                 f"the explanation takes longer than {seconds:.0f} seconds; ask with fewer applications in"
@@ -71,11 +72,11 @@ async def explain(services: Services, caller: Caller, zone: Zone, asked: Explain
             ) from None
 
 
-async def _explain(services: Services, zone: Zone, asked: ExplainBody) -> Explanation:
+async def _explain(services: Services, zone: Zone, roles: Roles, asked: ExplainBody) -> Explanation:
     async with services.database.at_one_instant():
         cached = await services.zones.uncached(zone.id)
         now = services.clock()
-        parties = Parties(services, cached, now)
+        parties = Parties(services, cached, roles, now)
         unresolved = await parties.unresolved(asked)
         session_id, hops = await _hops(services, cached, parties, asked, now)
         told = [await _told(services, cached, each) for each in hops]

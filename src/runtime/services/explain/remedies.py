@@ -6,7 +6,7 @@ from typing import Any
 
 from runtime.contract.decisions import DecidingPolicy, ManifestSource
 from runtime.domain.errors import OAuthError
-from runtime.domain.kinds import APPLICATION, RESOURCE, Entity, Kind
+from runtime.domain.kinds import APPLICATION, RESOURCE, SECRET, Entity, Kind
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType, UserStatus
@@ -21,7 +21,7 @@ from runtime.services.management.policies.determining_policies import source_of
 from runtime.services.vault import credentials
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot
-from runtime.storage.sql import ownership
+from runtime.storage.sql import entities, ownership, resource_secrets
 
 _LINK = "they open the link in `error_uri` of the refused exchange"
 
@@ -97,10 +97,7 @@ async def _authorization(
     if resource.credential_provider_id is not None:
         provider = await zone.providers.get(resource.credential_provider_id)
     if root is None:
-        exchanged = "exchange a token of a user for it; send `user` to have that explained"
-        return [
-            f"`{named}` takes a stored key or a connected account: {exchanged} (`zonectl explain --user`)"
-        ]
+        return await _own_token(services, zone, resource, provider, application)
     now = hop.decision.at
     allowance = await find_allowance(services, zone, client, root, resource, wanted=hop.scopes, now=now)
     told = [await _consent(zone, root, resource, application, now)] if allowance is None else []
@@ -118,6 +115,38 @@ async def _authorization(
             f"the user has consented to `{given}`, and {all_of_them}: they have to consent to all: {_LINK}"
         ]
     return told
+
+
+async def _own_token(
+    services: Services,
+    zone: CachedZone,
+    resource: Resource,
+    provider: Provider | None,
+    application: str,
+) -> list[str]:
+    """What gets an application a credential that client credentials are refused."""
+    named = resource.identifier
+    of_user = (
+        f"`{named}` takes a stored key or a connected account: exchange a token of a user for it; send `user`"
+        " to have that explained (`zonectl explain --user`)"
+    )
+    if provider is None or provider.type is not ProviderType.SERVICE_VAULT:
+        return [of_user]
+    own = f"a token that `{application}` gets on its own behalf (client credentials without `resource`)"
+    async with services.database.querying() as conn:
+        shared = await resource_secrets.latest_token(
+            conn, zone_id=zone.id, resource_id=resource.id, identifier=named
+        )
+        secret = None
+        if shared is not None:
+            secret = await entities.find_by(conn, SECRET, "id", shared[0], within={"zone_id": zone.id})
+    if secret is None:
+        stores = f"an administrator stores a secret of type `token` for `{named}`"
+        return [of_user, f"{stores}: it is handed out to all users, and for {own}"]
+    return [
+        f"exchange {own} for `{named}`: the secret `{secret.name}` is handed out, which is for all users",
+        of_user,
+    ]
 
 
 async def _consent(

@@ -5,11 +5,11 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import GRANT_TYPE, TARGET_REFUSED
+from runtime.domain.oauth.sent_values import shown
 from runtime.services.client_types import ApplicationClient
 from runtime.services.clients import client_lookup
 from runtime.services.zones import CachedZone
 
-_MAX_SHOWN_CHARS = 200
 EXCHANGE_REQUIRED = "token_exchange_required"
 PROVIDER_DELETED = "credential_provider_deleted"
 _DELETED = (
@@ -22,8 +22,8 @@ _EXCHANGE = (
     f" (`grant_type={GRANT_TYPE}`)"
 )
 _SHARED = (
-    "a key that an administrator has stored for all users is also handed out for a token that the application"
-    " got on its own behalf: exchange that"
+    "; a key that an administrator has stored for all users is also handed out for a token that the"
+    " application got on its own behalf (without `resource`): exchange that"
 )
 
 
@@ -37,17 +37,12 @@ async def require_resource(
         found: what that resolves to.
     """
     if found is None:
-        raise InvalidTarget(TARGET_REFUSED, internal=f"unknown resource `{_shown(named or '')}`")
+        raise InvalidTarget(TARGET_REFUSED, internal=f"unknown resource `{shown(named or '')}`")
     for audience in audiences:
         meant = await zone.resources.resolve(audience)
         if meant is None or meant.id != found.id:
             raise InvalidTarget(TARGET_REFUSED, internal="`audience` and `resource` name different resources")
     return found
-
-
-def _shown(text: str) -> str:
-    """What a client sent, as records show it: printable, and no longer than a line or two."""
-    return "".join(each if each.isprintable() else "?" for each in text[:_MAX_SHOWN_CHARS])
 
 
 async def require_dependency(zone: CachedZone, client: ApplicationClient, resource: Resource) -> None:
@@ -76,8 +71,10 @@ async def require_own_tokens(zone: CachedZone, resource: Resource, *, has_user: 
     Args:
         has_user: whether the request is for a token of a user.
     """
-    if await find_credential_provider(zone, resource) is not None:
-        told = _EXCHANGE if has_user else f"client credentials have no user. {_EXCHANGE}; {_SHARED}"
+    provider = await find_credential_provider(zone, resource)
+    if provider is not None:
+        shared = _SHARED if provider.type is ProviderType.SERVICE_VAULT else ""
+        told = _EXCHANGE if has_user else f"client credentials have no user. {_EXCHANGE}{shared}"
         raise AccessDenied(told, reason=EXCHANGE_REQUIRED)
 
 

@@ -70,8 +70,9 @@ async def _selection(
         parameter = f"filter[{member.removesuffix('_id')}]"
         for name in special.get(parameter, ()):
             entities.require(unit, kind, Verb.RETRIEVE, {"zone_id": zone_id})
+            roles = unit.caller.roles_in(unit.cache.zones[zone_id])
             try:
-                found = await names.find(unit.conn, kind, name, zone_id=zone_id)
+                found = await names.find(unit.conn, kind, name, zone_id=zone_id, roles=roles)
             except UnresolvedName as unresolved:
                 raise ValidationFailed.of(parameter, unresolved.text) from None
             filters[member] = (*filters.get(member, ()), found.id)

@@ -1,13 +1,16 @@
 """Finds the object of a zone that people mean by a name: its id, its identifier, or its name in git."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.kinds import USER, Entity, Kind
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, USER, Entity, Kind, Verb
+from runtime.domain.kinds.application import TokenCredential
+from runtime.services.management.access import permissions
+from runtime.services.management.access.permissions import Roles
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import ownership
+from runtime.storage.sql import ownership, similar_names
 from runtime.storage.sql.filters import Equals
 
 E = TypeVar("E", bound=Entity)
@@ -40,13 +43,21 @@ class UnresolvedName(Exception):
 
 
 async def find(
-    conn: AsyncConnection, kind: Kind[E], name: str, *, zone_id: str, covering: E | None = None
+    conn: AsyncConnection,
+    kind: Kind[E],
+    name: str,
+    *,
+    zone_id: str,
+    roles: Roles,
+    covering: E | None = None,
 ) -> E:
     """The object of a zone that a person means by a name: of that id, else the only one that is called so.
 
-    That is by its identifier, by the name of its manifest, and for users by e-mail address.
+    That is by its identifier, by the name of its manifest, and for users by e-mail address. An application
+    that nothing else means is found by its client id.
 
     Args:
+        roles: of the person, who is told similar names of what they may list.
         covering: an object that has the name in another spelling.
     Raises: UnresolvedName.
     """
@@ -60,8 +71,29 @@ async def find(
         return next(iter(found.values())).entity
     if found:
         raise UnresolvedName(_ambiguity(name, list(found.values())), is_of_several=True)
+    if kind is APPLICATION and (client := await _application_of(conn, name, within)) is not None:
+        return cast(E, client)
     nothing = f"there is no {kind.name.lower()} `{name}` in the zone"
-    raise UnresolvedName(nothing, is_of_several=False)
+    similar = await _similar(conn, kind, name, zone_id, roles)
+    meant = f"; did you mean `{similar}`?" if similar is not None else ""
+    raise UnresolvedName(f"{nothing}{meant}", is_of_several=False)
+
+
+async def _application_of(conn: AsyncConnection, client_id: str, within: Mapping[str, str]) -> Entity | None:
+    """The application that authenticates itself with that client id."""
+    same = [Equals("identifier", (client_id,))]
+    page = await storage.page(conn, APPLICATION_CREDENTIAL, within=within, where=same, limit=_MOST)
+    ids = {each.application_id for each in page.items if not isinstance(each, TokenCredential)}
+    if len(ids) != 1:
+        return None
+    return await storage.find_by(conn, APPLICATION, "id", ids.pop(), within=within)
+
+
+async def _similar(conn: AsyncConnection, kind: Kind, name: str, zone_id: str, roles: Roles) -> str | None:
+    """A name like that one, of what these roles may list: for an application its client id, too."""
+    kinds = (APPLICATION, APPLICATION_CREDENTIAL) if kind is APPLICATION else (kind,)
+    listed = [each for each in kinds if permissions.allows(roles, each.operations, Verb.LIST)]
+    return await similar_names.most_similar(conn, listed, name, zone_id=zone_id)
 
 
 async def _called(
