@@ -17,10 +17,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "runtime.settings": frozenset({"runtime.files"}),
     "runtime.files": frozenset(),
     "runtime.logs": frozenset({"runtime.settings"}),
-    "runtime.metrics": frozenset(),
+    "runtime.metrics": frozenset({"runtime.files"}),
     "runtime.contract": frozenset({"runtime.domain"}),
-    "runtime.storage": frozenset({"runtime.domain", "runtime.files"}),
-    "runtime.adapters": frozenset({"runtime.domain", "runtime.files"}),
+    "runtime.storage": frozenset({"runtime.domain", "runtime.files", "runtime.metrics"}),
+    "runtime.adapters": frozenset({"runtime.domain", "runtime.files", "runtime.metrics"}),
     "runtime.services": frozenset(
         {
             "runtime.adapters",
@@ -145,7 +145,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "clock": frozenset(),
     "epochs": frozenset({"clock"}),
     "client_types": frozenset(),
-    "bounded_cache": frozenset(),
+    "bounded_cache": frozenset({"cache_sizes"}),
     "cache_sizes": frozenset(),
     "rate_limits": frozenset(),
     "state_values": frozenset(),
@@ -175,6 +175,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "zones",
         }
     ),
+    "measuring": frozenset({"cache_sizes", "container"}),
     "authority": _GROUND | {"outbox", "decision_log"},
     "management.access": frozenset(),
     "management.names": frozenset(),

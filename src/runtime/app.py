@@ -3,6 +3,7 @@
 Also the endpoints for those who run it: `/healthz`, `/readyz` and `/metrics`.
 """
 
+import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,6 +45,7 @@ from runtime.services.decision_log import DecisionLog
 from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.jobs.runner import JobRunner
+from runtime.services.measuring import Measuring
 from runtime.services.message_handlers import message_handlers
 from runtime.services.outbox import Outbox
 from runtime.services.rate_limiter import RateLimiter
@@ -147,7 +149,9 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
         clock.compare(await database_time(conn), asked_at=asked_at, answered_at=system())
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     upstream_outbound = Outbound(
-        allow_private_addresses=settings.allow_private_addresses, timeout_seconds=UPSTREAM_TIMEOUT_SECONDS
+        allow_private_addresses=settings.allow_private_addresses,
+        timeout_seconds=UPSTREAM_TIMEOUT_SECONDS,
+        purpose="connected_accounts",
     )
     upstream_oauth = UpstreamOAuthClient(upstream_outbound, clock=clock)
     remote_keys = RemoteKeys(outbound)
@@ -240,7 +244,9 @@ def build(
     async def connect(app: Sanic[Any, Any]) -> None:
         app.ctx.services = await make_services(settings, system=system)
         app.ctx.jobs = JobRunner(app.ctx.services, JOBS)
+        app.ctx.measuring = Measuring(app.ctx.services)
         await app.ctx.services.decisions.start()
+        app.ctx.measuring.start()
         if settings.jobs:
             await app.ctx.jobs.start()
         log.info(
@@ -256,6 +262,7 @@ def build(
     async def disconnect(app: Sanic[Any, Any]) -> None:
         await app.ctx.jobs.stop()
         await close_services(app.ctx.services)
+        await app.ctx.measuring.stop()
 
     return app
 
@@ -279,7 +286,8 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
 
     @app.get("/metrics")
     async def metrics(_request: Any) -> HTTPResponse:
-        body, content_type = exposition()
+        app.ctx.measuring.measure()
+        body, content_type = await asyncio.to_thread(exposition)
         return raw(body, content_type=content_type)
 
 

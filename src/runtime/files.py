@@ -5,7 +5,9 @@ Nothing else of the service makes a file or a directory, so that none is forgott
 
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,6 +76,28 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """As `write_whole`, without waiting for the disk: for what may go with the machine. Raises OSError."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(_new(draft), "wb") as file:
+            file.write(content)
+        draft.rename(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def make_temporary_directory(prefix: str) -> Path:
+    """A new directory where the system keeps temporary ones. Raises OSError."""
+    return Path(tempfile.mkdtemp(prefix=prefix))
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory with all that is in it, as far as that goes."""
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def write_once(path: Path, content: bytes) -> bool:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from acme import Application, Browser, Page, Server, written_secret
 from tests.end_to_end.shop import SHOP
+from tests.end_to_end.test_supervisor import workers
 from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
@@ -138,22 +139,38 @@ def test_a_withdrawn_credential_is_refused_by_both(server: Server, folder: Path)
     assert {job.token(form).status_code for _ in range(20)} == {401}
 
 
-def test_metrics_name_the_worker(server: Server):
-    """Both answer at one address, and each has counts of its own."""
-    started: dict[str, set[str]] = {}
+def samples(server: Server) -> dict[str, float]:
+    """Name and labels -> value, of one scrape."""
+    text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {series: float(value) for series, _, value in lines}
 
-    def are_both_there() -> bool:
-        text = httpx.get(f"{server.url}/metrics", trust_env=False).text
-        for line in text.splitlines():
-            if line.startswith("process_start_time_seconds{"):
-                labels, _, value = line.partition(" ")
-                started.setdefault(labels.partition("{")[2].rstrip("}"), set()).add(value)
-        return len(started) == 2
 
-    wait_until(are_both_there, seconds=60)
+STYLES = 'zoned_request_seconds_count{endpoint="/docs/docs.css",outcome="2xx"}'
 
-    assert started.keys() == {'worker="1"', 'worker="2"'}
-    assert [len(values) for values in started.values()] == [1, 1]
+
+def _get_styles(server: Server, *, times: int) -> None:
+    """Each request comes over a connection of its own, to whichever worker takes it."""
+    statuses = {httpx.get(f"{server.url}/docs/docs.css", trust_env=False).status_code for _ in range(times)}
+    assert statuses == {200}
+
+
+def test_one_scrape_tells_of_both_workers(server: Server):
+    """Whichever worker answers: its counts are the sums, and each process has its own memory in them."""
+    _get_styles(server, times=20)
+
+    wait_until(lambda: all(samples(server).get(STYLES) == 20 for _ in range(10)))
+    memory = {series for series in samples(server) if series.startswith("process_resident_memory_bytes")}
+    assert memory == {f'process_resident_memory_bytes{{worker="{number}"}}' for number in (1, 2)}
+
+
+def test_counts_outlive_a_worker(server: Server):
+    """What a worker had counted is in the sums after another has taken its place, and goes on from there."""
+    wait_until(lambda: all(samples(server).get(STYLES) == 20 for _ in range(10)))
+    os.kill(workers(server)[0], signal.SIGKILL)
+    _wait_for_workers(server, 3)
+    _get_styles(server, times=20)
+    wait_until(lambda: all(samples(server)[STYLES] == 40 for _ in range(10)))
 
 
 def test_stops_when_asked(server: Server):

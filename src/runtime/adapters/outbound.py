@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -20,6 +21,7 @@ import httpcore
 from runtime.adapters.addresses import is_public
 from runtime.adapters.timeouts import lag_tolerant_timeout
 from runtime.domain import strict_json
+from runtime.metrics import OUTBOUND_SECONDS
 
 MAX_URL_CHARS = 4096
 MAX_BYTES = 256 * 1024
@@ -31,6 +33,8 @@ _MAX_HEADER_CHARS = 8192
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Method = Literal["GET", "POST"]
+# Of the service itself: documents, keys, people's identity providers, notices; and of connected accounts.
+Purpose = Literal["fetches", "connected_accounts"]
 
 
 _NOT_PUBLIC = "an address that is not public (ZONED_ALLOW_PRIVATE_ADDRESSES permits those, for development)"
@@ -109,6 +113,7 @@ class Outbound:
             addresses do not hold up another's.
         resolve: host and port -> addresses; other resolvers are for tests.
         ssl_context: other trust anchors than the system's.
+        purpose: what metrics call its requests.
     """
 
     def __init__(
@@ -120,7 +125,9 @@ class Outbound:
         max_concurrent: int = MAX_CONCURRENT,
         resolve: Resolve = system_addresses,
         ssl_context: ssl.SSLContext | None = None,
+        purpose: Purpose = "fetches",
     ) -> None:
+        self._purpose = purpose
         self._allow_private = allow_private_addresses
         self._timeout = timeout_seconds
         self._max_bytes = max_bytes
@@ -225,15 +232,24 @@ class Outbound:
             headers=[(name, _header(value)) for name, value in sent.items() if value is not None],
             content=body if method == "POST" else None,
         )
+        began_at, outcome = perf_counter(), "failed"
         try:
             async with lag_tolerant_timeout(seconds), self._turn(partition):
-                return await self._answer(request, max_bytes or self._max_bytes)
+                answer = await self._answer(request, max_bytes or self._max_bytes)
+            outcome = f"{answer.status // 100}xx"
+            return answer
+        except OutboundRefused:
+            outcome = "refused"
+            raise
         except TimeoutError:
+            outcome = "timeout"
             raise OutboundFailed(f"no answer within {seconds} s", temporary=True) from None
         except (httpcore.NetworkError, httpcore.TimeoutException, OSError) as failure:
             raise OutboundFailed(f"cannot connect: {type(failure).__name__}", temporary=True) from failure
         except (httpcore.ProtocolError, httpcore.ConnectionNotAvailable) as failure:
             raise OutboundFailed(f"not HTTP: {type(failure).__name__}", temporary=False) from failure
+        finally:
+            OUTBOUND_SECONDS.labels(self._purpose, outcome).observe(perf_counter() - began_at)
 
     async def _answer(self, request: httpcore.Request, max_bytes: int) -> HttpAnswer:
         response = await self._pool.handle_async_request(request)

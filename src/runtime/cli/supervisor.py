@@ -9,13 +9,16 @@ import os
 import signal
 import socket
 from collections import deque
+from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from time import monotonic
 
+from runtime import files
 from runtime.cli.worker import STOP_SECONDS, work
 from runtime.logs import log
-from runtime.metrics import WORKER
+from runtime.metrics import DIRECTORY, WORKER, pid_file
 from runtime.settings import Settings
 
 # Workers that end so often are not helped by another start: whoever watches this process takes over.
@@ -33,11 +36,17 @@ class Supervisor:
         self._settings, self._bound = settings, bound
         self._workers: dict[int, SpawnProcess] = {}
         # A failure that takes each worker once, as lack of memory may, is still mended.
+        self._metrics = Path()  # where the workers keep what they count
         self._ends: deque[float] = deque(maxlen=max(_ENDS, settings.workers + 1))
 
     def run(self) -> None:
         """Serve until a signal asks to stop. Raises SupervisorError."""
         asked = _stop_signal()
+        try:
+            self._metrics = files.make_temporary_directory("zoned-metrics-")
+        except OSError as failure:
+            raise SupervisorError(f"no temporary directory for the metrics: {failure}; set TMPDIR") from None
+        os.environ[DIRECTORY] = str(self._metrics)
         try:
             for number in range(1, self._settings.workers + 1):
                 self._start(number)
@@ -45,6 +54,7 @@ class Supervisor:
                 self._replace_ended()
         finally:
             failed = self._stop()
+            files.remove_directory(self._metrics)
         if failed:
             raise SupervisorError(f"workers did not stop as they should: {', '.join(failed)}")
 
@@ -57,6 +67,8 @@ class Supervisor:
         worker.start()
         signal.signal(signal.SIGINT, handler)
         self._workers[number] = worker
+        with suppress(OSError):  # a full disk keeps no worker from its work
+            files.rewrite(pid_file(self._metrics, number), str(worker.pid).encode())
 
     def _replace_ended(self) -> None:
         for number, worker in self._workers.items():

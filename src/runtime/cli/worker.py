@@ -9,13 +9,16 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from sanic import Sanic
 
+from runtime import files
 from runtime.api.shared.request_bodies import PromptProtocol
 from runtime.app import build
 from runtime.logs import log
+from runtime.metrics import DIRECTORY
 from runtime.settings import Settings
 
 _GRACE_SECONDS = 20  # for the answers to requests that have arrived
@@ -30,6 +33,14 @@ def work(settings: Settings, bound: socket.socket) -> None:
     """Be one of several workers: serve for as long as the process that started this one is there."""
     threading.Thread(target=_follow_parent, name="parent", daemon=True).start()
     serve_until_told(settings, bound)
+    _clear_up()
+
+
+def _clear_up() -> None:
+    """Remove what the supervisor would have removed, if it is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive() and (directory := os.environ.get(DIRECTORY)):
+        files.remove_directory(Path(directory))
 
 
 def _follow_parent() -> None:

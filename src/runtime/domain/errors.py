@@ -95,6 +95,16 @@ class ServiceError(Exception):
         self.internal = internal
 
 
+def codes() -> frozenset[str]:
+    """The code of every error, as callers are told it and as decision records have it."""
+    found, classes = set[str](), [ServiceError]
+    while classes:
+        each = classes.pop()
+        classes += each.__subclasses__()
+        found |= {code for code in (each.__dict__.get("code"), each.recorded_as) if code}
+    return frozenset(found)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One problem with a request: `field` is a dotted path into the body, or the name of a parameter."""

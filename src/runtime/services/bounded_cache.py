@@ -5,9 +5,12 @@ from typing import TypeVar
 
 from cachetools import FIFOCache
 
+from runtime.services.cache_sizes import CacheSize
+
 T = TypeVar("T")
 
 _MAX_KEY_CHARS = 200
+_UNCOUNTED = CacheSize("", 0)
 
 
 class BoundedCache(FIFOCache[str, T]):
@@ -17,12 +20,23 @@ class BoundedCache(FIFOCache[str, T]):
     entry that is read again because it was evicted while in use.
     """
 
+    def __init__(self, limit: int) -> None:
+        """Args:
+        limit: of entries; one of `cache_sizes` counts lookups, too.
+        """
+        super().__init__(limit)
+        self._size = limit if isinstance(limit, CacheSize) else _UNCOUNTED
+        self._size.caches[id(self)] = self
+
     def get(self, key: str) -> T | None:  # type: ignore[override]  # no default: no caller has one
         """The value; None when there is none."""
         try:
-            return FIFOCache.__getitem__(self, key if len(key) <= _MAX_KEY_CHARS else _short(key))
+            found = FIFOCache.__getitem__(self, key if len(key) <= _MAX_KEY_CHARS else _short(key))
         except KeyError:
+            self._size.misses += 1
             return None
+        self._size.hits += 1
+        return found
 
     def __getitem__(self, key: str) -> T:
         return FIFOCache.__getitem__(self, _short(key))

@@ -25,11 +25,18 @@ from cachetools import TTLCache
 from prometheus_client import Counter
 from sqlalchemy.exc import DBAPIError
 
-from runtime.domain.errors import InvalidClient, OAuthError, ServiceError, TemporarilyUnavailable, Unavailable
+from runtime.domain.errors import (
+    InvalidClient,
+    OAuthError,
+    ServiceError,
+    TemporarilyUnavailable,
+    Unavailable,
+    codes,
+)
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.logs import log
-from runtime.metrics import TOKENS
+from runtime.metrics import REFUSALS, TOKENS
 from runtime.services.client_types import ApplicationClient, Client, is_known
 from runtime.services.rate_limiter import RateLimiter, network_of
 from runtime.services.rate_limits import RECORDED_REFUSALS, RECORDED_REFUSALS_OF_ADDRESS
@@ -217,7 +224,7 @@ class DecisionLog:
             raise TemporarilyUnavailable(
                 "please try again shortly", internal="the queue of decisions is full"
             )
-        _counter(decision.event, decision.outcome).inc()
+        _count(decision.event, decision.outcome, (decision.reason or "").partition(":")[0])
         self._queue(decision)
 
     def _queue(self, decision: Decision) -> None:
@@ -239,6 +246,11 @@ class DecisionLog:
         use = Decision(organization_id, zone_id, self._clock(), "", event=storage.USE, outcome=storage.PROVED)
         use.identify(client)
         self._queue(use)
+
+    @property
+    def queued(self) -> int:
+        """The number of rows that wait to be written."""
+        return len(self._queued)
 
     async def refused(self, decision: Decision, refusal: OAuthError, *, address: str) -> OAuthError:
         """Record a refusal; what its sender is told, which may be to wait.
@@ -295,7 +307,7 @@ class DecisionLog:
         )
 
     def _tally(self, decision: Decision, code: str) -> None:
-        _counter(decision.event, decision.outcome).inc()
+        _count(decision.event, decision.outcome, code)
         sort = (decision.organization_id, decision.zone_id, decision.event, code)
         tally = self._tallies.setdefault(sort, _Tally(decision.at))
         tally.requests += 1
@@ -431,6 +443,18 @@ def _told(row: TokenEvent) -> dict[str, object]:
 def _storable(text: str) -> str:
     """A text as every database takes it: what the sender of a request has a part in may be anything."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _count(event: DecisionEvent, outcome: DecisionOutcome | None, code: str) -> None:
+    """Count a decision, and the code of a refusal: all of them from short lists."""
+    _counter(event, outcome).inc()
+    if outcome is None or outcome is REFUSED:
+        _refusals(event, code).inc()
+
+
+@lru_cache(maxsize=1_024)
+def _refusals(event: DecisionEvent, code: str) -> Counter:
+    return REFUSALS.labels(event, code if code in codes() else REFUSED)
 
 
 @lru_cache(maxsize=256)

@@ -83,6 +83,11 @@ class UpstreamOAuthClient:
         self._breakers = CircuitBreakers() if breakers is None else breakers
         self._concurrency = concurrency or ProviderConcurrency(wait_seconds=WAIT_SECONDS)
 
+    @property
+    def open_circuits(self) -> int:
+        """The number of providers that are not asked at present, or are asked on trial."""
+        return len(self._breakers)
+
     async def authorization_request(
         self,
         settings: ProviderSettings,

@@ -10,6 +10,7 @@ from sanic.response import HTTPResponse
 
 from runtime.api.oauth.zone_routes import ZoneHandler, not_found
 from runtime.api.shared.request_ids import request_id_of
+from runtime.api.shared.request_metrics import RefusalResponse
 from runtime.domain.errors import (
     InsufficientScope,
     InvalidClient,
@@ -51,8 +52,12 @@ def oauth_error_response(refusal: OAuthError, issuer: str | None = None, *, base
         headers["Retry-After"] = str(refusal.retry_after_seconds)
     elif isinstance(refusal, TemporarilyUnavailable):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return HTTPResponse(
-        orjson.dumps(body), status=refusal.status, headers=headers, content_type="application/json"
+    return RefusalResponse(
+        orjson.dumps(body),
+        status=refusal.status,
+        headers=headers,
+        content_type="application/json",
+        code=refusal.code,
     )
 
 

@@ -18,6 +18,7 @@ from runtime.api.oauth.errors import NO_STORE, oauth_error_response, told_away
 from runtime.api.oauth.zone_routes import is_of_a_zone
 from runtime.api.resource_metadata import document_for
 from runtime.api.shared.request_ids import request_id_of
+from runtime.api.shared.request_metrics import RefusalResponse
 from runtime.domain.errors import (
     Conflict,
     Forbidden,
@@ -138,9 +139,8 @@ def error_response(
 ) -> HTTPResponse:
     """A refusal as an answer."""
     body = orjson.dumps(error_body(request, status, code, message, problems))
-    return HTTPResponse(
-        body, status=status, headers={"Cache-Control": "no-store"}, content_type="application/json"
-    )
+    headers = {"Cache-Control": "no-store"}
+    return RefusalResponse(body, status=status, headers=headers, content_type="application/json", code=code)
 
 
 def _path(request: Request) -> str:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 
 from sanic.exceptions import RequestTimeout
@@ -57,7 +57,15 @@ class PromptProtocol(HttpProtocol):
 
 
 class TimedRequest(Request[Any, Any]):
-    """A request whose body has to arrive in time."""
+    """A request whose body has to arrive in time.
+
+    Attributes:
+        arrived_at: when its head, and then all of its body was there, by `time.perf_counter`.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.arrived_at = perf_counter()
 
     async def receive_body(self) -> None:
         """Read the body. Raises RequestTimeout."""
@@ -67,6 +75,7 @@ class TimedRequest(Request[Any, Any]):
             stream: Any = self.stream
             self.body = await stream.read() or b""
             await stream.read()  # nothing: the stream takes note of the end
+            self.arrived_at = perf_counter()
             return
         parts = list[bytes]()
         async with _arriving(self) as prolong:
@@ -74,6 +83,7 @@ class TimedRequest(Request[Any, Any]):
                 parts.append(part)
                 prolong(len(part))
         self.body = b"".join(parts)
+        self.arrived_at = perf_counter()
 
 
 def _has_arrived(request: Request) -> bool:

@@ -11,6 +11,7 @@ from uuid import UUID
 from sanic.request import Request
 
 from runtime.api.shared.request_bodies import TimedRequest
+from runtime.api.shared.request_metrics import observe
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.identifiers import new_ordered_id
 
@@ -40,6 +41,7 @@ class NumberedRequest(TimedRequest):
         told = self.headers.get(CLIENT_HEADER)
         if told and len(told) <= _MAX_CHARS and _PLAIN.match(told):
             response.headers[CLIENT_HEADER] = told
+        observe(self, response, self.arrived_at)
         return response
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from runtime.domain.errors import Unavailable
 from runtime.domain.identifiers import new_id
 from runtime.logs import log
-from runtime.metrics import JOB_RUNS, JOB_SECONDS, JOB_WORK
+from runtime.metrics import JOB_RUNS, JOB_SECONDS, JOB_SUCCEEDED, JOB_WORK
 from runtime.services.container import Services
 from runtime.storage.sql import jobs as storage
 from runtime.storage.sql.jobs import Lease
@@ -160,6 +160,8 @@ class JobRunner:
             JOB_SECONDS.labels(job.name).observe(perf_counter() - began)
             JOB_RUNS.labels(job.name, "failed" if done is None else "done").inc()
             JOB_WORK.labels(job.name).inc(done or 0)
+            if done is not None:
+                JOB_SUCCEEDED.labels(job.name).set_to_current_time()
             await self._release(job, holder, failures, is_done=done is not None)
         return done
 

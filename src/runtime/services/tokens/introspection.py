@@ -23,6 +23,7 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.forms import Form
+from runtime.metrics import INTROSPECTIONS
 from runtime.services import decision_log
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
@@ -46,6 +47,7 @@ from runtime.services.grants import refresh_token_rotation
 from runtime.services.zones import CachedZone
 
 INACTIVE = b'{"active":false}'
+_ACTIVE, _NOT_ACTIVE = INTROSPECTIONS.labels("active"), INTROSPECTIONS.labels("inactive")
 
 
 async def respond(
@@ -90,12 +92,15 @@ async def respond(
 
     try:
         with one_request():
-            return await revalidation.on_current_zone(services, zone_id, attempt, may_repeat=True)
+            told = await revalidation.on_current_zone(services, zone_id, attempt, may_repeat=True)
+            _ACTIVE.inc()
+            return told
     except OAuthError as refusal:
         if asked is not None:
             decision = _decision(services, *asked, refusal, request_id)
             services.decisions.record_sampled(decision, address=address)
         if isinstance(refusal, _Inactive):
+            _NOT_ACTIVE.inc()
             return INACTIVE
         raise
 

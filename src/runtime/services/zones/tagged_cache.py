@@ -99,6 +99,8 @@ class TaggedCache(BoundedCache[Any], Generic[T]):
         if found.as_of != history.epoch or found.changed_at == _UNKNOWN:
             changed_at = history.changed_at(found.tags)
             if changed_at > found.as_of:
+                self._size.hits -= 1
+                self._size.misses += 1
                 return None
             # An entry of a process that is ahead stays ahead.
             found.as_of, found.changed_at = max(found.as_of, history.epoch), changed_at

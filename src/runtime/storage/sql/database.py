@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from sqlite3 import OperationalError
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
+from runtime.metrics import (
+    DATABASE_CONNECTIONS,
+    DATABASE_CONNECTIONS_MOST,
+    DATABASE_FAILURES,
+    DATABASE_WAIT_SECONDS,
+    DATABASE_WAITING,
+)
 from runtime.storage.sql import availability, hang_detection
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
@@ -64,6 +71,7 @@ class Database:
         self._holder: asyncio.Task[Any] | None = None
         self._takes_no_writes = self._lacks_tables = False
         self._try_write_at = 0.0
+        self._waiting = 0
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
@@ -148,15 +156,26 @@ class Database:
             return
         if self._holder is not None and self._holder is asyncio.current_task():
             raise RuntimeError("this task is in a write transaction already; pass its connection on")
-        async with self._writer:
-            self._holder = asyncio.current_task()
-            try:
-                async with self._connected(self._writing) as connection, connection.begin():
-                    # Beginning may wait for another process, and committing for the disk: not so the rest.
-                    with _at_hand(connection) if brief else nullcontext():
-                        yield connection
-            finally:
-                self._holder = None
+        async with (
+            self._write_turn(self._writer),
+            self._connected(self._writing) as connection,
+            connection.begin(),
+        ):
+            # Beginning may wait for another process, and committing for the disk: not so the rest.
+            with _at_hand(connection) if brief else nullcontext():
+                yield connection
+
+    @asynccontextmanager
+    async def _write_turn(self, writer: asyncio.Lock) -> AsyncIterator[None]:
+        """Be the one task of this process that writes to SQLite."""
+        with self._wait():
+            await writer.acquire()
+        self._holder = asyncio.current_task()
+        try:
+            yield
+        finally:
+            self._holder = None
+            writer.release()
 
     @asynccontextmanager
     async def reading(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -245,13 +264,17 @@ class Database:
     async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         async with AsyncExitStack() as stack:
             try:
-                if self._watch is None or engine is self._watching:
+                if engine is self._watching:
                     connection = await stack.enter_async_context(engine.connect())
+                elif self._watch is None:
+                    with self._wait():
+                        connection = await stack.enter_async_context(engine.connect())
                 else:
                     waiting = hang_detection.GuardedWait(self._watch)
                     stack.callback(waiting.end)
                     async with waiting.connecting:
-                        connection = await stack.enter_async_context(engine.connect())
+                        with self._wait():
+                            connection = await stack.enter_async_context(engine.connect())
                     waiting.driver = connection.sync_connection.connection.driver_connection  # type: ignore[union-attr]
             except Exception as error:
                 _raise_if_away(error, availability.unavailable_connecting(error))
@@ -265,6 +288,24 @@ class Database:
                 self._lacks_tables |= told is not None and told.detail == availability.LACKS_TABLES
                 _raise_if_away(error, told)
                 raise
+
+    @contextmanager
+    def _wait(self) -> Iterator[None]:
+        """Count who waits for a connection, and measure for how long."""
+        self._waiting += 1
+        began_at = perf_counter()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            DATABASE_WAIT_SECONDS.observe(perf_counter() - began_at)
+
+    def measure(self) -> None:
+        """Set the metrics of the connections for requests."""
+        pool: Any = self.engine.pool  # a QueuePool, as `_pooled` makes it
+        DATABASE_CONNECTIONS.set(pool.checkedout())
+        DATABASE_CONNECTIONS_MOST.set(2 * pool.size())  # `_pooled` lets it grow to twice its size
+        DATABASE_WAITING.set(self._waiting)
 
     def version(self) -> int | None:
         """A number that differs after a commit of anybody; None where the database does not tell of them."""
@@ -414,8 +455,10 @@ def _cut_off(context: ExceptionContext) -> None:
 
 
 def _raise_if_away(failure: Exception, told: Unavailable | None) -> None:
-    if told is not None and told is not failure:
-        raise told from failure
+    if told is not None:
+        DATABASE_FAILURES.inc()
+        if told is not failure:
+            raise told from failure
 
 
 def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:

@@ -19,6 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.organization_tables import outbox as _outbox
 
+BACKLOG_MOST = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
@@ -98,6 +100,23 @@ async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -
         .with_for_update(skip_locked=True)
     )
     return [OutboxMessage(**row) for row in found.mappings()]
+
+
+async def backlog(conn: AsyncConnection) -> tuple[int, int, datetime | None]:
+    """How many messages wait, how many are dead, and since when the oldest that waits has been there.
+
+    Of ten thousand messages at most: where there are more, what exactly they are does not matter.
+    """
+    some = select(_outbox.c.created_at, _outbox.c.parked_at).limit(BACKLOG_MOST).subquery()
+    is_dead = some.c.parked_at.is_not(None)
+    found = await conn.execute(
+        select(is_dead, func.count(), func.min(some.c.created_at, type_=some.c.created_at.type)).group_by(
+            is_dead
+        )
+    )
+    counts = {bool(dead): (count, oldest) for dead, count, oldest in found}
+    waiting, oldest = counts.get(False, (0, None))
+    return waiting, counts.get(True, (0, None))[0], oldest
 
 
 async def postpone(conn: AsyncConnection, next_attempts: Mapping[str, datetime]) -> None:

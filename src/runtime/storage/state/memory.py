@@ -126,6 +126,9 @@ class InProcessState:
     async def ping(self) -> None:
         """Return at once: this process can always be reached."""
 
+    def measure(self) -> None:
+        """Do nothing: there is nothing that could be away."""
+
     async def close(self) -> None:
         """Forget everything."""
         self._cached.clear()

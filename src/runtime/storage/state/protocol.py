@@ -71,5 +71,8 @@ class StateStore(Protocol):
     async def ping(self) -> None:
         """Return when the state can be reached, and written to. Raises `Unavailable`."""
 
+    def measure(self) -> None:
+        """Set the metrics of what is, not of what happens."""
+
     async def close(self) -> None:
         """Let go of connections."""

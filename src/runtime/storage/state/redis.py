@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -11,6 +12,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from runtime.domain.errors import Unavailable
+from runtime.metrics import STATE_BREAKER, STATE_SECONDS, STATE_SKIPPED
 from runtime.storage.state.batching import RequestBatcher
 from runtime.storage.state.circuit_breaker import CircuitBreaker, answered_within
 from runtime.storage.state.protocol import FORGOTTEN
@@ -87,6 +89,7 @@ if counted == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
 return counted
 """
 
+_ANSWERED = STATE_SECONDS.labels("answered")
 _AWAY = (RedisError, OSError, TimeoutError)
 # A Redis at hand answers within milliseconds; without it a request goes on, where it may.
 _TIMEOUT_SECONDS = 0.5
@@ -244,18 +247,27 @@ class RedisState:
         at once.
         """
         if self._breaker.is_open:
+            STATE_SKIPPED.inc()
             raise Unavailable("the short-lived state cannot be reached", internal="no answer a moment ago")
+        began_at = monotonic()
         try:
             # The client waits for each of several answers when a connection is new, and tries it twice.
             async with answered_within(self._timeout_seconds):
                 yield
         except _AWAY as error:
-            if _refuses_writes(error):
+            refuses = _refuses_writes(error)
+            STATE_SECONDS.labels("refused" if refuses else "unavailable").observe(monotonic() - began_at)
+            if refuses:
                 raise Unavailable("the short-lived state takes no writes", internal=str(error)) from error
             if not isinstance(error, ResponseError):  # that is an answer
                 self._breaker.trip()
             why = str(error) or "no answer in time"
             raise Unavailable("the short-lived state cannot be reached", internal=why) from error
+        _ANSWERED.observe(monotonic() - began_at)
+
+    def measure(self) -> None:
+        """Set the metrics of what is, not of what happens: whether Redis is not asked at present."""
+        STATE_BREAKER.set(self._breaker.is_open)
 
     def _name(self, key: str) -> str:
         return self._prefix + key
