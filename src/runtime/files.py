@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import ENOTDIR
 from pathlib import Path
@@ -113,6 +113,40 @@ def write_once(path: Path, content: bytes) -> bool:
     finally:
         draft.unlink()
     return True
+
+
+@contextmanager
+def draft_beside(path: Path) -> Iterator[Path]:
+    """An empty hidden file beside a path, for a library to write to; gone with the block, unless placed.
+
+    Raises OSError.
+    """
+    made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    os.close(_new(made))
+    try:
+        yield made
+    finally:
+        for left in (made, *made.parent.glob(f"{made.name}-*")):
+            left.unlink(missing_ok=True)
+
+
+def place(draft: Path, path: Path, *, replacing: bool = False) -> None:
+    """Give a draft that is complete its name, on the disk when this returns.
+
+    Raises: FileExistsError unless *replacing*; OSError.
+    """
+    with draft.open("rb") as written:
+        os.fsync(written.fileno())
+    if replacing:
+        draft.rename(path)
+    else:
+        os.link(draft, path)
+        draft.unlink()
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def open_to_others(paths: Iterable[Path]) -> Iterator[ExposedPath]:

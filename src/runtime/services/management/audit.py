@@ -102,14 +102,16 @@ def _event(record: Mapping[str, Any]) -> AuditEvent:
 # --- writing, where there is no unit of work
 
 
-async def record_migration(
-    conn: AsyncConnection, *, by: Actor, now: datetime, before: str, after: str
+async def record_database(
+    conn: AsyncConnection,
+    action: str,
+    *,
+    by: Actor,
+    now: datetime,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
 ) -> None:
-    """Record with every organization that the tables have changed, in the transaction that has changed them.
-
-    Args:
-        before, after: the versions of the tables.
-    """
+    """Record with every organization what was done to the whole database, in the transaction that does it."""
     request_id = new_id()
     for organization_id in await storage.present_organizations(conn):
         record = {
@@ -117,14 +119,14 @@ async def record_migration(
             "at": now,
             "actor_type": by.kind,
             "actor_id": by.name,
-            "action": "database.migrate",
+            "action": action,
             "kind": "Database",
             "entity_id": "tables",
             "zone_id": None,
             "changeset_id": None,
             "request_id": request_id,
-            "before": {"version": before},
-            "after": {"version": after},
+            "before": before,
+            "after": after,
         }
         head = await organization_revision.advance(conn, organization_id, by=0)
         await organization_revision.append(conn, organization_id, head, chained(head, [record]))

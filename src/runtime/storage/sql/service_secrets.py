@@ -5,6 +5,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.organization_tables import service_secrets
 
+TABLE = service_secrets.name
+
 
 async def read_or_create(conn: AsyncConnection, name: str, wrapped: bytes) -> bytes:
     """The secret of that name as it is kept; *wrapped* is kept when there is none yet.

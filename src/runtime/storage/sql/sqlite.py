@@ -163,6 +163,18 @@ class CommitWatch:
             self._connection = None
 
 
+def connect(path: Path, *, read_only: bool = False, wait_seconds: float = 5.0) -> sqlite3.Connection:
+    """A connection of this thread to a SQLite file, without transactions of its own. Raises sqlite3.Error.
+
+    Args:
+        wait_seconds: how long a statement waits for the locks of others.
+    """
+    if not read_only:
+        files.make_empty(path)
+    address = f"file:{quote(str(path))}?mode={'ro' if read_only else 'rw'}"
+    return sqlite3.connect(address, timeout=wait_seconds, uri=True, isolation_level=None)
+
+
 def files_of(url: str | URL) -> tuple[Path, ...]:
     """The files that the database at a URL consists of, there or not yet; none for what is no such URL."""
     try:

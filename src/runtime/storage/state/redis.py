@@ -96,11 +96,14 @@ _TIMEOUT_SECONDS = 0.5
 _SOCKET_SECONDS = 2.0  # the driver's own timeouts, should the one around the whole trip not do
 
 
+PREFIX = "zonewright:"  # of every key
+
+
 class RedisState:
     """State in one Redis. Every method raises `Unavailable` when it cannot be reached in time."""
 
     def __init__(
-        self, client: Redis, *, prefix: str = "zonewright:", timeout_seconds: float = _TIMEOUT_SECONDS
+        self, client: Redis, *, prefix: str = PREFIX, timeout_seconds: float = _TIMEOUT_SECONDS
     ) -> None:
         self._client = client
         self._prefix = prefix
