@@ -7,12 +7,14 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import ENOTDIR
 from pathlib import Path
+from typing import BinaryIO
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -149,6 +151,18 @@ def place(draft: Path, path: Path, *, replacing: bool = False) -> None:
         os.close(directory)
 
 
+@contextmanager
+def unnamed(content: bytes) -> Iterator[str]:
+    """The path of a file for a library that reads no other: in memory, and only this process can open it.
+
+    On systems without such files it is one on the disk, which has no name there.
+    """
+    with _unnamed() as file:
+        file.write(content)
+        file.seek(0)
+        yield f"/dev/fd/{file.fileno()}"
+
+
 def open_to_others(paths: Iterable[Path]) -> Iterator[ExposedPath]:
     """Those of the files and directories that accounts besides their owner's can get at; missing ones not."""
     for path in paths:
@@ -170,6 +184,12 @@ def close_to_others(found: ExposedPath) -> bool:
     except OSError:
         return False
     return True
+
+
+def _unnamed() -> BinaryIO:
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("unnamed"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
 
 
 def _new(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ class Received:
 
     Attributes:
         port: of the connection, at the client.
+        certificate: that the client showed, as DER; empty when it showed none.
     """
 
     method: str
@@ -25,6 +27,7 @@ class Received:
     headers: Mapping[str, str]
     body: bytes
     port: int = 0
+    certificate: bytes = b""
 
     @property
     def members(self) -> dict[str, str]:
@@ -84,8 +87,15 @@ class ScriptedProvider:
 
 
 @contextmanager
-def scripted_provider(script: Script | None = None) -> Iterator[ScriptedProvider]:
-    """Run a provider on a free port; without a script everything is answered 404."""
+def scripted_provider(
+    script: Script | None = None, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> Iterator[ScriptedProvider]:
+    """Run a provider on a free port; without a script everything is answered 404.
+
+    Args:
+        tls: serves https.
+        host: in its URL.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -101,7 +111,8 @@ def scripted_provider(script: Script | None = None) -> Iterator[ScriptedProvider
             headers = {name.lower(): value for name, value in self.headers.items()}
             query = dict(parse_qsl(where.query, keep_blank_values=True))
             port = self.client_address[1]
-            received = Received(self.command, where.path, query, headers, body, port)
+            shown = self.connection.getpeercert(True) if isinstance(self.connection, ssl.SSLSocket) else None
+            received = Received(self.command, where.path, query, headers, body, port, shown or b"")
             made.received.append(received)
             answer = made.script(received)
             self.send_response(answer.status)
@@ -116,7 +127,9 @@ def scripted_provider(script: Script | None = None) -> Iterator[ScriptedProvider
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        url = f"http://127.0.0.1:{server.server_port}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        url = f"http{'' if tls is None else 's'}://{host}:{server.server_port}"
         made = ScriptedProvider(url, script or (lambda _received: Scripted(status=404)))
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()

@@ -107,6 +107,11 @@ STANDARDS = (
         "another resource consent, grant and policy limit them",
     ),
     Standard(
+        "RFC 8705",
+        "Mutual TLS",
+        "Client certificates at outside providers; the zone itself takes none, and binds tokens with DPoP",
+    ),
+    Standard(
         "RFC 8707",
         "Resource indicators",
         "Recorded in the authorization request, narrowed at the token endpoint",
@@ -203,7 +208,6 @@ STANDARDS = (
         "Device flow",
         "No device codes; command line tools use a loopback redirect URI",
     ),
-    Standard("RFC 8705", "Mutual TLS", "DPoP binds tokens to keys; TLS is terminated before the service"),
     Standard("RFC 9701", "Signed introspection responses", "Responses are plain JSON"),
     Standard(
         "Identity chaining",

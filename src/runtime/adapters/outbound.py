@@ -19,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 import httpcore
 
 from runtime.adapters.addresses import is_public
+from runtime.adapters.client_certificates import ClientCertificate
 from runtime.adapters.timeouts import lag_tolerant_timeout
 from runtime.domain import strict_json
 from runtime.metrics import OUTBOUND_SECONDS
@@ -112,7 +113,7 @@ class Outbound:
         max_concurrent: requests at a time, for each *partition* separately, so that one zone's slow
             addresses do not hold up another's.
         resolve: host and port -> addresses; other resolvers are for tests.
-        ssl_context: other trust anchors than the system's.
+        trust: makes a TLS context with the trust anchors; of the system, unless others are given.
         purpose: what metrics call its requests.
     """
 
@@ -124,21 +125,23 @@ class Outbound:
         max_bytes: int = MAX_BYTES,
         max_concurrent: int = MAX_CONCURRENT,
         resolve: Resolve = system_addresses,
-        ssl_context: ssl.SSLContext | None = None,
+        trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         purpose: Purpose = "fetches",
     ) -> None:
         self._purpose = purpose
         self._allow_private = allow_private_addresses
+        self._trust = trust
         self._timeout = timeout_seconds
         self._max_bytes = max_bytes
         self._max_concurrent = max_concurrent
         self._turns: dict[str, _Turns] = {}
+        self._backend = _PinnedBackend(resolve, allow_private=allow_private_addresses)
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=ssl_context or ssl.create_default_context(),
+            ssl_context=trust(),
             max_connections=max_concurrent * 20,
             max_keepalive_connections=max_concurrent * 2,
             keepalive_expiry=_KEEPALIVE_SECONDS,
-            network_backend=_PinnedBackend(resolve, allow_private=allow_private_addresses),
+            network_backend=self._backend,
         )
 
     @property
@@ -198,14 +201,18 @@ class Outbound:
         max_bytes: int | None = None,
         partition: str = "",
         timeout_seconds: float | None = None,
+        certificate: ClientCertificate | None = None,
     ) -> HttpAnswer:
         """The answer to a POST, whatever its status says.
 
         Args:
             timeout_seconds: of this request, in place of the client's.
+            certificate: shown on a connection that no other request uses.
         Raises: OutboundRefused; OutboundFailed for trouble on the way.
         """
-        return await self._request("POST", url, headers, body, max_bytes, partition, timeout_seconds)
+        return await self._request(
+            "POST", url, headers, body, max_bytes, partition, timeout_seconds, certificate
+        )
 
     async def _request(
         self,
@@ -216,6 +223,7 @@ class Outbound:
         max_bytes: int | None,
         partition: str,
         timeout_seconds: float | None = None,
+        certificate: ClientCertificate | None = None,
     ) -> HttpAnswer:
         target, seconds = self._target(url), timeout_seconds or self._timeout
         sent = {
@@ -234,8 +242,12 @@ class Outbound:
         )
         began_at, outcome = perf_counter(), "failed"
         try:
-            async with lag_tolerant_timeout(seconds), self._turn(partition):
-                answer = await self._answer(request, max_bytes or self._max_bytes)
+            async with (
+                lag_tolerant_timeout(seconds),
+                self._turn(partition),
+                self._connections(certificate) as connections,
+            ):
+                answer = await _answer(connections, request, max_bytes or self._max_bytes)
             outcome = f"{answer.status // 100}xx"
             return answer
         except OutboundRefused:
@@ -251,24 +263,20 @@ class Outbound:
         finally:
             OUTBOUND_SECONDS.labels(self._purpose, outcome).observe(perf_counter() - began_at)
 
-    async def _answer(self, request: httpcore.Request, max_bytes: int) -> HttpAnswer:
-        response = await self._pool.handle_async_request(request)
-        try:
-            headers = {
-                name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
-            }
-            if headers.get("content-encoding", "identity").strip().lower() != "identity":
-                raise OutboundFailed("the answer is compressed", temporary=False, status=response.status)
-            if (length := headers.get("content-length", "0")).isdecimal() and int(length) > max_bytes:
-                raise _too_large(max_bytes, response.status)
-            body = bytearray()
-            async for chunk in response.aiter_stream():
-                body += chunk
-                if len(body) > max_bytes:
-                    raise _too_large(max_bytes, response.status)
-            return HttpAnswer(response.status, headers, bytes(body))
-        finally:
-            await response.aclose()
+    @asynccontextmanager
+    async def _connections(
+        self, certificate: ClientCertificate | None
+    ) -> AsyncIterator[httpcore.AsyncConnectionPool]:
+        """Those of all requests; one of its own where a certificate is shown. Raises OSError."""
+        if certificate is None:
+            yield self._pool
+            return
+        # In a thread: reading the trust anchors takes a while.
+        context = await asyncio.to_thread(certificate.context, self._trust)
+        async with httpcore.AsyncConnectionPool(
+            ssl_context=context, max_connections=1, network_backend=self._backend
+        ) as own:
+            yield own
 
     def _target(self, url: str) -> _Target:
         """The parts of a URL that this client would talk to. Raises OutboundRefused."""
@@ -300,6 +308,28 @@ class Outbound:
             turns.users -= 1
             if not turns.users:
                 self._turns.pop(partition, None)
+
+
+async def _answer(
+    connections: httpcore.AsyncConnectionPool, request: httpcore.Request, max_bytes: int
+) -> HttpAnswer:
+    response = await connections.handle_async_request(request)
+    try:
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
+        if headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise OutboundFailed("the answer is compressed", temporary=False, status=response.status)
+        if (length := headers.get("content-length", "0")).isdecimal() and int(length) > max_bytes:
+            raise _too_large(max_bytes, response.status)
+        body = bytearray()
+        async for chunk in response.aiter_stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise _too_large(max_bytes, response.status)
+        return HttpAnswer(response.status, headers, bytes(body))
+    finally:
+        await response.aclose()
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from runtime.domain.oauth.claims import at_hash
 from runtime.domain.oauth.pkce import challenge_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+SIGNER = AssertionSigner(NOW)
 ISSUER = "https://idp.example/tenant"
 RSA, EC = SigningKey.generate("RS256"), SigningKey.generate("ES256")
 
@@ -60,7 +61,7 @@ class FakeOutbound:
     async def get_json_with_bearer(self, url, token, *, partition=""):
         return await self.get_json(url)
 
-    async def post(self, url, body, *, headers, max_bytes=None, partition=""):
+    async def post(self, url, body, *, headers, max_bytes=None, partition="", certificate=None):
         self.posted.append((url, dict(parse_qsl(body.decode())), headers))
         status, document = self.answer
         return HttpAnswer(status, {}, b"" if document is None else json.dumps(document).encode())
@@ -96,7 +97,9 @@ async def authorize(providers, given, **changes):
 async def identify(providers, outbound, token, given=None):
     given = given or settings()
     outbound.answer = (200, {"access_token": "at", "id_token": token})
-    tokens = await providers.redeem(given, code="c", verifier="v" * 43, redirect_uri="https://zone/cb")
+    tokens = await providers.redeem(
+        given, code="c", verifier="v" * 43, redirect_uri="https://zone/cb", signer=SIGNER
+    )
     return await providers.identify(given, tokens, nonce="n1", now=NOW)
 
 
@@ -149,7 +152,7 @@ async def test_configured_addresses_need_no_discovery(providers, outbound):
     given = settings(authorization_endpoint="https://a.example/a", token_endpoint="https://a.example/t")
 
     await authorize(providers, given, nonce=None)
-    await providers.redeem(given, code="c", verifier="v" * 43, redirect_uri="https://zone/cb")
+    await providers.redeem(given, code="c", verifier="v" * 43, redirect_uri="https://zone/cb", signer=SIGNER)
 
     assert outbound.fetched == []
     assert outbound.posted[0][0] == "https://a.example/t"
@@ -200,7 +203,11 @@ async def test_authenticates_as_the_provider_wants(providers, outbound, methods,
     outbound.metadata["token_endpoint_auth_methods_supported"] = methods
 
     tokens = await providers.redeem(
-        settings(client_secret=secret), code="c", verifier="v" * 43, redirect_uri="https://zone/cb"
+        settings(client_secret=secret),
+        code="c",
+        verifier="v" * 43,
+        redirect_uri="https://zone/cb",
+        signer=SIGNER,
     )
 
     _, fields, headers = outbound.posted[0]
@@ -221,7 +228,9 @@ async def test_finds_the_access_token_where_configured(providers, outbound, poin
     outbound.answer = (200, {"access_token": "bot", "authed_user": {"access_token": "user"}})
 
     given = settings(token_response_access_token_pointer=pointer)
-    tokens = await providers.redeem(given, code="c", verifier="v" * 43, redirect_uri="https://zone/cb")
+    tokens = await providers.redeem(
+        given, code="c", verifier="v" * 43, redirect_uri="https://zone/cb", signer=SIGNER
+    )
 
     assert tokens.access_token == "user"
     assert tokens.refresh_token is None
@@ -239,7 +248,7 @@ async def test_a_code_is_redeemed_with_a_signed_assertion(providers, outbound):
     assert "client_secret" not in fields
     assert "authorization" not in headers
     with pytest.raises(ProviderRefused):
-        await providers.redeem(given, **proof)
+        await providers.redeem(given, **proof, signer=SIGNER)
 
 
 @pytest.mark.threat("46j")
@@ -277,7 +286,9 @@ async def test_a_refusal_keeps_the_providers_code(providers, outbound, answer, c
     outbound.answer = answer
 
     with pytest.raises(ProviderRefused) as refusal:
-        await providers.redeem(settings(), code="c", verifier="v" * 43, redirect_uri="https://zone/cb")
+        await providers.redeem(
+            settings(), code="c", verifier="v" * 43, redirect_uri="https://zone/cb", signer=SIGNER
+        )
     assert refusal.value.code == code
 
 
@@ -445,7 +456,9 @@ async def test_a_rotated_key_is_found(outbound):
 
 async def test_userinfo_is_about_the_same_subject(providers, outbound):
     """Claims of somebody else are not taken. Spec: OpenID Connect Core section 5.3.2."""
-    tokens = await providers.redeem(settings(), code="c", verifier="v" * 43, redirect_uri="https://zone/cb")
+    tokens = await providers.redeem(
+        settings(), code="c", verifier="v" * 43, redirect_uri="https://zone/cb", signer=SIGNER
+    )
 
     assert (await providers.userinfo(settings(), tokens, subject="u1"))["email"] == "ada@example.test"
     with pytest.raises(ProviderRefused):

@@ -13,6 +13,7 @@ from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.outbound import Outbound
+from runtime.adapters.upstream_oauth.client_authentication import AssertionSigner
 
 CALLBACK = "http://localhost/oauth/callback"
 
@@ -46,11 +47,12 @@ async def test_signs_in_at_a_foreign_provider(issuer):
         callback = await asyncio.to_thread(sign_in_as, url, "ada@example.test")
         await providers.check_callback(settings, callback.get("iss"))
         proof = {"code": callback["code"], "verifier": verifier, "redirect_uri": CALLBACK}
-        tokens = await providers.redeem(settings, **proof)
+        signer = AssertionSigner(datetime.now(UTC))
+        tokens = await providers.redeem(settings, **proof, signer=signer)
         identity = await providers.identify(settings, tokens, nonce="n1", now=datetime.now(UTC))
         info = await providers.userinfo(settings, tokens, subject="ada@example.test")
         with pytest.raises(ProviderRefused):
-            await providers.redeem(settings, **proof)
+            await providers.redeem(settings, **proof, signer=signer)
     finally:
         await outbound.aclose()
 

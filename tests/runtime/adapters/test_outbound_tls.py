@@ -31,7 +31,7 @@ async def test_the_certificate_must_be_the_names(certificate, host, accepted):
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=serving(certificate))
     port = server.sockets[0].getsockname()[1]
-    outbound = Outbound(allow_private_addresses=True, resolve=local, ssl_context=trusting(certificate))
+    outbound = Outbound(allow_private_addresses=True, resolve=local, trust=lambda: trusting(certificate))
     try:
         if accepted:
             assert (await outbound.get_json(f"https://{host}:{port}/")).json == {}

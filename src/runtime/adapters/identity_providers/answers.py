@@ -64,7 +64,13 @@ def metadata_address(settings: ProviderSettings) -> str:
 
 
 def endpoints_of(settings: ProviderSettings, found: Mapping[str, Any]) -> Endpoints:
-    """Configured addresses, completed by published metadata."""
+    """Configured addresses, completed by published metadata.
+
+    Where the zone shows a certificate, those that expect one come first. Spec: RFC 8705 section 5.
+    """
+    aliases = found.get("mtls_endpoint_aliases")
+    if settings.shows_certificate and isinstance(aliases, Mapping):
+        found = {**found, **aliases}
     methods = _texts(found.get("token_endpoint_auth_methods_supported"))
     return Endpoints(
         authorization_endpoint=settings.authorization_endpoint or text_of(found, "authorization_endpoint"),

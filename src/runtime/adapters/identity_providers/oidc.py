@@ -123,13 +123,13 @@ class OpenIDProviders:
         verifier: str,
         redirect_uri: str,
         resource: str | None = None,
-        signer: AssertionSigner | None = None,
+        signer: AssertionSigner,
     ) -> UpstreamTokens:
         """The tokens for an authorization code.
 
         Args:
             resource: sent when the provider is configured to take one.
-            signer: for `private_key_jwt` and `client_secret_jwt`.
+            signer: for the methods with an assertion or a certificate.
         Raises: ProviderRefused with the code of `UpstreamRefusal`; OutboundRefused, OutboundFailed.
         """
         endpoints = await self.endpoints(settings)
@@ -150,6 +150,7 @@ class OpenIDProviders:
             headers=request.headers,
             max_bytes=MAX_RESPONSE_BYTES,
             partition=settings.partition,
+            certificate=request.certificate,
         )
         result = read_token_response(settings, answer, scopes=frozenset())
         if isinstance(result, UpstreamTokens):

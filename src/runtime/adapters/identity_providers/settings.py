@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from runtime.domain.kinds.provider import Provider, ProviderOAuth2, ProviderOpenID
 from runtime.domain.kinds.values import TokenEndpointAuthMethod, TokenRequestFormat
 
+_WITH_CERTIFICATE = (
+    TokenEndpointAuthMethod.TLS_CLIENT_AUTH,
+    TokenEndpointAuthMethod.SELF_SIGNED_TLS_CLIENT_AUTH,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
@@ -48,6 +53,11 @@ class ProviderSettings:
     openid_scopes: tuple[str, ...] = ()
     external_id_claim: str = "sub"
     user_identifier_claim: str | None = None
+
+    @property
+    def shows_certificate(self) -> bool:
+        """Tell whether the zone authenticates with the certificate that its secret holds (RFC 8705)."""
+        return self.token_endpoint_auth_method in _WITH_CERTIFICATE
 
     def is_complete(self, *, needs_keys: bool) -> bool:
         """Tell whether every address that is needed is configured, so that nothing has to be discovered."""

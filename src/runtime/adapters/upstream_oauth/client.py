@@ -315,6 +315,7 @@ class UpstreamOAuthClient:
                 max_bytes=MAX_RESPONSE_BYTES,
                 partition=" ".join(provider),
                 timeout_seconds=timeout_seconds,
+                certificate=request.certificate,
             )
             if answer.status == 429 or answer.status >= 500:
                 seconds = answer.headers.get("retry-after", "").strip()
@@ -342,7 +343,8 @@ def _refusal_of(failure: ProviderRefused | OutboundRefused | OutboundFailed) -> 
         return UpstreamRefusal(kind, code, status=failure.status)
     if isinstance(failure, OutboundRefused):
         return UpstreamRefusal(RefusalKind.MISCONFIGURED, "address_refused", detail=str(failure))
-    return UpstreamRefusal(RefusalKind.MISCONFIGURED, failure.code)
+    detail = str(failure) if failure.code == "not_configured" else ""
+    return UpstreamRefusal(RefusalKind.MISCONFIGURED, failure.code, detail=detail)
 
 
 def _temporary(code: str, seconds: float) -> UpstreamRefusal:

@@ -1,14 +1,15 @@
-"""Client authentication at a provider's endpoints (RFC 6749 section 2.3, RFC 7523 section 2.2)."""
+"""Client authentication at a provider's endpoints (RFC 6749 section 2.3, RFC 7523 section 2.2, RFC 8705)."""
 
 import base64
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlsplit
 
 import jwt
 
+from runtime.adapters.client_certificates import ClientCertificate, InvalidCertificate
 from runtime.adapters.identity_providers.answers import ProviderRefused, required
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.signing import Algorithm, SigningKey
@@ -24,17 +25,19 @@ _WITH_ASSERTION = (TokenEndpointAuthMethod.PRIVATE_KEY_JWT, TokenEndpointAuthMet
 
 @dataclass(frozen=True, slots=True)
 class ClientAuthentication:
-    """What is added to a request: members of its body, and headers."""
+    """What is added to a request: members of its body, headers, and what its connection is made with."""
 
     fields: Mapping[str, str] = field(default_factory=dict, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    certificate: ClientCertificate | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AssertionSigner:
-    """What client assertions are made with.
+    """What client assertions are made with, beside the provider's settings.
 
     Attributes:
+        now: the time, also of a certificate that has to be valid.
         key: one that the zone publishes, for `private_key_jwt`; `client_secret_jwt` takes the secret.
     """
 
@@ -76,21 +79,19 @@ def authenticate_client(
     method: TokenEndpointAuthMethod,
     url: str,
     *,
-    signer: AssertionSigner | None = None,
+    signer: AssertionSigner,
 ) -> ClientAuthentication:
     """The zone's authentication at a provider.
 
     Args:
         url: the endpoint that it is sent to.
-    Raises: ProviderRefused with `not_configured` when the client id, the secret or the signer is missing, or
-        the secret is too short to sign with.
+    Raises: ProviderRefused with `not_configured` when the client id, the secret or the key is missing, the
+        secret is too short to sign with, or a certificate would be shown to nobody.
     """
     client_id = required(settings.client_id, "client id")
     if method is TokenEndpointAuthMethod.NONE:
         return ClientAuthentication({"client_id": client_id})
     if method in _WITH_ASSERTION:
-        if signer is None:
-            raise ProviderRefused("not_configured", "nothing to sign a client assertion with")
         claims = _claims(assertion_audience(settings, url), client_id, signer.now)
         assertion = {
             "client_assertion_type": ASSERTION_TYPE,
@@ -98,11 +99,24 @@ def authenticate_client(
         }
         return ClientAuthentication({"client_id": client_id, **assertion})
     secret = required(settings.client_secret, "client secret")
+    if settings.shows_certificate:
+        if urlsplit(url).scheme != "https":
+            raise ProviderRefused("not_configured", "a client certificate takes an https endpoint")
+        certificate = client_certificate(secret, now=signer.now)
+        return ClientAuthentication({"client_id": client_id}, certificate=certificate)
     if method is TokenEndpointAuthMethod.CLIENT_SECRET_POST:
         return ClientAuthentication({"client_id": client_id, "client_secret": secret})
     # Both halves are form-encoded before they are joined. Spec: RFC 6749 section 2.3.1.
     pair = f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()
     return ClientAuthentication(headers={"authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"})
+
+
+def client_certificate(secret: str, *, now: datetime) -> ClientCertificate:
+    """The certificate that a client secret holds. Raises ProviderRefused with `not_configured`."""
+    try:
+        return ClientCertificate.read(secret, now=now)
+    except InvalidCertificate as invalid:
+        raise ProviderRefused("not_configured", f"client secret: {invalid}") from None
 
 
 def _signed(

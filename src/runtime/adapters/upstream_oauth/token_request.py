@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from runtime.adapters.client_certificates import ClientCertificate
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.upstream_oauth.client_authentication import ClientAuthentication
 from runtime.domain.kinds.values import TokenRequestFormat
@@ -38,6 +39,7 @@ class EncodedRequest:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+    certificate: ClientCertificate | None = None
 
 
 def code_redemption(
@@ -87,6 +89,7 @@ def encoded(
             **authentication.headers,
         },
         body,
+        authentication.certificate,
     )
 
 

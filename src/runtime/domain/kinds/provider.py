@@ -79,7 +79,9 @@ class ProviderOAuth2(Part):
         token_endpoint: where codes and refresh tokens are redeemed; without it as discovered.
         token_endpoint_auth_method: how the zone authenticates at the token and the revocation endpoint;
             without it `client_secret_basic`, or `client_secret_post` where metadata names that alone, and
-            `none` where there is no secret. The assertions of `private_key_jwt` and `client_secret_jwt`
+            `none` where there is no secret. With `tls_client_auth` and `self_signed_tls_client_auth`
+            (RFC 8705) the client secret is PEM text: a certificate, those that it was signed with, and its
+            private key. The assertions of `private_key_jwt` and `client_secret_jwt`
             (HS256, with a secret of at least 32 bytes) have as `aud` the URL of the endpoint where that is
             configured here, and the issuer where the issuer's metadata names it.
         token_request_format: for providers whose token endpoint reads JSON.

@@ -256,12 +256,17 @@ class ProviderType(StrEnum):
 
 
 class TokenEndpointAuthMethod(StrEnum):
-    """How a client authenticates at a token endpoint. Spec: RFC 7591 section 2, OIDC Core section 9."""
+    """How a client authenticates at a token endpoint.
+
+    Spec: RFC 7591 section 2, OpenID Connect Core section 9, RFC 8705 sections 2.1.1 and 2.2.1.
+    """
 
     CLIENT_SECRET_BASIC = "client_secret_basic"
     CLIENT_SECRET_POST = "client_secret_post"
     CLIENT_SECRET_JWT = "client_secret_jwt"
     PRIVATE_KEY_JWT = "private_key_jwt"
+    TLS_CLIENT_AUTH = "tls_client_auth"
+    SELF_SIGNED_TLS_CLIENT_AUTH = "self_signed_tls_client_auth"
     NONE = "none"
 
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from oidc_provider_mock import run_server_in_thread
 from tests.runtime.management.conftest import Api, Zone
+from tests.support.certificates import self_signed
 
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.outbound import Outbound
@@ -179,6 +181,24 @@ class TestCredentials:
         told.answers["/token"] = 200, {"access_token": "at"}
         found = checked(zone, told.issuer, client_secret=None, protocols={"oauth2": oauth2})
         assert found[:2] == ("pass", ["pass"] * 5)
+
+    @pytest.mark.standard("RFC 8705")
+    @pytest.mark.parametrize(
+        ("days", "said"),
+        [((-1, 1), "does not advertise"), ((-2, -1), "not valid at this time"), (None, "as PEM")],
+        ids=["valid", "expired", "a password"],
+    )
+    def test_a_certificate_is_looked_at(
+        self, zone: Zone, told: Told, tmp_path: Path, days: tuple[float, float] | None, said: str
+    ) -> None:
+        """Also where the provider gives clients no tokens of their own, with which it could be tried."""
+        told.publish(grant_types_supported=["authorization_code"])
+        pem = self_signed(tmp_path / "zone.pem", "zone.test", days=days).read_text() if days else "s3cret"
+        oauth2 = {"token_endpoint_auth_method": "tls_client_auth"}
+        status, _, details = checked(zone, told.issuer, client_secret=pem, protocols={"oauth2": oauth2})
+        assert status == ("pass" if days == (-1, 1) else "fail")
+        assert said in details["credential_exchange"]
+        assert pem not in str(details)
 
     def test_without_a_secret_it_is_skipped(self, zone: Zone, told: Told) -> None:
         """There is nothing to try, which is nobody's failure."""

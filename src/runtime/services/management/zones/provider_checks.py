@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runtime.adapters.identity_providers.answers import endpoints_of, metadata_address
+from runtime.adapters.identity_providers.answers import ProviderRefused, endpoints_of, metadata_address
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.sealing import SealBroken
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
-from runtime.adapters.upstream_oauth.client_authentication import ASSERTION_ALGORITHM, signs_assertions
+from runtime.adapters.upstream_oauth.client_authentication import (
+    ASSERTION_ALGORITHM,
+    client_certificate,
+    signs_assertions,
+)
 from runtime.adapters.upstream_oauth.token_response import RefusalKind, UpstreamRefusal, UpstreamTokens
 from runtime.contract.answers import ValidationCheck, ValidationResult
 from runtime.domain.kinds import PROVIDER, Verb
@@ -188,7 +192,15 @@ async def _authorization(
 async def _credentials(
     services: Services, settings: ProviderSettings, consistent: _Found, published: Mapping[str, Any]
 ) -> _Found:
-    """Whether the provider takes our client id and secret, where it gives clients tokens of their own."""
+    """Whether the provider takes our client id and secret, where it gives clients tokens of their own.
+
+    Whether a certificate is one, and has not expired, needs no provider to tell.
+    """
+    try:
+        if settings.shows_certificate and settings.client_secret is not None:
+            client_certificate(settings.client_secret, now=services.clock())
+    except ProviderRefused as refused:
+        return _fail(str(refused))
     if consistent.status == "not_applicable":
         return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
     if consistent.status != "pass":
@@ -215,5 +227,7 @@ def _reason(refusal: UpstreamRefusal) -> str:
         return f"the token endpoint answered {refusal.status}" if refusal.status else _UNREACHABLE
     if refusal.code == "address_refused":
         return "the token endpoint is not an address to talk to"
+    if refusal.code == "not_configured":
+        return f"the token endpoint is not asked: {refusal.detail}"
     code = "an error" if refusal.code == "unknown_error" else f"`{refusal.code}`"
     return f"the token endpoint answers {code}"
