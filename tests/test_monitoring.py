@@ -1,0 +1,182 @@
+"""The dashboard and the alert rules of deploy/monitoring, held against a running service.
+
+Every metric and label that they name is in what a node exposes, and every expression is PromQL.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import promql_parser
+import pytest
+import yaml
+from tests.support.redis import RedisServer
+from tests.support.server import serve
+
+MONITORING = Path(__file__).parent.parent / "deploy" / "monitoring"
+DASHBOARD = json.loads((MONITORING / "grafana-dashboard.json").read_text("utf-8"))
+RULES = yaml.safe_load((MONITORING / "prometheus-rules.yaml").read_text("utf-8"))
+PAGE = (MONITORING.parent.parent / "docs" / "observability.md").read_text("utf-8")
+
+ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
+PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"] if panel["type"] != "row"}
+# What Prometheus adds to what it has scraped, or has of its own.
+_OF_PROMETHEUS = {"up"}
+_TARGET_LABELS = {"instance", "job", "exported_job"}
+# Grafana's variables -> something that stands in their place when the expression is sent.
+_VARIABLES = {"$__rate_interval": "5m", "$instance": ".*"}
+
+EXPRESSIONS = {f"alert {name}": rule["expr"] for name, rule in ALERTS.items()} | {
+    f"panel {title}, {target['refId']}": target["expr"]
+    for title, panel in PANELS.items()
+    for target in panel["targets"]
+}
+
+
+def parsed(expression: str) -> Any:
+    """The expression, as Prometheus would read it. Raises ValueError."""
+    for variable, value in _VARIABLES.items():
+        expression = expression.replace(variable, value)
+    return promql_parser.parse(expression)
+
+
+def selectors(node: Any) -> Iterator[Any]:
+    """Every selector of series in an expression."""
+    if isinstance(node, promql_parser.VectorSelector):
+        yield node
+    elif isinstance(node, promql_parser.MatrixSelector):
+        yield node.vector_selector
+    elif isinstance(node, promql_parser.BinaryExpr):
+        yield from selectors(node.lhs)
+        yield from selectors(node.rhs)
+    elif isinstance(node, promql_parser.Call):
+        for argument in node.args:
+            yield from selectors(argument)
+    elif isinstance(node, promql_parser.AggregateExpr | promql_parser.ParenExpr | promql_parser.UnaryExpr):
+        yield from selectors(node.expr)
+
+
+@pytest.fixture(scope="module")
+def exposed(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> dict[str, set[str]]:
+    """Name of every sample that a node on Redis may expose -> the labels that it is seen with."""
+    redis_server.clear()
+    with serve(tmp_path_factory.mktemp("server"), redis_url=redis_server.url) as server:
+        httpx.get(f"{server.url}/z/nowhere/.well-known/jwks.json")
+        text = httpx.get(f"{server.url}/metrics").text
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            suffixes = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}.get(
+                kind, ("",)
+            )
+            found |= {f"{name}{suffix}": set() for suffix in suffixes if f"{name}{suffix}" not in found}
+        elif not line.startswith("#"):
+            name, _, labels = line.rpartition(" ")[0].partition("{")
+            found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    return found
+
+
+def test_there_is_something_to_hold() -> None:
+    """Ten alerts and thirty panels, each expression once."""
+    assert len(ALERTS) >= 10
+    assert len(PANELS) >= 30
+    assert len(EXPRESSIONS) >= 45
+
+
+@pytest.mark.parametrize("where", EXPRESSIONS)
+def test_each_expression_names_what_a_node_exposes(where: str, exposed: dict[str, set[str]]) -> None:
+    """It is PromQL, and Prometheus finds every metric in it."""
+    names = {selector.name for selector in selectors(parsed(EXPRESSIONS[where]))}
+
+    assert names
+    assert names - exposed.keys() - _OF_PROMETHEUS == set()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["rate(zoned_request_seconds_count[5m]", "sum by instance (up)", "up{job=zoned}"]
+)
+def test_what_is_no_promql_is_refused(wrong: str) -> None:
+    """The parser that the test above rests on is one."""
+    with pytest.raises(ValueError):
+        parsed(wrong)
+
+
+@pytest.mark.parametrize("where", EXPRESSIONS)
+def test_each_label_is_one_of_the_metric(where: str) -> None:
+    """A label that is misspelt matches nothing, and an alert on it never fires."""
+    wrong = [
+        (selector.name, matcher.name)
+        for selector in selectors(parsed(EXPRESSIONS[where]))
+        for matcher in selector.matchers.matchers
+        if matcher.name not in _TARGET_LABELS | declared_labels(selector.name)
+    ]
+
+    assert wrong == []
+
+
+def declared_labels(sample: str) -> set[str]:
+    """The labels that a metric of the service is declared with."""
+    from prometheus_client import REGISTRY
+
+    import runtime.metrics  # declares them
+
+    assert runtime.metrics
+    collector = REGISTRY._names_to_collectors.get(sample)
+    return {*getattr(collector, "_labelnames", ()), "le", "worker"}
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_each_alert_says_what_it_is(alert: str) -> None:
+    """How urgent it is, what is wrong, and what to do; the guide has a row for it."""
+    rule = ALERTS[alert]
+
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert rule["annotations"].keys() == {"summary", "description"}
+    assert f"`{alert}`" in PAGE
+
+
+def test_the_dashboard_is_one_that_grafana_imports() -> None:
+    """Ids are unique, panels lie beside each other, and each takes the data source that is chosen."""
+    every = DASHBOARD["panels"]
+    ids = [panel["id"] for panel in every]
+    cells = [
+        (column, line)
+        for panel in every
+        for place in [panel["gridPos"]]
+        for column in range(place["x"], place["x"] + place["w"])
+        for line in range(place["y"], place["y"] + place["h"])
+    ]
+    sources = {panel["datasource"]["uid"] for panel in PANELS.values()}
+
+    assert DASHBOARD["schemaVersion"] >= 36
+    assert (DASHBOARD["title"], DASHBOARD["uid"]) == ("zoned", "zoned")
+    assert {"datasource", "instance"} == {each["name"] for each in DASHBOARD["templating"]["list"]}
+    assert len(ids) == len(set(ids))
+    assert len(cells) == len(set(cells))
+    assert max(column for column, _ in cells) == 23
+    assert sources == {"${datasource}"}
+    assert {panel["fieldConfig"]["defaults"]["unit"] for panel in PANELS.values()} <= {
+        *("short", "reqps", "s", "percentunit", "bytes")
+    }
+
+
+def test_the_dashboard_and_the_alerts_leave_no_metric_out() -> None:
+    """What the service measures is on the dashboard or in an alert: nobody looks at anything else."""
+    from runtime import metrics
+
+    told = " ".join(EXPRESSIONS.values())
+    declared = {
+        each.describe()[0].name
+        for each in vars(metrics).values()
+        if isinstance(each, metrics.Counter | metrics.Gauge | metrics.Histogram | metrics.Summary)
+    }
+
+    assert len(declared) > 25
+    assert {name for name in declared if not re.search(rf"\b{name}(_|\b)", told)} == {
+        "zoned_job_work",
+        "zoned_job_last_success_timestamp_seconds",
+    }
