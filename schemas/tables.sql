@@ -989,6 +989,19 @@ CREATE UNIQUE INDEX vault_tokens_grant_id_key ON vault_tokens (zone_id, grant_id
 
 CREATE INDEX vault_tokens_in_use_idx ON vault_tokens (refresh_at, used_at, expires_at) WHERE used_at IS NOT NULL;
 
+CREATE TABLE withdrawn_in_sessions (
+    zone_id VARCHAR NOT NULL,
+    session_id VARCHAR NOT NULL,
+    claim VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    at TIMESTAMP WITH TIME ZONE NOT NULL,
+    forget_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT withdrawn_in_sessions_pkey PRIMARY KEY (zone_id, session_id, claim, name),
+    CONSTRAINT withdrawn_in_sessions_zone_id_fkey FOREIGN KEY(zone_id) REFERENCES zones (id) ON DELETE CASCADE
+);
+
+CREATE INDEX withdrawn_in_sessions_forget_at_idx ON withdrawn_in_sessions (forget_at);
+
 CREATE TABLE withdrawn_names (
     zone_id VARCHAR NOT NULL,
     claim VARCHAR NOT NULL,

@@ -195,7 +195,7 @@ ROOMS: dict[str, frozenset[str]] = {
         }
     ),
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refused_requests"},
-    "issuing": _GROUND | {"authority", "clients", "decision_log"},
+    "issuing": _GROUND | {"authority", "clients", "clock", "decision_log"},
     "authorization": _GROUND | {"authority", "clients", "decision_log", "address_bound_secrets"},
     "vault": _GROUND
     | {"authority", "authorization", "secret_values", "address_bound_secrets", "decision_log"}

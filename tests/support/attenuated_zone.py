@@ -24,6 +24,7 @@ from tests.runtime.tokens.conftest import ask, granted
 from tests.support.attenuated_accounts import UpstreamAccounts, connect, upstream_accounts
 from tests.support.attenuation import BEYOND, KEYS, SCOPES, Dice, Tally
 from tests.support.factories import App, Person, found_company, opened_parts
+from tests.support.jumping_clock import jumping
 from tests.support.possession import Holder
 from tests.support.scene import Scene, acting, claims_of
 from tests.support.server import migrated
@@ -36,6 +37,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services import epochs
 from runtime.services.authority import session_revocation
+from runtime.services.clock import issued_until
 from runtime.services.decision_log import Decision
 from runtime.services.grants import refresh_token_rotation
 from runtime.services.issuing.token_responses import UserAuthorization
@@ -66,7 +68,7 @@ class Issued:
     client: str
     session_id: str
     parent: "Issued | None" = None
-    is_revoked: bool = False  # by itself, or with an application that it went through
+    is_revoked: bool = False  # by itself, or with an application or a grant that it went through
     claims: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,6 +118,7 @@ async def _stage(runner: asyncio.Runner, stack: AsyncExitStack, directory: Path)
     services = await stack.enter_async_context(
         opened_parts(data_dir=directory, database_url=f"sqlite+aiosqlite:///{database}", redis_url=None)
     )
+    stack.enter_context(jumping(services))
     company = await found_company(services)
     zone = await company.zone()
     await set_zone_setting(services, zone.id, "require-active-accountable", "on")
@@ -449,7 +452,7 @@ class AttenuatedZone:
         self.is_suspended = is_suspended
         await self._set_status(self.stage.owner, is_active=not is_suspended)
         if is_suspended:
-            self.stage.ended_at = int(self.stage.scene.services.clock().timestamp())
+            self.stage.ended_at = issued_until(self.stage.scene.services.clock())
             for each in self.tokens:
                 each.is_revoked |= ENDING in (each.client, *acting(each.claims))
 
@@ -498,6 +501,9 @@ class AttenuatedZone:
             await scene.company.update(DELEGATED_GRANT, scene.zone.id, self.grants[target], status="revoked")
             self.ended_grants.add(target)
             self.words.pop(target, None)
+            for each in self.tokens:  # for good, whatever the user allows afterwards
+                through = self.stage.providers.get(target) in acting(each.claims)
+                each.is_revoked |= through or each.claims["aud"] == target
             if target == ELSEWHERE:
                 self.account = None
         elif what == 2 and (exchanged := [each for each in self.tokens if self._can_be_revoked(each)]):
@@ -635,7 +641,8 @@ class AttenuatedZone:
 
     def _proof(self, key: str | None) -> str | None:
         endpoint = str(self.stage.scene.zone.protocols.oauth2.token_endpoint)
-        return self.stage.keys[key].proof(endpoint) if key else None
+        now = int(self.stage.scene.services.clock().timestamp())
+        return self.stage.keys[key].proof(endpoint, iat=now) if key else None
 
     def _keep(self, issued: Issued) -> None:
         self.tokens = [issued, *self.tokens][:_KEPT]

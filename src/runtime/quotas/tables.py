@@ -132,11 +132,19 @@ RECORDS: tuple[GrowingTable, ...] = (
     ),
     GrowingTable(
         "withdrawn_names",
-        "client ids, actors and audiences whose earlier tokens are revoked",
+        "client ids, actors, audiences and subjects whose earlier tokens are revoked",
         PEOPLE,
         ("one for a deleted application, credential or resource",),
         "until every token from before has expired: a day, or the longest lifetime that a resource of the "
         "zone had; job `revocations`",
+        Kept.BOUNDED,
+    ),
+    GrowingTable(
+        "withdrawn_in_sessions",
+        "what users have taken back from the tokens of a session",
+        USERS,
+        ("one for a session and an application or a resource",),
+        "until the session would have expired; job `revocations`",
         Kept.BOUNDED,
     ),
     GrowingTable(

@@ -168,7 +168,7 @@ async def test_an_instant_is_judged_alike_by_the_list_and_the_zone(
     (until,) = await ends_of(scene, old.client_id)
     issued_at = until - 6 + ahead_seconds
 
-    refused = await zone.withdrawals.is_withdrawn("client_id", old.client_id, issued_at=issued_at)
+    refused = await zone.withdrawals.is_withdrawn(("client_id", old.client_id), issued_at=issued_at)
 
     assert refused == (issued_at <= until)
     assert refused == (ahead_seconds <= 6)

@@ -43,6 +43,7 @@ EMPTY = {
     "tombstones",
     "user_credentials",
     "vault_tokens",
+    "withdrawn_in_sessions",
     "withdrawn_names",
     "zone_changes",
 }

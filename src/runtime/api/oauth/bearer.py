@@ -17,6 +17,7 @@ from runtime.services.authority.subject_tokens import (
     SubjectToken,
     check_chain,
     require_not_denied,
+    require_not_taken_back,
     require_root,
     require_sign_in_consent,
     verify_subject_token,
@@ -86,6 +87,7 @@ async def _standing(services: Services, zone: CachedZone, subject: SubjectToken,
     decision = current_decision()
     decision.user_id = root.principal.user.id
     client = await check_chain(zone, subject)
+    require_not_taken_back(zone, root, subject)
     decision.name_client(client)
     await require_sign_in_consent(services, zone, subject, client, root)
     return BearerUser(subject, root, client)

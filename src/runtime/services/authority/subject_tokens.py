@@ -16,9 +16,10 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import is_held_with
-from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, ChainActor, actors_of
+from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, ChainActor, actors_of, names_of
 from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
+from runtime.domain.oauth.revocable_names import TokenNames, name_of
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services import cache_sizes
 from runtime.services.authority import active, consents
@@ -27,6 +28,7 @@ from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, ChangeHistory, SessionRoot, ZoneCache
+from runtime.services.zones.withdrawals import issued_until_in_session
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
@@ -202,7 +204,8 @@ async def require_own_application(zone: CachedZone, subject: SubjectToken, now: 
     found = await zone.applications.by_identifier(subject.sub)
     if found is None or not await zone.applications.is_principal(found):
         raise refused("its application was deleted, is suspended, or has the identifier of a user")
-    if await _has_gone(zone, subject, "actor", subject.sub):
+    own = name_of({"client_id": subject.client_id, "sub": subject.sub})
+    if await zone.withdrawals.is_withdrawn(own, issued_at=subject.issued_at):
         raise refused("the identifier was another application's when the token was issued")
     await _require_application_session(zone, subject, now)
     return found
@@ -298,6 +301,29 @@ async def require_audience_consent(
         raise refused("the user has withdrawn consent to the resource")
 
 
+def require_not_taken_back(zone: CachedZone, root: SessionRoot, subject: SubjectToken) -> None:
+    """Check that the user has not taken back since what a token rests on, whatever they allow again now.
+
+    Raises: InvalidGrant.
+    """
+    names = names_of_token(zone, subject).in_session()
+    if subject.issued_at <= issued_until_in_session(root.withdrawn, names):
+        raise refused(
+            "the user has taken back what the token rests on since it was issued;"
+            " exchange a token issued after that"
+        )
+
+
+def names_of_token(zone: CachedZone, subject: SubjectToken) -> TokenNames:
+    """What entries of the revocation list can call a token by."""
+    return TokenNames(
+        subject.client_id,
+        None if subject.audience == zone.issuer else subject.audience,
+        names_of(subject.actors),
+        own=subject.sub if subject.session_id is None else None,
+    )
+
+
 async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
     """The client that a token was issued to, when everybody who acted is still there, and what it is for.
 
@@ -352,7 +378,7 @@ def as_actor(zone: CachedZone, client: Client) -> ChainActor:
 
 async def _has_gone(zone: CachedZone, subject: SubjectToken, claim: str, name: str) -> bool:
     """Tell whether who had that name when the token was issued went since: one who has it now is another."""
-    return await zone.withdrawals.is_withdrawn(claim, name, issued_at=subject.issued_at)
+    return await zone.withdrawals.is_withdrawn((claim, name), issued_at=subject.issued_at)
 
 
 async def check_actor(

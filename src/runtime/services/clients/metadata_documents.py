@@ -109,6 +109,8 @@ async def _renewed(
 async def _withdraw(unit: UnitOfWork, before: UserAgent, after: UserAgent) -> None:
     """Forget the consents, and say so; where nobody has agreed to anything there is nothing to say."""
     client_ref = ClientRef(user_agent_id=before.id)
+    await unit.lock_organization()
+    unit.epochs.zone_changed(before.zone_id, {before.id, before.identifier})  # its name is withdrawn
     if not await consents.withdraw_all(
         unit.conn, zone_id=before.zone_id, client_ref=client_ref, now=unit.now
     ):

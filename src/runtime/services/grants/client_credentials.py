@@ -12,13 +12,14 @@ from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.entity_profiles import profile_of
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.resources import at_most_one
+from runtime.domain.oauth.revocable_names import TokenNames
 from runtime.services.authority import application_sessions
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.grants.authorized_exchanges import AuthorizedExchange
 from runtime.services.grants.context import TokenContext
-from runtime.services.issuing import policy_decision, target_checks
+from runtime.services.issuing import issue_time, policy_decision, target_checks
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
@@ -67,6 +68,10 @@ async def client_credentials(
     await target_checks.require_principal(zone, client)
     decision.step = Step.RESOURCE
     named = at_most_one(resources or audiences)
+    target = await zone.resources.resolve(named) if named is not None else None
+    audience = target.identifier if target is not None else None
+    names = TokenNames(client.client_id, audience, own=client.application.identifier)
+    now = await issue_time.settled(services, zone, names, now)
     if named is None:
         if scopes:
             raise InvalidScope(

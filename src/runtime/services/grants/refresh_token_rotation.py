@@ -26,7 +26,7 @@ from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import refresh_families as storage
-from runtime.storage.sql import session_users, sessions
+from runtime.storage.sql import revocations, session_users, sessions
 from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -107,9 +107,11 @@ async def refresh(
     family = replace(family, jkt=family.jkt or _bound(client, jkt))
     decision.step = Step.SESSION
     session, user = await require_active_family(services, zone, family, now)
+    async with services.database.querying() as conn:
+        withdrawn = await revocations.withdrawn_in_session(conn, zone.id, session.id)
     decision.step = Step.SCOPES
     whole = await _authority(zone, client, family, session, user)
-    authority = replace(token_responses.narrowed(whole, form.get("scope")), jkt=jkt)
+    authority = replace(token_responses.narrowed(whole, form.get("scope")), jkt=jkt, withdrawn=withdrawn)
     target = await token_responses.choose_target(services, zone, authority, named, decision=decision)
     answer = await token_responses.answer(
         services, zone, authority, target, nonce=None, now=now, decision=decision

@@ -3,10 +3,8 @@
 Spec: RFC 6749 section 3.2; zone interface, sections 3 to 6.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from runtime.domain.errors import (
@@ -19,7 +17,6 @@ from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.forms import Form, read_form
 from runtime.services.authority import revalidation
-from runtime.services.client_types import Client
 from runtime.services.clients import authenticate_client, dpop_verification
 from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
 from runtime.services.clients.jwt_replay import one_request
@@ -172,8 +169,6 @@ async def _granted(
         throttle=FAILED_AUTHENTICATIONS,
     )
     decision.identify(client)
-    arrived_at = decision.at
-    decision.at = await _settled(services, zone, client, form, arrived_at)
     if grant_type is None:
         raise UnsupportedGrantType("this grant type is not supported")
     jkt = None
@@ -181,7 +176,7 @@ async def _granted(
         uri = str(zone.entity.protocols.oauth2.token_endpoint)
         sender = None if decision.is_known else network_of(address)
         jkt = await dpop_verification.verify_proof(
-            services, zone, proof, method="POST", uri=uri, now=arrived_at, sender=sender
+            services, zone, proof, method="POST", uri=uri, now=decision.at, sender=sender
         )
     return await grant_type.grant(
         TokenContext(
@@ -198,21 +193,3 @@ async def _granted(
             sent=sent if sent is not None and may_be_remembered(sent, form) else None,
         )
     )
-
-
-async def _settled(
-    services: Services, zone: CachedZone, client: Client, form: Form, now: datetime
-) -> datetime:
-    """The time to issue tokens at: once what is issued is told from what was revoked, seconds ago at most.
-
-    Tokens name the client id, not the credential, and times in them are whole seconds of clocks that
-    differ. So what another credential of the client id were issued at once would be refused with the revoked
-    tokens, here and by the revocation list, for as long as it lasts. The request waits instead.
-    """
-    meant = [await zone.resources.resolve(each) for each in {*form.resources, *form.audiences}]
-    names = [("client_id", client.client_id), ("actor", client.identifier)]
-    names += [("aud", each.identifier) for each in meant if each is not None]
-    if not (wait := await zone.withdrawals.seconds_left(names, now)):
-        return now
-    await asyncio.sleep(wait)
-    return services.clock()

@@ -20,6 +20,7 @@ from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor, names_of, seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, read_request, read_scope
 from runtime.domain.oauth.exchange_steps import Step
+from runtime.domain.oauth.revocable_names import TokenNames
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
 from runtime.services.authority.consents import Allowance, require_allowance, wider_consent_required
@@ -33,6 +34,7 @@ from runtime.services.authority.subject_tokens import (
     refused,
     require_audience_consent,
     require_not_denied,
+    require_not_taken_back,
     verify_subject_token,
 )
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
@@ -47,7 +49,7 @@ from runtime.services.grants.authorized_exchanges import (
 from runtime.services.grants.context import TokenContext
 from runtime.services.grants.known_exchanges import KnownExchange, KnownExchanges, SentRequest
 from runtime.services.grants.verified_chains import VerifiedChain, authority_of
-from runtime.services.issuing import policy_decision, target_checks, token_cache
+from runtime.services.issuing import issue_time, policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
@@ -339,11 +341,29 @@ async def _issued(
         now=now,
     )
     if token is None or token.token_id in zone.denied:
+        await _require_settled(zone, client, chain, plan, now)
         decision.step = Step.SIGNING
         token = _mint(zone, client, chain, plan, under, now)
         decision.step = Step.STORING
         await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
     return token
+
+
+async def _require_settled(
+    zone: CachedZone, client: ApplicationClient, chain: VerifiedChain, plan: Delegation, now: datetime
+) -> None:
+    """Wait while a new token could not be told from what was revoked.
+
+    Raises: StaleZone when that took time, in which much may have changed.
+    """
+    names = TokenNames(
+        client.client_id, plan.audience, names_of(plan.actors), own=None if chain.root else chain.subject.sub
+    )
+    withdrawn = chain.root.withdrawn if chain.root else issue_time.NOTHING
+    if seconds_left := await issue_time.seconds_to_wait(zone, names, now, withdrawn=withdrawn):
+        if not zone.is_uncached:  # else a transaction is open
+            await issue_time.wait(seconds_left)
+        raise revalidation.StaleZone
 
 
 async def _name_subject_and_resource(
@@ -423,9 +443,12 @@ async def require_target(
     attenuation.require_offered(frozenset(resource.scopes or ()), request.scopes)
 
     decision.step = Step.CONSENT
-    return await require_authorization(
+    allowed = await require_authorization(
         services, zone, client, root, resource, wanted=request.scopes, now=now, cached=cached
     )
+    if root is not None:  # last: who has taken something back is asked for it again
+        require_not_taken_back(zone, root, chain.subject)
+    return allowed
 
 
 async def require_authorization(

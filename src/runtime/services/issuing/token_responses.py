@@ -5,7 +5,7 @@ authorized for several, or for none, gets one for the zone itself (userinfo, exc
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.resources import RequestedResource, at_most_one
+from runtime.domain.oauth.revocable_names import Name, TokenNames
 from runtime.services.authority import consents
 from runtime.services.authority.browser_sessions import profile_claims
 from runtime.services.authority.connect_links import MissingAuthorization
@@ -26,7 +27,7 @@ from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
-from runtime.services.issuing import connect_offers, policy_decision
+from runtime.services.issuing import connect_offers, issue_time, policy_decision
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
@@ -49,6 +50,7 @@ class UserAuthorization:
         user: as read in this request.
         scopes: the sign-in scopes.
         jkt: thumbprint of the key that access tokens are bound to.
+        withdrawn: what the user has taken back from the tokens of the session, as `SessionRoot` has it.
     """
 
     session: SessionRecord
@@ -57,6 +59,7 @@ class UserAuthorization:
     scopes: frozenset[str]
     resources: tuple[RequestedResource, ...]
     jkt: str | None = None
+    withdrawn: Mapping[Name, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,10 @@ async def answer(
     Args:
         decision: is filled in on the way; its step is the one that refused.
     """
+    names = TokenNames(authority.client.client_id, target.resource.identifier if target else None)
+    settled_at = await issue_time.settled(services, zone, names, now, withdrawn=authority.withdrawn)
+    if settled_at != now:  # policies may have changed meanwhile
+        zone, now = await services.zones.get(zone.id), settled_at
     decision.step = Step.SCOPES
     plan = attenuation.originate(_limits(services, zone, authority, target), None, jkt=authority.jkt, now=now)
     if target is not None:

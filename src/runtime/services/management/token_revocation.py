@@ -53,9 +53,12 @@ async def rename(unit: UnitOfWork, before: Entity, after: Entity) -> None:
     if isinstance(before, Application | Resource) and isinstance(after, Application | Resource):
         if before.identifier == after.identifier:
             return
-        keep = revocations.add_renamed if isinstance(before, Application) else revocations.add_resource
-        await keep(unit.conn, before.zone_id, before.identifier, now=unit.now)
-        if isinstance(before, Resource):
+        if isinstance(before, Application):
+            await revocations.add_renamed(
+                unit.conn, before.zone_id, before.id, before.identifier, now=unit.now
+            )
+        else:
+            await revocations.add_resource(unit.conn, before.zone_id, before.identifier, now=unit.now)
             # A user's key was stored for that address, and goes to no other.
             await revoke_upstream(unit, before.zone_id, resource_id=before.id)
             await consents.revoke_credentials(

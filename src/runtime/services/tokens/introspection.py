@@ -33,6 +33,7 @@ from runtime.services.authority.subject_tokens import (
     refused,
     require_audience_consent,
     require_not_denied,
+    require_not_taken_back,
     require_own_application,
     require_root,
     verify_access_token,
@@ -158,6 +159,7 @@ async def _access_token(
     standing = require_root(root, subject, now)
     await require_chain_consents(services, zone, subject, standing, now)
     await require_audience_consent(services, zone, subject, issued_to, standing, now)
+    require_not_taken_back(zone, standing, subject)
     return _told(known.claims)
 
 

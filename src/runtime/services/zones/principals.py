@@ -1,9 +1,12 @@
 """The cached principals of a zone: users as policies see them, and the root sessions of token chains."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 
 from runtime.domain.kinds.role import User
+from runtime.domain.oauth.revocable_names import Name
 from runtime.domain.policy import requests
 from runtime.services import epochs
 from runtime.storage.sql.session_roots import DelegatedGrantRecord, Memberships
@@ -40,11 +43,16 @@ class SessionRoot:
     """A session that chains start from, and the user whose authority it carries.
 
     A zone caches roots until one of them changes, so what is derived here is derived once.
+
+    Attributes:
+        withdrawn: when the user took something back from the tokens of this session for the last time, by
+            what these are called. Whoever withdraws bumps the user's epoch.
     """
 
     session: SessionRecord
     principal: Principal
     delegated: tuple[DelegatedGrantRecord, ...]
+    withdrawn: Mapping[Name, datetime] = field(default_factory=dict, hash=False)
 
     @cached_property
     def epochs(self) -> tuple[int, int]:

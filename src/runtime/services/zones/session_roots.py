@@ -7,6 +7,7 @@ from runtime.services import cache_sizes, epochs
 from runtime.services.epochs import Epochs, RevalidationWindow
 from runtime.services.zones.principals import Principal, SessionRoot, principal_of
 from runtime.services.zones.tagged_cache import ChangeHistory, TaggedCache
+from runtime.storage.sql import revocations
 from runtime.storage.sql import session_roots as storage
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.session_roots import NO_MEMBERSHIPS
@@ -52,7 +53,10 @@ class SessionRootCache:
             principal = await self._principal(
                 conn, user, as_of, own_policies=extent.own_policies, has_memberships=extent.has_memberships
             )
-            root = SessionRoot(session, principal, delegated)
+            withdrawn = {}
+            if extent.has_withdrawn:
+                withdrawn = await revocations.withdrawn_in_session(conn, self._zone_id, session_id)
+            root = SessionRoot(session, principal, delegated, withdrawn)
         self._roots.keep(session_id, root, principal.cache_tags, as_of=as_of)
         return root
 

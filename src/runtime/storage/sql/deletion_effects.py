@@ -57,6 +57,7 @@ UNTOLD = frozenset(
         "tombstones",  # they tell of what went before
         "user_credentials",
         "vault_tokens",  # a delegated grant has one at most, and is told of
+        "withdrawn_in_sessions",
         "withdrawn_names",
         "zone_changes",
         "zone_internals",

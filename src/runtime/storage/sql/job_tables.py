@@ -35,8 +35,9 @@ Index("revocations_at_idx", revocations.c.zone_id, revocations.c.at)
 Index("revocations_forget_at_idx", revocations.c.forget_at)
 Index("revocations_token_id_key", revocations.c.zone_id, revocations.c.token_id, unique=True)
 
-# Client ids, actors and audiences whose tokens are worth nothing when they were issued no later than *at*: an
-# application, a credential or a resource of that name went, and another one of it does not bring them back.
+# Client ids, actors, audiences and subjects whose tokens are worth nothing when they were issued no later
+# than *at*: an application, a credential or a resource of that name went, and another one of it does not
+# bring them back.
 withdrawn_names = Table(
     "withdrawn_names",
     METADATA,
@@ -49,6 +50,21 @@ withdrawn_names = Table(
     belongs("withdrawn_names", "zone_id", "zones id"),
 )
 Index("withdrawn_names_forget_at_idx", withdrawn_names.c.forget_at)
+
+# The same within one session: what its user has taken back, and may allow again.
+withdrawn_in_sessions = Table(
+    "withdrawn_in_sessions",
+    METADATA,
+    text("zone_id"),
+    text("session_id"),
+    text("claim"),
+    text("name"),
+    instant("at"),
+    instant("forget_at"),
+    PrimaryKeyConstraint("zone_id", "session_id", "claim", "name", name="withdrawn_in_sessions_pkey"),
+    belongs("withdrawn_in_sessions", "zone_id", "zones id"),
+)
+Index("withdrawn_in_sessions_forget_at_idx", withdrawn_in_sessions.c.forget_at)
 
 # Which epochs have moved: key -> epoch, from the commit on and for as long as anybody may not have read it.
 # `position` is the transaction that moved them, on SQLite a running number; `noted_at` seconds since 1970.

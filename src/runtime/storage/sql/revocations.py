@@ -9,23 +9,26 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, Table, and_, case, delete, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
+from runtime.domain.oauth.revocable_names import Name, name_of
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _revocations = METADATA.tables["revocations"]
 _withdrawn = METADATA.tables["withdrawn_names"]
+_in_sessions = METADATA.tables["withdrawn_in_sessions"]
 _internals = METADATA.tables["zone_internals"]
 _sessions = METADATA.tables["sessions"]
 _resources = TABLES["Resource"]
 _applications = TABLES["Application"]
 _credentials = TABLES[APPLICATION_CREDENTIAL.name]
 _user_agents = TABLES["UserAgent"]
+PERMANENT = frozenset({"sid", "jti"})  # what these alone name never comes back
 # The most that the setting for tokens whose resource says nothing may be.
 _LONGEST_DEFAULT_SECONDS = 86_400
 # A request that began before its credential expired, or the lifetime was shortened, is answered by then.
@@ -38,8 +41,9 @@ class Revocation:
     """Tokens that are worth nothing any more.
 
     Attributes:
-        claims: a token is meant when it has all of these: `sid`, `jti`, `client_id`, `aud`, or `actor`, which
-            is anybody in its chain; and when it was issued no later than *at*.
+        claims: a token is meant when it has all of these: `sid`, `jti`, `client_id`, `aud`, `sub`, or
+            `actor`, which is anybody in its chain; and when it was issued no later than *at*. A session or a
+            token that has ended never comes back; whatever else is named may.
         forget_at: when the last of them has expired anyway.
     """
 
@@ -65,7 +69,12 @@ async def keep_former_lifetime(conn: AsyncConnection, zone_id: str, seconds: int
 
 
 async def add(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]) -> None:
-    """Keep these."""
+    """Keep these, for the list and for the zone's own endpoints: each answers by the same entries.
+
+    The caller changes an epoch in the same transaction: of the zone, or, where they name sessions, of the
+    user.
+    """
+    kept = list(entries)
     rows = [
         {
             "zone_id": zone_id,
@@ -75,10 +84,11 @@ async def add(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]
             "claims": dict(each.claims),
             "token_id": None,
         }
-        for each in entries
+        for each in kept
     ]
     if rows:
         await conn.execute(insert(_revocations), rows)
+    await _withdraw(conn, zone_id, [each for each in kept if each.claims.keys() - PERMANENT])
 
 
 async def add_token(
@@ -113,10 +123,27 @@ async def add_token(
 async def add_grant(
     conn: AsyncConnection, *, zone_id: str, user_id: str, resource_id: str, now: datetime
 ) -> None:
-    """Keep that a user's word for a resource has ended: for what any of their sessions led to there."""
+    """Keep that a user's word for a resource has ended: for what any of their sessions led to there.
+
+    What the application that provides it has made of that since rests on the same word. Tokens do not say by
+    which of its resources they came to an application, so all go in whose chain it is.
+    """
     found = await conn.execute(
-        select(_sessions.c.id, _sessions.c.expires_at, _resources.c.identifier)
-        .join(_resources, _resources.c.zone_id == _sessions.c.zone_id)
+        select(
+            _sessions.c.id,
+            _sessions.c.expires_at,
+            _resources.c.identifier,
+            _applications.c.identifier.label("provider"),
+        )
+        .select_from(
+            _sessions.join(_resources, _resources.c.zone_id == _sessions.c.zone_id).outerjoin(
+                _applications,
+                and_(
+                    _applications.c.zone_id == _resources.c.zone_id,
+                    _applications.c.id == _resources.c.application_id,
+                ),
+            )
+        )
         .where(
             _sessions.c.zone_id == zone_id,
             _sessions.c.user_id == user_id,
@@ -125,23 +152,24 @@ async def add_grant(
             _resources.c.id == resource_id,
         )
     )
-    await add(
-        conn,
-        zone_id,
-        [Revocation(now, row.expires_at, {"sid": row.id, "aud": row.identifier}) for row in found],
-    )
+    entries = []
+    for row in found:
+        entries.append(Revocation(now, row.expires_at, {"sid": row.id, "aud": row.identifier}))
+        if row.provider is not None:
+            entries.append(Revocation(now, row.expires_at, {"sid": row.id, "actor": row.provider}))
+    await add(conn, zone_id, entries)
 
 
 async def add_party(conn: AsyncConnection, zone_id: str, client_ref: ClientRef, *, now: datetime) -> None:
     """Keep that a client goes: for what was issued to it, where it acted in a chain, and its sessions."""
-    withdrawn = await _withdraw_client(conn, zone_id, client_ref, now)
+    entries = await _issued_and_acted(conn, zone_id, client_ref, now)
     found = await conn.execute(
         select(_sessions.c.id, _sessions.c.expires_at).where(
             _sessions.c.zone_id == zone_id, _sessions.c.status == "active", client_ref.owns(_sessions)
         )
     )
     ended = [Revocation(now, row.expires_at, {"sid": row.id}) for row in found]
-    await add(conn, zone_id, [*withdrawn, *ended])
+    await add(conn, zone_id, [*entries, *ended])
 
 
 async def add_ended(conn: AsyncConnection, zone_id: str, application_id: str, *, now: datetime) -> None:
@@ -150,35 +178,38 @@ async def add_ended(conn: AsyncConnection, zone_id: str, application_id: str, *,
     Its sessions are not over: once it is active again, its users' refresh tokens lead to new tokens.
     """
     client_ref = ClientRef(application_id=application_id)
-    await add(conn, zone_id, await _withdraw_client(conn, zone_id, client_ref, now))
+    await add(conn, zone_id, await _issued_and_acted(conn, zone_id, client_ref, now))
 
 
-async def _withdraw_client(
+async def _issued_and_acted(
     conn: AsyncConnection, zone_id: str, client_ref: ClientRef, now: datetime
 ) -> list[Revocation]:
-    """The entries of what a client was issued and where an application acted; its names are withdrawn."""
-    issued = await _issued(conn, zone_id, client_ref, now)
-    if client_ref.application_id is None:
-        return issued
+    """The entries of what a client was issued, and of the chains in which it acted."""
     forget_at = await _longest(conn, zone_id, now)
-    named = await conn.execute(_identifier(_applications, zone_id, client_ref.id))
-    acted = [Revocation(now, forget_at, {"actor": row.identifier}) for row in named]
-    await _withdraw(conn, zone_id, [*acted, *issued])
-    return [*issued, *acted]
+    claims = [
+        *await _claims_of(conn, zone_id, client_ref),
+        *await _acted(conn, zone_id, client_ref),
+    ]
+    return [Revocation(now, forget_at, each) for each in claims]
 
 
-async def add_renamed(conn: AsyncConnection, zone_id: str, name: str, *, now: datetime) -> None:
-    """Keep that an application is not called so any more: chains that name it mean nobody who is next."""
-    entry = Revocation(now, await _longest(conn, zone_id, now), {"actor": name})
-    await add(conn, zone_id, [entry])
-    await _withdraw(conn, zone_id, [entry])
+async def add_renamed(
+    conn: AsyncConnection, zone_id: str, application_id: str, name: str, *, now: datetime
+) -> None:
+    """Keep that an application is not called so any more: tokens that name it mean nobody who is next.
+
+    Args:
+        name: what it was called, in chains and as the subject of tokens of its own.
+    """
+    forget_at = await _longest(conn, zone_id, now)
+    own = await _claims_of(conn, zone_id, ClientRef(application_id=application_id))
+    claims = [{"actor": name}, *({**each, "sub": name} for each in own)]
+    await add(conn, zone_id, [Revocation(now, forget_at, each) for each in claims])
 
 
 async def add_resource(conn: AsyncConnection, zone_id: str, identifier: str, *, now: datetime) -> None:
     """Keep that no resource is called so any more: tokens for it are for none that has the name next."""
-    entry = Revocation(now, await _longest(conn, zone_id, now), {"aud": identifier})
-    await add(conn, zone_id, [entry])
-    await _withdraw(conn, zone_id, [entry])
+    await add(conn, zone_id, [Revocation(now, await _longest(conn, zone_id, now), {"aud": identifier})])
 
 
 async def add_between(
@@ -189,12 +220,16 @@ async def add_between(
     *,
     now: datetime,
 ) -> None:
-    """Keep that a client may not act for a user any more: for what it was issued in one of these sessions.
+    """Keep that a client may not act for a user any more: for what it was issued in one of these sessions,
+    and where it acted.
 
     Args:
         sessions: id -> when it ends.
     """
-    claims = await _claims_of(conn, zone_id, client_ref)
+    claims = [
+        *await _claims_of(conn, zone_id, client_ref),
+        *await _acted(conn, zone_id, client_ref),
+    ]
     entries = [
         Revocation(now, ends_at, {"sid": session_id, **each})
         for session_id, ends_at in sessions.items()
@@ -204,15 +239,8 @@ async def add_between(
 
 
 async def add_issued(conn: AsyncConnection, zone_id: str, client_ref: ClientRef, *, now: datetime) -> None:
-    """Keep that what was issued to a client itself is worth nothing any more."""
-    await add(conn, zone_id, await _issued(conn, zone_id, client_ref, now))
-
-
-async def _issued(
-    conn: AsyncConnection, zone_id: str, client_ref: ClientRef, now: datetime
-) -> list[Revocation]:
-    forget_at = await _longest(conn, zone_id, now)
-    return [Revocation(now, forget_at, each) for each in await _claims_of(conn, zone_id, client_ref)]
+    """Keep that what was issued to a client is worth nothing any more, nor what it has led to."""
+    await add(conn, zone_id, await _issued_and_acted(conn, zone_id, client_ref, now))
 
 
 async def add_not_admitted(
@@ -229,7 +257,6 @@ async def add_not_admitted(
         Revocation(now, forget_at, {claim: each}) for each in client_ids for claim in ("client_id", "actor")
     ]
     await add(conn, zone_id, entries)
-    await _withdraw(conn, zone_id, entries)
 
 
 async def add_credential(
@@ -268,9 +295,7 @@ async def add_credential(
         .where(_credentials.c.zone_id == zone_id, _credentials.c.id == credential_id)
     )
     claims += [{"actor": row.identifier} for row in acted]
-    entries = [Revocation(now, forget_at, each) for each in claims]
-    await add(conn, zone_id, entries)
-    await _withdraw(conn, zone_id, entries)
+    await add(conn, zone_id, [Revocation(now, forget_at, each) for each in claims])
 
 
 async def add_workloads(conn: AsyncConnection, zone_id: str, provider_id: str, *, now: datetime) -> None:
@@ -285,15 +310,30 @@ async def add_workloads(conn: AsyncConnection, zone_id: str, provider_id: str, *
 
 
 async def _withdraw(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]) -> None:
-    """Keep the names in entries of one claim each, for the zone's own endpoints."""
+    """Keep the names in entries for the zone's own endpoints; of each, the latest time it was given up."""
+    in_zone, in_sessions = [], []
     for each in entries:
-        ((claim, name),) = each.claims.items()
-        times = {"at": each.at, "forget_at": each.forget_at}
-        await conn.execute(
-            _INSERT[conn.dialect.name](_withdrawn)
-            .values(zone_id=zone_id, claim=claim, name=name, **times)
-            .on_conflict_do_update(index_elements=["zone_id", "claim", "name"], set_=times)
-        )
+        claims = dict(each.claims)
+        session_id = claims.pop("sid", None)
+        claim, name = name_of(claims)
+        row = {"zone_id": zone_id, "claim": claim, "name": name, "at": each.at, "forget_at": each.forget_at}
+        if session_id is None:
+            in_zone.append(row)
+        else:
+            in_sessions.append(row | {"session_id": session_id})
+    for table, rows in ((_withdrawn, in_zone), (_in_sessions, in_sessions)):
+        if rows:
+            await conn.execute(_latest_of(table, conn.dialect.name), rows)
+
+
+def _latest_of(table: Table, dialect: str) -> Any:
+    """An insert that leaves the later of two times, whichever node has come first."""
+    made = _INSERT[dialect](table)
+    later = {
+        name: case((made.excluded[name] > table.c[name], made.excluded[name]), else_=table.c[name])
+        for name in ("at", "forget_at")
+    }
+    return made.on_conflict_do_update(index_elements=[each.name for each in table.primary_key], set_=later)
 
 
 async def withdrawn_at(conn: AsyncConnection, zone_id: str, claim: str, name: str) -> datetime | None:
@@ -306,6 +346,16 @@ async def withdrawn_at(conn: AsyncConnection, zone_id: str, claim: str, name: st
     return found
 
 
+async def withdrawn_in_session(conn: AsyncConnection, zone_id: str, session_id: str) -> dict[Name, datetime]:
+    """When the user took something back from what a session had led to, for the last time, by its name."""
+    found = await conn.execute(
+        select(_in_sessions.c.claim, _in_sessions.c.name, _in_sessions.c.at).where(
+            _in_sessions.c.zone_id == zone_id, _in_sessions.c.session_id == session_id
+        )
+    )
+    return {(row.claim, row.name): row.at for row in found}
+
+
 def _identifier(table: Table, zone_id: str, entity_id: str) -> Select[Any]:
     return select(table.c.identifier).where(table.c.zone_id == zone_id, table.c.id == entity_id)
 
@@ -316,6 +366,13 @@ async def _claims_of(conn: AsyncConnection, zone_id: str, client_ref: ClientRef)
         return await _client_ids(conn, zone_id, _credentials.c.application_id == client_ref.id)
     named = await conn.execute(_identifier(_user_agents, zone_id, client_ref.id))
     return [{"client_id": row.identifier} for row in named]
+
+
+async def _acted(conn: AsyncConnection, zone_id: str, client_ref: ClientRef) -> list[dict[str, str]]:
+    """What a client goes by in chains: a client that registered itself by its client id."""
+    table = _applications if client_ref.application_id is not None else _user_agents
+    named = await conn.execute(_identifier(table, zone_id, client_ref.id))
+    return [{"actor": row.identifier} for row in named]
 
 
 async def _client_ids(
@@ -372,4 +429,5 @@ async def prune(conn: AsyncConnection, *, now: datetime) -> int:
     """Forget the entries that nobody needs any more; how many those were."""
     gone = await conn.execute(delete(_revocations).where(_revocations.c.forget_at <= now))
     names = await conn.execute(delete(_withdrawn).where(_withdrawn.c.forget_at <= now))
-    return gone.rowcount + names.rowcount
+    others = await conn.execute(delete(_in_sessions).where(_in_sessions.c.forget_at <= now))
+    return gone.rowcount + names.rowcount + others.rowcount

@@ -21,6 +21,7 @@ _sessions = METADATA.tables["sessions"]
 _consents = METADATA.tables["consents"]
 _bindings = METADATA.tables["policy_set_bindings"]
 _delegated = METADATA.tables["delegated_grants"]
+_withdrawn = METADATA.tables["withdrawn_in_sessions"]
 
 # Statements of the hot path are made once: making one costs as much as running it.
 _ZONE: BindParameter[str] = bindparam("zone")
@@ -32,11 +33,13 @@ class UserRecordsPresent:
 
     Attributes:
         own_policies: id of the policy set version that the user has made; None without one.
+        has_withdrawn: the user has taken something back from what the session had led to.
     """
 
     has_memberships: bool
     has_delegated: bool
     own_policies: str | None = None
+    has_withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,9 @@ _SESSION = (
         .where(*_OWN_POLICIES, _bindings.c.target_id == _users.c.id)
         .scalar_subquery()
         .label("own_policies"),
+        exists()
+        .where(_withdrawn.c.zone_id == _ZONE, _withdrawn.c.session_id == _sessions.c.id)
+        .label("has_withdrawn"),
         *_users.c,
     )
     .join(_users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id))
@@ -97,7 +103,10 @@ async def session(
     if row is None:
         return None
     present = UserRecordsPresent(
-        bool(row["has_memberships"]), bool(row["has_delegated"]), row["own_policies"]
+        bool(row["has_memberships"]),
+        bool(row["has_delegated"]),
+        row["own_policies"],
+        bool(row["has_withdrawn"]),
     )
     return read_prefixed(row), converter(USER).named(row), present
 

@@ -1,7 +1,14 @@
 """Every table: `TABLES` by kind name, and the hand-written ones by their own names."""
 
 from runtime.storage.sql.columns import METADATA
-from runtime.storage.sql.job_tables import epoch_changes, jobs, revocations, withdrawn_names, zone_changes
+from runtime.storage.sql.job_tables import (
+    epoch_changes,
+    jobs,
+    revocations,
+    withdrawn_in_sessions,
+    withdrawn_names,
+    zone_changes,
+)
 from runtime.storage.sql.kind_tables import TABLES
 from runtime.storage.sql.name_tables import assigned_names, subjects
 from runtime.storage.sql.organization_tables import (
@@ -55,6 +62,7 @@ __all__ = [
     "tombstones",
     "user_credentials",
     "vault_tokens",
+    "withdrawn_in_sessions",
     "withdrawn_names",
     "zone_changes",
     "zone_internals",

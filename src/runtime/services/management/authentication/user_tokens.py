@@ -134,7 +134,7 @@ async def _application(services: Services, zone: CachedZone, claims: dict[str, A
     )
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
-    if await zone.withdrawals.is_withdrawn("client_id", client_id, issued_at=claims["iat"]):
+    if await zone.withdrawals.is_withdrawn(("client_id", client_id), issued_at=claims["iat"]):
         raise Unauthorized(REFUSED, internal="the client id was withdrawn since the token was issued")
     if not await client_lookup.may_request(zone, client, target):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")

@@ -1,0 +1,56 @@
+"""When a token may be issued: once it can be told from what was revoked under one of its names.
+
+Tokens name clients, applications and resources, and times in them are whole seconds of clocks that differ.
+What is issued within seconds of a revocation could not be told from what was revoked: the zone and everybody
+with its revocation list would refuse it for as long as it lasts. So the request waits, for seven seconds at
+most. Every grant asks here before it decides anything about the token, with all that the token will be
+called by.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+
+from runtime.domain.oauth.revocable_names import Name, TokenNames
+from runtime.services.clock import issued_until
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
+from runtime.services.zones.withdrawals import issued_until_in_session
+
+NOTHING: Mapping[Name, datetime] = {}
+
+
+async def seconds_to_wait(
+    zone: CachedZone, names: TokenNames, now: datetime, *, withdrawn: Mapping[Name, datetime] = NOTHING
+) -> float:
+    """How long a token of these names is not to be issued; 0 for not at all.
+
+    It is some seconds at most, also where a clock was set back since.
+
+    Args:
+        withdrawn: what the user has taken back from the tokens of the session that it is for.
+    """
+    in_session = issued_until_in_session(withdrawn, names.in_session())
+    until = max(in_session, await zone.withdrawals.issued_until(names.in_zone()))
+    longest = issued_until(now) + 1 - now.timestamp()
+    return min(max(0.0, until + 1 - now.timestamp()), longest)
+
+
+async def settled(
+    services: Services,
+    zone: CachedZone,
+    names: TokenNames,
+    now: datetime,
+    *,
+    withdrawn: Mapping[Name, datetime] = NOTHING,
+) -> datetime:
+    """The time to issue such a token at: now, or once it is told from what was revoked."""
+    if not (seconds := await seconds_to_wait(zone, names, now, withdrawn=withdrawn)):
+        return now
+    await wait(seconds)
+    return services.clock()
+
+
+async def wait(seconds: float) -> None:
+    """Let so much time pass."""
+    await asyncio.sleep(seconds)
