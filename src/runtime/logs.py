@@ -45,6 +45,7 @@ def configure_logs(settings: Settings) -> None:
 
 # Events that were renamed -> the names that they had before. Their lines carry both for one release.
 RENAMED_EVENTS = {
+    "request refused": "refused",
     "a worker exited unexpectedly": "a worker ended without being asked",
     "a replacement worker was started": "a worker takes its place",
     "the supervisor process has exited: this worker stops": (
@@ -79,7 +80,7 @@ def add_former_event(_logger: object, _method: str, event: EventDict) -> EventDi
 
 
 class ThrottledWarnings:
-    """Warnings of what every request meets while it lasts: one line every few seconds, not one a request."""
+    """Lines about what every request may meet: one line every few seconds, not one a request."""
 
     def __init__(self, every_seconds: float = TROUBLE_EVERY_SECONDS) -> None:
         self._logged: TTLCache[tuple[str, str, str], bool] = TTLCache(MOST_TROUBLES, every_seconds)
@@ -90,10 +91,19 @@ class ThrottledWarnings:
         Args:
             about: what the warning is about, where that can be many; it is in the fields as well.
         """
+        if self._is_new(event, reason, about):
+            log.warning(event, reason=reason, **fields)
+
+    def note(self, event: str, *, reason: str, **fields: Any) -> None:
+        """Log at info, unless the same was logged a moment ago for the same reason."""
+        if self._is_new(event, reason, ""):
+            log.info(event, reason=reason, **fields)
+
+    def _is_new(self, event: str, reason: str, about: str) -> bool:
         if (event, reason, about) in self._logged:
-            return
+            return False
         self._logged[event, reason, about] = True
-        log.warning(event, reason=reason, **fields)
+        return True
 
 
 throttled_warnings = ThrottledWarnings()

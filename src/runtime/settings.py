@@ -114,6 +114,10 @@ class Settings(BaseSettings):
         description="days that a zone's key signs until it is rotated; 0 leaves rotation to `zoned keys`",
     )
     log_format: Literal["text", "json"] = Field("text", description="format of log lines: `text` or `json`")
+    access_log: Literal["off", "json"] = Field(
+        "off",
+        description="access log on standard output: `off`, or `json`, one object for each answered request",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level that is logged: `debug`, `info`, `warning` or `error`"
     )

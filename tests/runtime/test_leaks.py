@@ -6,7 +6,7 @@ import logging
 import secrets
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -60,6 +60,7 @@ class Search:
 
     site: Site
     log: io.StringIO
+    access: io.StringIO
     canaries: Canaries = field(default_factory=Canaries)
     known: Canaries = field(default_factory=Canaries)
     refusals: list[httpx.Response] = field(default_factory=list)
@@ -99,11 +100,13 @@ class Search:
         return client
 
 
-@pytest.fixture(scope="module", params=["embedded", "servers"])
+@pytest.fixture(
+    scope="module", params=[("embedded", "json"), ("servers", "text")], ids=["embedded", "servers"]
+)
 def search(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     """A server that logs everything, on either form of storage."""
-    settings: dict[str, Any] = {"log_level": "debug", "log_format": "json"}
-    if request.param == "servers":
+    settings: dict[str, Any] = {"log_level": "debug", "log_format": request.param[1], "access_log": "json"}
+    if request.param[0] == "servers":
         redis = request.getfixturevalue("redis_server")
         redis.clear()
         settings |= {
@@ -114,9 +117,10 @@ def search(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     records = _Records(log)
     logging.getLogger().addHandler(records)
     with ExitStack() as running:
+        running.enter_context(redirect_stdout(access := io.StringIO()))
         with redirect_stderr(log):
             server = running.enter_context(serve(tmp_path_factory.mktemp("server"), **settings))
-        yield Search(Site(server, company_of(server)), log)
+        yield Search(Site(server, company_of(server)), log, access)
     logging.getLogger().removeHandler(records)
 
 
@@ -174,7 +178,17 @@ def test_no_secret_is_logged(searched: Search) -> None:
     """Not at the level `debug` either; addresses are logged without their parameters."""
     log = searched.log.getvalue().encode()
     assert b"request failed" in log
+    assert b"request refused" in log
     assert searched.canaries.found_in({"log": log}, told=True) == []
+
+
+@pytest.mark.threat("32g")
+def test_no_secret_is_in_the_access_log(searched: Search) -> None:
+    """Neither from a query, nor from a path that opens something to its readers."""
+    access = searched.access.getvalue().encode()
+    assert b'"path":"/invitations/***/accept"' in access
+    assert b'"endpoint":"/oauth/token"' in access
+    assert searched.canaries.found_in({"access log": access}, told=True) == []
 
 
 @pytest.mark.threat("32b")

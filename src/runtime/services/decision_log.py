@@ -26,7 +26,6 @@ from prometheus_client import Counter
 from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import (
-    InvalidClient,
     OAuthError,
     ServiceError,
     TemporarilyUnavailable,
@@ -264,13 +263,7 @@ class DecisionLog:
             whose = decision.user_id or network_of(address)
             refusal = await count_refusal(self._rate_limiter, decision.zone_id, refusal, whose=whose)
         decision.refuse(refusal)
-        if self._record_refusal(decision, address) and isinstance(refusal, InvalidClient):
-            log.info(
-                "client refused",
-                zone_id=decision.zone_id,
-                request_id=decision.request_id,
-                reason=decision.reason,
-            )
+        self._record_refusal(decision, address)
         return refusal
 
     def record_sampled(self, decision: Decision, *, address: str) -> None:
@@ -297,6 +290,8 @@ class DecisionLog:
             self._tally(decision, (decision.reason or decision.outcome or REFUSED).partition(":")[0])
             return False
         self.record(decision)
+        if decision.outcome is None or decision.outcome is REFUSED:
+            _log_refusal(decision)
         return True
 
     def _is_beyond_limits(self, zone_id: str, place: str) -> bool:
@@ -443,6 +438,25 @@ def _told(row: TokenEvent) -> dict[str, object]:
 def _storable(text: str) -> str:
     """A text as every database takes it: what the sender of a request has a part in may be anything."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _log_refusal(decision: Decision) -> None:
+    """Tell who operates the service what its record tells who administers the zone, in the same words."""
+    facts = {
+        "step": decision.step,
+        "application_id": decision.application_id,
+        "user_agent_id": decision.user_agent_id,
+        "user_id": decision.user_id,
+        "resource_id": decision.resource_id,
+    }
+    log.info(
+        "request refused",
+        request=str(decision.event),
+        reason=decision.reason,
+        zone_id=decision.zone_id,
+        request_id=decision.request_id,
+        **{name: value for name, value in facts.items() if value is not None},
+    )
 
 
 def _count(event: DecisionEvent, outcome: DecisionOutcome | None, code: str) -> None:

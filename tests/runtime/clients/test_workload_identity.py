@@ -131,7 +131,7 @@ async def test_refused_clients_are_in_the_log_with_the_reason(
     async def reason(fields: list[tuple[str, str]]) -> str:
         with logged_lines() as logged:
             await refused(scene, fields)
-        (line,) = [each for each in logged if each["event"] == "client refused"]
+        (line,) = [each for each in logged if each["event"] == "request refused"]
         assert line["zone_id"] == scene.zone.id
         return str(line["reason"])
 

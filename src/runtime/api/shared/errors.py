@@ -3,7 +3,6 @@
 Spec: `conventions.error_body` of the management API table.
 """
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ from runtime.api.oauth.dpop_headers import presented_of
 from runtime.api.oauth.errors import NO_STORE, oauth_error_response, told_away
 from runtime.api.oauth.zone_routes import is_of_a_zone
 from runtime.api.resource_metadata import document_for
+from runtime.api.shared.paths import path_of
 from runtime.api.shared.request_ids import request_id_of
 from runtime.api.shared.request_metrics import RefusalResponse
 from runtime.domain.errors import (
@@ -34,7 +34,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.oauth import assertions, resource_metadata
-from runtime.logs import log
+from runtime.logs import log, throttled_warnings
 
 _RETRY_AFTER_SECONDS = "2"
 # What Sanic itself refuses, in the service's words: status -> (code, message).
@@ -49,7 +49,6 @@ _BY_STATUS = {
     431: ("bad_request", "the headers are too large"),
     503: ("service_unavailable", "please try again shortly"),
 }
-_PARAMETER = re.compile(r"<[^>]*>")  # of a route's template
 _IN_OAUTH = {404: "not_found", 500: "server_error", 503: "temporarily_unavailable"}
 
 
@@ -66,7 +65,7 @@ def answer_failure(request: Request, failure: Exception) -> HTTPResponse:
         return oauth_error_response(failure)
     if isinstance(failure, SanicException):
         return _sanic(request, failure)
-    log.error("request failed", request_id=request_id_of(request), path=_path(request), exc_info=failure)
+    log.error("request failed", request_id=request_id_of(request), path=path_of(request), exc_info=failure)
     return error_response(request, 500, "internal_error", "something went wrong here")
 
 
@@ -74,8 +73,8 @@ def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
     """The answer to a request that the management API refuses."""
     if isinstance(refusal, Unavailable):
         told_away(request, refusal)
-    elif refusal.internal:
-        log.info("refused", request_id=request_id_of(request), reason=refusal.internal)
+    else:
+        _log_refusal(request, refusal)
     response = error_response(
         request, refusal.status, refusal.code, refusal.detail, problems=refusal.problems
     )
@@ -92,6 +91,16 @@ def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
     elif isinstance(refusal, RateLimited | Unavailable):
         response.headers["Retry-After"] = _RETRY_AFTER_SECONDS
     return response
+
+
+def _log_refusal(request: Request, refusal: ManagementError) -> None:
+    """Tell who operates the service of a refusal; of a sort that anybody can bring about, now and then."""
+    reason = f"{refusal.code}: {refusal.internal or refusal.detail}"
+    facts = {"path": path_of(request), "method": request.method, "request_id": request_id_of(request)}
+    if isinstance(refusal, Unauthorized):
+        throttled_warnings.note("request refused", reason=reason, **facts)
+    else:
+        log.info("request refused", reason=reason, **facts)
 
 
 def _challenge(request: Request, refusal: Unauthorized) -> str:
@@ -128,7 +137,7 @@ def error_body(
             for problem in problems
         ]
     return body | {
-        "path": _path(request),
+        "path": path_of(request),
         "request_id": request_id_of(request),
         "timestamp": rfc3339(datetime.now(UTC)),
     }
@@ -141,13 +150,6 @@ def error_response(
     body = orjson.dumps(error_body(request, status, code, message, problems))
     headers = {"Cache-Control": "no-store"}
     return RefusalResponse(body, status=status, headers=headers, content_type="application/json", code=code)
-
-
-def _path(request: Request) -> str:
-    """The path of a request, with `***` for what opens something to its readers: an invitation's token."""
-    if "token" in request.match_info:
-        return _PARAMETER.sub("***", str(request.uri_template))
-    return request.path
 
 
 def _sanic(request: Request, failure: SanicException) -> HTTPResponse:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sanic.request import Request
 
+from runtime.api.shared import access_log
 from runtime.api.shared.request_bodies import TimedRequest
 from runtime.api.shared.request_metrics import observe
 from runtime.domain.errors import ValidationFailed
@@ -42,6 +43,8 @@ class NumberedRequest(TimedRequest):
         if told and len(told) <= _MAX_CHARS and _PLAIN.match(told):
             response.headers[CLIENT_HEADER] = told
         observe(self, response, self.arrived_at)
+        if self.app.ctx.settings.access_log != "off":
+            access_log.write(self, response, self.arrived_at)
         return response
 
 

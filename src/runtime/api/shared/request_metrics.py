@@ -50,9 +50,18 @@ def endpoint_of(name: str, path: str) -> str:
     return f"management {verb if operations in _OPERATIONS and verb in _VERBS else name}"
 
 
+def endpoint_of_request(request: Request) -> str:
+    """What the metrics call the route of a request."""
+    route = request.route
+    return _NO_ROUTE if route is None else endpoint_of(route.name, route.path)
+
+
+def outcome_of(response: Any) -> str:
+    """What the metrics call the outcome of an answer."""
+    return response.code if isinstance(response, RefusalResponse) else _CLASSES[response.status // 100]
+
+
 def observe(request: Request, response: Any, began_at: float) -> None:
     """Count an answer, and the seconds since *began_at* on the clock of `time.perf_counter`."""
-    route = request.route
-    endpoint = _NO_ROUTE if route is None else endpoint_of(route.name, route.path)
-    outcome = response.code if isinstance(response, RefusalResponse) else _CLASSES[response.status // 100]
-    request_seconds(endpoint, outcome).observe(perf_counter() - began_at)
+    seconds = perf_counter() - began_at
+    request_seconds(endpoint_of_request(request), outcome_of(response)).observe(seconds)
