@@ -1,5 +1,6 @@
 """Generated identifiers: entity ids and slugs, and those that examples have."""
 
+import os
 import re
 import secrets
 import unicodedata
@@ -8,10 +9,29 @@ from hashlib import sha256
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 characters, so that a random byte picks one evenly
 ID_LENGTH = 26
-_RANDOM_CHARS = 16
+_DRAW_BYTES = 16
+_DRAWS_AT_ONCE = 256
 _CHARACTERS = (ALPHABET * (256 // len(ALPHABET))).encode()
 
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
+
+
+_draws: list[bytes] = []
+os.register_at_fork(after_in_child=_draws.clear)  # two processes must not have the same ones
+
+
+def random_draw() -> bytes:
+    """16 bytes from the system's random source, for an identifier that is unique and nobody's secret.
+
+    Each is given out once. Asking the system for each would be a tenth of the work of an answer from a cache.
+    """
+    try:
+        return _draws.pop()
+    except IndexError:
+        fresh = secrets.token_bytes(_DRAW_BYTES * _DRAWS_AT_ONCE)
+        first, *others = (fresh[at : at + _DRAW_BYTES] for at in range(0, len(fresh), _DRAW_BYTES))
+        _draws.extend(others)
+        return first
 
 
 def new_id() -> str:
@@ -28,7 +48,7 @@ def new_ordered_id(at_ms: int) -> str:
         at_ms: milliseconds since 1970.
     Spec: ULID; 48 bits of time, 80 random ones.
     """
-    return _instant(at_ms) + secrets.token_bytes(_RANDOM_CHARS).translate(_CHARACTERS).decode()
+    return _instant(at_ms) + random_draw().translate(_CHARACTERS).decode()
 
 
 @lru_cache(maxsize=2)
