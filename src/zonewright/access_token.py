@@ -45,7 +45,8 @@ class AccessToken:
         client_id: the client that the token was issued to.
         actors: who acts for the subject: the caller first, the client that the user signed in to last.
         expires_at: seconds since the epoch, as `issued_at`.
-        session_id: the session at the zone that the token rests on; None of an application's own token.
+        session_id: the session at the zone that the token rests on, of an application's own token that of the
+            application; None in tokens of releases without these.
         jkt: thumbprint of the key that the token is bound to (RFC 9449); None of a bearer token.
         claims: all claims of the token.
         raw: the token itself, to exchange it for the next resource's: a secret that belongs into no log.

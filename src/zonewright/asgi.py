@@ -65,7 +65,7 @@ class ProtectedResource:
     async def _token_of(self, scope: Scope) -> AccessToken:
         given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
         return await self._verifier.authenticate(
-            given[0] if len(given) == 1 else None,
+            given,
             method=scope.get("method", "GET"),
             url=self._verifier.origin + _path_of(scope),
             proofs=[value.decode("latin-1") for name, value in scope["headers"] if name == b"dpop"],

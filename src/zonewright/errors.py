@@ -3,6 +3,7 @@
 ZonewrightError
   RequestRefused                 what a resource server answers with a challenge (RFC 6750 section 3)
     MissingToken        401      no access token came with the request
+    RequestMalformed    400      `invalid_request`
     TokenRefused        401      `invalid_token`
     DpopRefused         401      `invalid_dpop_proof` (RFC 9449 section 7.1)
     ScopeRequired       403      `insufficient_scope`
@@ -29,6 +30,13 @@ class RequestRefused(ZonewrightError):
 
 class MissingToken(RequestRefused):
     """The request has no access token. Its challenge names no error. Spec: RFC 6750 section 3.1."""
+
+
+class RequestMalformed(RequestRefused):
+    """The request has more than one `Authorization` header. Spec: RFC 6750 section 3.1."""
+
+    status = 400
+    error = "invalid_request"
 
 
 class TokenRefused(RequestRefused):

@@ -32,7 +32,8 @@ class ExchangedToken:
     """A token for a resource.
 
     Attributes:
-        token_type: `Bearer` or `DPoP`; of other kinds of credentials `N_A`.
+        token_type: `Bearer` or `DPoP` (RFC 6749 section 7.1); `Bearer` also of a stored key and of another
+            provider's token.
         expires_at: seconds since the epoch.
     """
 

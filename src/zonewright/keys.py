@@ -22,7 +22,7 @@ class ZoneKeys:
     def __init__(
         self, http: httpx.AsyncClient, metadata: ZoneMetadata, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._http, self._metadata, self._clock = http, metadata, clock
+        self._http, self.metadata, self._clock = http, metadata, clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at: float | None = None
         self._failure = SharedFailure(clock)
@@ -38,7 +38,7 @@ class ZoneKeys:
         async with self._lock:  # whoever waits here finds what the one before has fetched
             age = _UNKNOWN_KEY_PAUSE_SECONDS if kid not in self._keys else MAX_AGE_SECONDS
             if self._is_older_than(age):
-                address = await self._metadata.endpoint("jwks_uri")  # which shares its own failure
+                address = await self.metadata.endpoint("jwks_uri")  # which shares its own failure
                 with self._failure.shared():
                     found = await fetch(self._http, address)
                     self._keys = _keys_of(address, found.get("keys"))

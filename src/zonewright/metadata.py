@@ -1,4 +1,4 @@
-"""Authorization server metadata of a zone. Spec: RFC 8414."""
+"""Authorization server metadata of a zone. Spec: RFC 8414 sections 2 and 3."""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,6 +32,13 @@ class ZoneMetadata:
                 address = self._endpoint(document, name)
                 self._document = document  # one without the endpoint is fetched again, until it is mended
                 return address
+
+    async def find_endpoint(self, name: str) -> str | None:
+        """As `endpoint`, for one that a zone need not have: None where the metadata does not name it."""
+        async with self._lock:
+            with self._failure.shared():
+                self._document = document = self._document or await self._fetched()
+                return None if document.get(name) is None else self._endpoint(document, name)
 
     async def _fetched(self) -> Mapping[str, Any]:
         # A slash at the end is no part of the path: RFC 8414 section 3.1.

@@ -36,7 +36,7 @@ class RevocationList:
     While no newer one is to be had, the last one is used until it expires.
 
     Args:
-        keys: those of the zone, which verify the list.
+        keys: those of the zone, which verify the list; their metadata says where it is (`revocations_uri`).
         leeway_seconds: by how much the clocks of zone and server may differ.
     """
 
@@ -52,7 +52,6 @@ class RevocationList:
     ) -> None:
         self._http, self._issuer, self._keys = http, issuer, keys
         self._leeway = leeway_seconds
-        self._address = f"{issuer.rstrip('/')}/.well-known/revocations"
         self._max_age, self._clock = max_age_seconds, clock
         self._entries: dict[_Names, dict[_Values, float]] = {}
         self._next: int | None = None
@@ -89,12 +88,13 @@ class RevocationList:
     async def _fetch(self, since: int | None) -> None:
         """Read the list from a cursor on. Raises ZoneUnreachable; ZoneMisconfigured."""
         asked = {} if since is None else {"since": str(since)}
-        jws = await fetch_signed(self._http, self._address, f"application/{_TYPE}", params=asked)
+        address = await self._address()
+        jws = await fetch_signed(self._http, address, f"application/{_TYPE}", params=asked)
         try:
             claims = await self._verified(jws, since)
         except NotSigned as failure:
             raise ZoneMisconfigured(
-                f"{self._address} is not the revocation list that {self._issuer} signs: {failure}; check what"
+                f"{address} is not the revocation list that {self._issuer} signs: {failure}; check what"
                 " serves this address, and the clock of this server"
             ) from failure
         entries = {} if since is None else self._entries
@@ -104,6 +104,11 @@ class RevocationList:
             at[values] = max(until, at.get(values, float("-inf")))
         self._entries, self._next = entries, _cursor(claims["next"])
         self._expires_at = self._clock() + int(claims["exp"]) - time()
+
+    async def _address(self) -> str:
+        """Where the zone's metadata says that the list is; without a word of it at its default address."""
+        published = await self._keys.metadata.find_endpoint("revocations_uri")
+        return published or f"{self._issuer.rstrip('/')}/.well-known/revocations"
 
     async def _verified(self, jws: str, since: int | None) -> Mapping[str, Any]:
         """The claims of a list that is the zone's, current, and answers a cursor. Raises NotSigned."""

@@ -36,7 +36,7 @@ def protect(app: Sanic[Any, Any], verifier: Verifier, *, public: Collection[str]
             return
         given = request.headers.getall("authorization", [])
         token = await verifier.authenticate(
-            given[0] if len(given) == 1 else None,
+            given,
             method=request.method,
             url=verifier.origin + request.path,
             proofs=request.headers.getall("dpop", []),

@@ -12,6 +12,7 @@ from zonewright.dpop import DpopProofs, ReplayCache
 from zonewright.errors import (
     DpopRefused,
     MissingToken,
+    RequestMalformed,
     RequestRefused,
     ScopeRequired,
     TokenRefused,
@@ -75,17 +76,17 @@ class Verifier:
         self._leeway = leeway_seconds
 
     async def authenticate(
-        self, authorization: str | None, *, method: str, url: str, proofs: Sequence[str] = ()
+        self, authorization: str | Sequence[str] | None, *, method: str, url: str, proofs: Sequence[str] = ()
     ) -> AccessToken:
         """The access token of a request, verified, with its DPoP proof where it is bound to a key.
 
         Args:
-            authorization: the request's `Authorization` header.
+            authorization: the request's `Authorization` header, or the values of all of them.
             url: the request's address as clients know it; never made from its Host header.
             proofs: the values of its `DPoP` headers.
         Raises: RequestRefused; ZoneUnreachable.
         """
-        scheme, _, credentials = (authorization or "").partition(" ")
+        scheme, _, credentials = _only(authorization).partition(" ")
         if scheme.lower() not in ("bearer", "dpop") or not credentials.strip():
             raise MissingToken("the request has no access token")
         token = await self._verified(credentials.strip())
@@ -186,3 +187,12 @@ class Verifier:
 def _quoted(value: str) -> str:
     """The text as a quoted string takes it: printable ASCII, no quotes. Spec: RFC 9110 section 5.6.4."""
     return "".join(char if " " <= char <= "~" and char not in '"\\' else "'" for char in value)
+
+
+def _only(authorization: str | Sequence[str] | None) -> str:
+    """The one `Authorization` header of a request; empty without one. Raises RequestMalformed for several."""
+    if authorization is None or isinstance(authorization, str):
+        return authorization or ""
+    if len(authorization) > 1:
+        raise RequestMalformed("the request has more than one `Authorization` header")
+    return authorization[0] if authorization else ""

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from runtime.adapters.keys.signing import SigningKey
-from zonewright import AccessToken, ZoneUnreachable
+from zonewright import AccessToken, ZoneMisconfigured, ZoneUnreachable
 from zonewright.keys import ZoneKeys
 from zonewright.metadata import ZoneMetadata
 from zonewright.revocations import RevocationList
@@ -47,6 +47,8 @@ class Zone:
 
     def __init__(self, *answers: dict[str, Any] | int) -> None:
         self.answers, self.asked, self.now = list(answers), list[str | None](), 0.0
+        self.metadata = {"issuer": ISSUER, "jwks_uri": f"{ISSUER}/jwks"}
+        self.paths: set[str] = set()
 
     def list(self) -> RevocationList:
         http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
@@ -55,9 +57,10 @@ class Zone:
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == "/.well-known/oauth-authorization-server":
-            return httpx.Response(200, json={"issuer": ISSUER, "jwks_uri": f"{ISSUER}/jwks"})
+            return httpx.Response(200, json=self.metadata)
         if request.url.path == "/jwks":
             return httpx.Response(200, json={"keys": [KEY.public_jwk]})
+        self.paths.add(request.url.path)
         self.asked.append(request.url.params.get("since"))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return (
@@ -105,6 +108,32 @@ async def test_an_entry_fits(entry: dict[str, Any]) -> None:
 async def test_an_entry_does_not_fit(entry: dict[str, Any]) -> None:
     """One claim that is another's, or that the token has not, is enough."""
     assert not await Zone(listing(entry)).list().is_revoked(TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("published", "path"),
+    [(None, "/.well-known/revocations"), (f"{ISSUER}/lists/revoked", "/lists/revoked")],
+    ids=["default", "published"],
+)
+async def test_the_list_is_where_the_metadata_says(published: str | None, path: str) -> None:
+    """A zone whose metadata does not say has it at the address that every zone has."""
+    zone = Zone(listing({"jti": "t1"}))
+    zone.metadata |= {} if published is None else {"revocations_uri": published}
+
+    assert await zone.list().is_revoked(TOKEN)
+
+    assert zone.paths == {path}
+
+
+async def test_a_list_at_another_origin_is_not_read() -> None:
+    """Whoever could change the metadata alone would be asked who is revoked."""
+    zone = Zone(listing({"jti": "t1"}))
+    zone.metadata["revocations_uri"] = "https://elsewhere.test/revocations"
+
+    with pytest.raises(ZoneMisconfigured, match="`revocations_uri`"):
+        await zone.list().is_revoked(TOKEN)
+
+    assert zone.asked == []
 
 
 async def test_what_is_new_is_fetched_from_the_last_cursor_on() -> None:

@@ -175,11 +175,15 @@ async def test_a_client_that_follows_the_challenges_gets_in(
     assert answer.text == "written"
 
 
-async def test_two_authorization_headers_are_none(site: Site, client: httpx.AsyncClient) -> None:
-    """Readers on the way might choose another one."""
+async def test_two_authorization_headers_are_malformed(site: Site, client: httpx.AsyncClient) -> None:
+    """400 `invalid_request` (RFC 6750 section 3.1): readers on the way might choose another one."""
     header = ("Authorization", f"Bearer {site.token()}")
     assert (await client.get("/mcp", headers=[header])).status_code == 200
-    assert (await client.get("/mcp", headers=[header, header])).status_code == 401
+
+    answer = await client.get("/mcp", headers=[header, header])
+
+    assert answer.status_code == 400
+    assert 'error="invalid_request"' in answer.headers["www-authenticate"]
 
 
 async def test_the_metadata_names_the_zone(site: Site, client: httpx.AsyncClient) -> None:

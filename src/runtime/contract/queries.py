@@ -28,8 +28,8 @@ AUDITED = (
     Query("filter[changeset_id]", many=True, limit=100, about="ids of the changesets"),
 )
 _EVENTS = (
-    "endpoints, pages, grant types, and what has ended: `sign_out` and `signed_out` are pages, `sign-out` is"
-    " the end of a session whose user signed out"
+    "endpoints, pages, grant types, and what has ended: `sign_out` and `signed_out` are pages,"
+    " `user_sign_out` is the end of a session whose user signed out"
 )
 # What decision records can be selected by.
 DECIDED = (

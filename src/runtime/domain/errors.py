@@ -569,6 +569,18 @@ class PolicyDenied(PageError):
     code, status = "policy_denied", 403
 
 
+class ConsentDenied(PageError):
+    """The user has answered an application's request with no."""
+
+    code, status = AccessDenied.code, 400
+
+
+class AccountNotConnected(PageError):
+    """The user or the provider has not granted what an account was to be connected for."""
+
+    code, status = AccessDenied.code, 400
+
+
 class AccountRefused(PageError):
     """An account at a provider cannot be connected: it is another user's, or the answer is another's."""
 

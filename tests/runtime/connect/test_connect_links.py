@@ -151,6 +151,8 @@ def test_a_user_who_says_no_authorizes_nothing(desk: Desk) -> None:
 
     assert isinstance(done, Page)
     assert_page(done.response, 400)
+    assert "You have not allowed this" in done.text
+    assert "You did not let Research Agent use" in done.text
     assert desk.exchange(token, desk.documents)["reason"] == REQUIRED
 
 

@@ -156,6 +156,8 @@ class TestAnswers:
 
         assert isinstance(done, Page)
         assert_page(done.response, 400)
+        assert "The account was not connected" in done.text
+        assert "has granted no access that Tracker Agent asks for" in done.text
 
     @pytest.mark.parametrize(
         ("answer", "told"),
@@ -302,6 +304,8 @@ class TestScopes:
 
         assert isinstance(done, Page)
         assert_page(done.response, 400)
+        assert "The account was not connected" in done.text
+        assert "none of the scopes that Tracker Agent asks for, so your account there was not" in done.text
         assert _nothing_is_linked(account)
         assert _revocations(account) == 1
 

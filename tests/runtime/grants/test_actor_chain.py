@@ -10,7 +10,7 @@ from tests.support.scene import Scene, acting, claims_of
 
 from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.oauth.exchange import ACCESS_TOKEN
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, ACTOR_REFUSED, SUBJECT_REFUSED
 from runtime.services.decision_log import Decision
 from runtime.services.tokens import revocation
 
@@ -115,8 +115,10 @@ async def test_another_applications_actor_token_lends_nothing(
     scene: Scene, agent: App, stranger: App, api: Resource, subject: str
 ) -> None:
     """Who acts is who authenticated."""
-    with pytest.raises(InvalidGrant):
+    with pytest.raises(InvalidGrant) as refusal:
         await _with_actor(scene, agent, subject, api, await _own_token(scene, stranger))
+    assert refusal.value.detail == ACTOR_REFUSED
+    assert refusal.value.internal == "actor token: it is not the application's own"
 
 
 @pytest.mark.threat("15b")
@@ -145,8 +147,25 @@ async def test_a_revoked_actor_token_confirms_nobody(
     decision = Decision(zone.organization_id, zone.id, services.clock(), "test-request")
     await revocation.revoke(services, zone, client, own, services.clock(), decision)
 
-    with pytest.raises(InvalidGrant):
+    with pytest.raises(InvalidGrant) as refusal:
         await _with_actor(scene, agent, subject, api, own)
+    assert (refusal.value.detail, refusal.value.internal) == (
+        ACTOR_REFUSED,
+        "actor token: the token has been revoked",
+    )
+
+
+async def test_the_refusal_says_which_of_both_tokens_it_is(
+    scene: Scene, agent: App, api: Resource, subject: str
+) -> None:
+    """One text for whatever is wrong with the actor token, and another for the subject token."""
+    own, unsigned = await _own_token(scene, agent), f"{subject.rpartition('.')[0]}.{'A' * 86}"
+    assert await _with_actor(scene, agent, subject, api, own)
+
+    with pytest.raises(InvalidGrant, match=ACTOR_REFUSED):
+        await _with_actor(scene, agent, subject, api, unsigned)
+    with pytest.raises(InvalidGrant, match=SUBJECT_REFUSED):
+        await _with_actor(scene, agent, unsigned, api, own)
 
 
 HOLDER, OTHER = Holder(), Holder()

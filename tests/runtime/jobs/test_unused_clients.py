@@ -82,7 +82,7 @@ async def test_the_unused_are_forgotten(services: Services) -> None:
     async with services.database.reading() as conn:
         recorded = (await conn.execute(select(token_events).where(token_events.c.zone_id == zone.id))).all()
     told = {(row.event, row.outcome, row.user_agent_id) for row in recorded}
-    assert told == {("client-forgotten", "ended", each.id) for each in (unused, ended)}
+    assert told == {("client_forgotten", "ended", each.id) for each in (unused, ended)}
     view = await services.zones.get(zone.id)
     assert await view.clients.get(unused.identifier) is None
     assert await view.clients.get(ended.identifier) is None

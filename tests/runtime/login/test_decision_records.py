@@ -419,3 +419,24 @@ def test_an_unknown_refresh_token_is_recorded_without_a_user(site: Site, client:
     assert (refused.step, refused.user_id) == (Step.SUBJECT_TOKEN, None)
     assert refused.reason == "invalid_grant: unknown, or of another client"
     assert client.refresh(of.token).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"grant_type": "authorization_code", "code": "x" * 43, "redirect_uri": CALLBACK},
+        {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": "e30.e30.AAAA"},
+    ],
+    ids=["code", "assertion"],
+)
+def test_what_is_redeemed_is_refused_behind_the_client(
+    site: Site, client: Client, form: dict[str, str]
+) -> None:
+    """The client has authenticated itself: what it presents is at fault, as a subject token would be."""
+    answer = client.token(**form)
+
+    assert answer.json()["error"] == "invalid_grant"
+    refused = last(site, client.zone)
+    assert (refused.step, refused.application_id) == (Step.SUBJECT_TOKEN, client.app.id)
+    client.token(**form, client_secret="wrong")
+    assert last(site, client.zone).step == Step.CLIENT

@@ -138,7 +138,7 @@ def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...])
     ended = select(token_events.c.event).where(
         token_events.c.zone_id == chain.product.id, token_events.c.outcome == "ended"
     )
-    assert site.run(_scalars(site, ended)) == ["provider-sign-out"] * (2 if "sid" in left_out else 1)
+    assert site.run(_scalars(site, ended)) == ["provider_sign_out"] * (2 if "sid" in left_out else 1)
 
 
 class Attacked:

@@ -87,7 +87,7 @@ class TestWithTheApplicationsToken:
         assert answer.headers["content-type"] == "text/plain; charset=utf-8"  # Sanic would say `None`
         assert not [each for each in browser.http.cookies.jar if "session" in each.name]
         assert not is_signed_in(browser, client)
-        assert site.run(recorded(site, client)) == ["sign-out"]
+        assert site.run(recorded(site, client)) == ["user_sign_out"]
 
     def test_reaches_what_was_begun_before_signing_in_again(self, site: Site, browser: Browser) -> None:
         """Who proves again that it is them stays in the same applications, and leaves them all at once."""

@@ -1,5 +1,6 @@
 """Decision records over HTTP: what became of token requests, found by request id and in every selection."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from tests.support.factories import operator
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
-from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
+from runtime.domain.oauth.decision_events import FORMER_EVENTS, DecisionEvent, DecisionOutcome
 from runtime.services.container import Services
 from runtime.services.management.access import permissions
 from runtime.services.management.changesets.concurrency_limits import (
@@ -157,6 +158,40 @@ def test_a_name_selects_as_the_id_does(decided: Decided, kind: str, count: int) 
     path = decided.zone.path("/decisions?" + query(**{f"filter[{kind}]": "nothing-of-that-name"}))
     refused = decided.zone.api.refused(400, "GET", path)
     assert refused["message"] == f"`filter[{kind}]`: there is no {kind} `nothing-of-that-name` in the zone"
+
+
+def test_names_of_events_have_one_separator() -> None:
+    """And none is another one with another separator."""
+    names = [each.value for each in DecisionEvent]
+    assert [name for name in names if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name)] == []
+    assert {former.replace("-", "_") for former in FORMER_EVENTS} - {"sign_out"} <= set(names)
+
+
+@pytest.mark.parametrize("former", FORMER_EVENTS)
+def test_a_record_of_an_earlier_release_is_found_by_the_name_of_today(api: Api, former: str) -> None:
+    """And shown with it; what has another name is not found with it."""
+    now, zone = FORMER_EVENTS[former], api.zone()
+
+    async def store(services: Services) -> None:
+        rows = [
+            TokenEvent(
+                id=new_id(),
+                organization_id=api.organization_id,
+                zone_id=zone.id,
+                at=services.clock(),
+                event=name,
+                outcome=DecisionOutcome.ENDED,
+            )
+            for name in (former, now, DecisionEvent.TOKEN)
+        ]
+        async with services.database.transaction() as conn:
+            await token_events.add(conn, rows)
+
+    api.server.call(store)
+
+    found = api.ok("GET", zone.path(f"/decisions?{query(**{'filter[event]': now})}"))["items"]
+    assert [each["event"] for each in found] == [now, now]
+    assert len(api.ok("GET", zone.path("/decisions"))["items"]) == 3
 
 
 @pytest.mark.parametrize(("name", "known"), [("event", DecisionEvent), ("outcome", DecisionOutcome)])

@@ -135,6 +135,22 @@ async def test_an_application_without_a_user_gets_the_shared_key_by_exchange(des
     assert answer["access_token"] == SHARED
 
 
+async def test_a_chain_without_a_user_is_told_what_is_missing(desk: Desk) -> None:
+    """No user could authorize anything: the key that an administrator has not stored."""
+    own = await desk.scene.post([("grant_type", "client_credentials"), *desk.agent.form.items()])
+
+    with pytest.raises(AccessDenied) as refusal:
+        await desk.scene.exchange(desk.agent, own["access_token"], desk.resource)
+
+    assert refusal.value.detail.startswith(
+        "no user is behind this request, and no key is stored for all users"
+    )
+    assert "a secret of type `token`" in refusal.value.detail
+    assert "link=" not in refusal.value.members["error_uri"]
+    with pytest.raises(AccessDenied, match="the user has not authorized"):
+        await desk.exchange()
+
+
 async def test_a_second_exchange_reads_nothing(desk: Desk) -> None:
     """Neither for the shared key, nor whether the user has one of their own; not even for another user."""
     await share(desk)

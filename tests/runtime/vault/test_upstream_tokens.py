@@ -57,6 +57,17 @@ async def test_without_an_account_the_user_is_asked_for(account: Account) -> Non
     assert refusal.value.internal == "no account is connected"
 
 
+async def test_a_chain_without_a_user_has_no_account(account: Account) -> None:
+    """The refusal says that it takes a user's token, and not that a user has not authorized."""
+    await account.connect()
+    own = await account.scene.post([("grant_type", "client_credentials"), *account.agent.form.items()])
+
+    with pytest.raises(AccessDenied, match="no user is behind this request") as refusal:
+        await account.scene.exchange(account.agent, own["access_token"], account.resource)
+
+    assert "exchange a token of a user" in refusal.value.detail
+
+
 async def test_a_shared_secret_does_not_stand_in_for_an_account(account: Account) -> None:
     """Users act as themselves at an outside provider; only keys of the vault can be shared."""
     body = {"name": "key", "entity_id": account.resource.id, "data": {"type": "token", "token": "sk"}}

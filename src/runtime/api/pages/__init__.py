@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sanic.response import HTTPResponse
 
-from runtime.domain.errors import ServiceError, ValidationFailed
+from runtime.domain.errors import AccountNotConnected, ConsentDenied, ServiceError, ValidationFailed
 from runtime.domain.oauth import redirect_uris
 from runtime.services.zones import CachedZone
 
@@ -53,6 +53,10 @@ _TITLES = {
     429: "Please wait a moment",
     502: "The account was not connected",
     503: "Please try again shortly",
+}
+_TITLES_OF: dict[type[ServiceError], str] = {
+    ConsentDenied: "You have not allowed this",
+    AccountNotConnected: _TITLES[502],
 }
 _FORM_TITLE = "This form was not accepted"
 _AWAY = "A service that this page depends on is not available. Reload the page in a moment."
@@ -114,7 +118,8 @@ def error(
     status = refusal.status if refusal.status in _TITLES else 400
     detail = re.sub("`([^`]*)`", "\u201c\\1\u201d", refusal.detail)
     message = f"{detail[:1].upper()}{detail[1:]}."
-    values = {"title": _FORM_TITLE if is_of_form else _TITLES[status], "message": message, "onward": onward}
+    title = _TITLES_OF.get(type(refusal)) or (_FORM_TITLE if is_of_form else _TITLES[status])
+    values = {"title": title, "message": message, "onward": onward}
     headers = {**_WHEN.get(status, {}), **(headers or {})}
     if onward is not None and onward.form is not None:
         headers |= _posting_to(onward.address)

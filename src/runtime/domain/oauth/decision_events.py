@@ -1,5 +1,6 @@
 """The words of decision records: what a request was about, and what it came to."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -13,8 +14,8 @@ class DecisionEvent(StrEnum):
     CLIENT_CREDENTIALS = "client_credentials"
     TOKEN_EXCHANGE = "token_exchange"
     JWT_BEARER = "jwt_bearer"
-    ORGANIZATION_TOKEN = "organization-token"
-    SERVICE_ACCOUNT_TOKEN = "service-account-token"
+    ORGANIZATION_TOKEN = "organization_token"
+    SERVICE_ACCOUNT_TOKEN = "service_account_token"
     # Endpoints for clients.
     PUSHED_AUTHORIZATION_REQUEST = "par"
     INTROSPECTION = "introspection"
@@ -35,15 +36,38 @@ class DecisionEvent(StrEnum):
     SIGN_OUT_PAGE = "sign_out"
     SIGNED_OUT_PAGE = "signed_out"
     # What has ended without a token request.
-    SIGN_OUT = "sign-out"
-    PROVIDER_SIGN_OUT = "provider-sign-out"
-    SESSION_END = "session-end"
+    SIGN_OUT = "user_sign_out"
+    PROVIDER_SIGN_OUT = "provider_sign_out"
+    SESSION_END = "session_end"
     WITHDRAWAL = "withdrawal"
-    PASSWORD_CHANGE = "password-change"
-    CLIENT_FORGOTTEN = "client-forgotten"
+    PASSWORD_CHANGE = "password_change"
+    CLIENT_FORGOTTEN = "client_forgotten"
     # What is neither: a credential in the vault, and the use of a client's credential.
     CREDENTIAL = "credential"
     AUTHENTICATION = "authentication"
+
+
+# Names of events in records of earlier releases, and of processes that are not upgraded yet.
+FORMER_EVENTS = {
+    "organization-token": DecisionEvent.ORGANIZATION_TOKEN,
+    "service-account-token": DecisionEvent.SERVICE_ACCOUNT_TOKEN,
+    "sign-out": DecisionEvent.SIGN_OUT,
+    "provider-sign-out": DecisionEvent.PROVIDER_SIGN_OUT,
+    "session-end": DecisionEvent.SESSION_END,
+    "password-change": DecisionEvent.PASSWORD_CHANGE,
+    "client-forgotten": DecisionEvent.CLIENT_FORGOTTEN,
+}
+
+
+def event_named(name: str) -> str:
+    """The name that an event has now."""
+    return FORMER_EVENTS.get(name, name)
+
+
+def stored_names(events: Iterable[str]) -> tuple[str, ...]:
+    """The names that records of these events may have."""
+    wanted = set(events)
+    return (*sorted(wanted), *(former for former, event in FORMER_EVENTS.items() if event in wanted))
 
 
 class DecisionOutcome(StrEnum):

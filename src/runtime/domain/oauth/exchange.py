@@ -17,6 +17,7 @@ REFRESH_TOKEN = "urn:ietf:params:oauth:token-type:refresh_token"
 
 # One text for every cause, so that nobody can probe which it was.
 SUBJECT_REFUSED = "the subject token is not valid here"
+ACTOR_REFUSED = "the actor token is not valid here"
 TARGET_REFUSED = "no token is issued to this application for that resource"
 
 # Parameters that restrict a token in ways this service does not know: refused, never ignored.

@@ -296,6 +296,7 @@ def authorization_required(
     resource: Resource | None,
     *,
     internal: str,
+    told: str = "the user has not authorized the application for that resource",
 ) -> AccessDenied:
     """The refusal that asks the user to authorize the application first.
 
@@ -305,7 +306,7 @@ def authorization_required(
     is_insufficient = zone.settings.grant_missing_error == InsufficientAuthorization.code
     refusal = InsufficientAuthorization if is_insufficient else AccessDenied
     return refusal(
-        "the user has not authorized the application for that resource",
+        told,
         internal=internal,
         **_asking(zone, client, resource),
     )

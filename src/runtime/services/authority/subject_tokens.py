@@ -18,7 +18,7 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import is_held_with
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, ChainActor, actors_of, names_of
 from runtime.domain.oauth.entity_profiles import EntityProfile
-from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
+from runtime.domain.oauth.exchange import ACTOR_REFUSED, SUBJECT_REFUSED, check_may_act
 from runtime.domain.oauth.revocable_names import TokenNames, name_of
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services import cache_sizes
@@ -409,14 +409,23 @@ async def check_actor(
     if actor_token is None:
         return
     try:
-        actor = verify_access_token(zone, actor_token, now).subject
+        await _check_actor_token(zone, client, actor_token, now, jkt=jkt)
     except MalformedJwt as failure:
         raise InvalidRequest("`actor_token` is not a compact JWS", internal=str(failure)) from None
+    except InvalidGrant as failure:
+        raise InvalidGrant(ACTOR_REFUSED, internal=f"actor token: {failure.internal}") from None
+
+
+async def _check_actor_token(
+    zone: CachedZone, client: ApplicationClient, actor_token: str, now: datetime, *, jkt: str | None
+) -> None:
+    """Check that an actor token is the application's own, and stands. Raises MalformedJwt, InvalidGrant."""
+    actor = verify_access_token(zone, actor_token, now).subject
     own = (actor.client_id, actor.sub) == (client.client_id, client.application.identifier)
     if not own or actor.session_id is not None or actor.actors:
-        raise refused("the actor token is not the application's own")
+        raise refused("it is not the application's own")
     if not is_held_with(actor.jkt, jkt):
-        raise refused("the actor token is bound to a key, and sent without a DPoP proof of it")
+        raise refused("bound to a key, and sent without a DPoP proof of it")
     require_not_denied(zone, actor.token_id)
     await _require_application_session(zone, actor, now)
     await check_chain(zone, actor)

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from pydantic import SecretStr
 
-from runtime.domain.errors import AccessDenied
+from runtime.domain.errors import AccessDenied, ConsentDenied
 from runtime.services import epochs
 from runtime.services.authority import browser_sessions, connect_links
 from runtime.services.authority.browser_sessions import Browser, SignedInUser
@@ -97,7 +97,11 @@ async def decide(
     asked = await _checked(services, zone, request, browser)
     if not allowed:
         await requests.use(services, zone, asked.link)
-        return outcomes.refused(zone, asked, AccessDenied("the user denied the request"))
+        page = ConsentDenied(
+            f"you did not let {asked.client.name} use {asked.resource.name} in your name; nothing was"
+            " authorized, and you can close this page"
+        )
+        return outcomes.refused(zone, asked, AccessDenied("the user denied the request"), page=page)
     required = await policies.permitted(services, zone, asked, await find_requirement(services, zone, asked))
     if required is None:
         return policies.refused(zone, asked)

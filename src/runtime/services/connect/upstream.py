@@ -21,6 +21,7 @@ from runtime.adapters.upstream_oauth.client_authentication import ASSERTION_ALGO
 from runtime.adapters.upstream_oauth.token_response import RefusalKind, UpstreamRefusal, UpstreamTokens
 from runtime.domain.errors import (
     AccessDenied,
+    AccountNotConnected,
     AccountRefused,
     BadLink,
     CodeRefused,
@@ -201,7 +202,7 @@ async def handle_callback(
     except (BadLink, AccountRefused, NothingGranted) as failure:
         await _give_back(services, zone, asked, provider, tokens)
         if isinstance(failure, NothingGranted):
-            return outcomes.refused(zone, asked, failure)
+            return _refused(zone, asked, provider, failure)
         raise
 
 
@@ -361,15 +362,22 @@ async def _pop(services: Services, zone: CachedZone, state: str | None) -> Pendi
 
 def _refused(zone: CachedZone, asked: CheckedLink, provider: Provider, refusal: OAuthError) -> NextStep:
     """Tell the application, or the user, of a refusal, and administrators of a likely misconfiguration."""
+    if isinstance(refusal, AccessDenied):
+        what = "none of the scopes that" if isinstance(refusal, NothingGranted) else "no access that"
+        page = AccountNotConnected(
+            f"{provider.name} has granted {what} {asked.client.name} asks for, so your account there was not"
+            " connected; go back to the application and try again, if that is not what you want"
+        )
+        return outcomes.refused(zone, asked, refusal, page=page)
     if not isinstance(refusal, ProviderFailed):
         return outcomes.refused(zone, asked, refusal)
     provider_requests.warn_of_configuration(provider)
-    page = ConnectionFailed(
+    failed = ConnectionFailed(
         f"{provider.name} could not be connected. Its configuration in {zone.entity.name} may be wrong; tell"
         f" an administrator this request id: `{current_decision().request_id}`",
         internal=refusal.internal,
     )
-    return outcomes.refused(zone, asked, refusal, page=page)
+    return outcomes.refused(zone, asked, refusal, page=failed)
 
 
 def _refusal(error: str | None) -> OAuthError:

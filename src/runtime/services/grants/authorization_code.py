@@ -66,6 +66,7 @@ async def redeem(
     Raises: InvalidRequest, InvalidGrant, InvalidTarget, AccessDenied.
     Spec: RFC 6749 section 4.1.3, RFC 7636 section 4.6.
     """
+    decision.step = Step.SUBJECT_TOKEN
     code = form.get("code")
     if code is None:
         raise InvalidRequest("`code` is missing")

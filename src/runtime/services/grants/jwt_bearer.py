@@ -99,6 +99,7 @@ async def redeem(
     Raises: InvalidRequest; InvalidGrant, with one text for whatever is wrong with the assertion or its user;
         InvalidScope, InvalidTarget, AccessDenied; Unavailable.
     """
+    decision.step = Step.SUBJECT_TOKEN
     if (assertion := form.get("assertion")) is None:
         raise InvalidRequest("`assertion` is missing")
     vouched = await _verify(services, zone, client, assertion, now)

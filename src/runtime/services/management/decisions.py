@@ -6,6 +6,7 @@ from typing import Any
 from runtime.contract.decisions import DecidingPolicy, DecisionRecord
 from runtime.domain.errors import ServerError, TemporarilyUnavailable, ValidationFailed
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, Kind, Verb
+from runtime.domain.oauth.decision_events import event_named, stored_names
 from runtime.domain.oauth.exchange_steps import STEP_LABELS
 from runtime.services.management import audit, entities, names
 from runtime.services.management.access import permissions
@@ -66,6 +67,8 @@ async def _selection(
         tell whether there is one.
     """
     filters = {name: special[f"filter[{name}]"] for name in storage.FILTERS if f"filter[{name}]" in special}
+    if "event" in filters:
+        filters["event"] = stored_names(filters["event"])
     for kind, member in _NAMED:
         parameter = f"filter[{member.removesuffix('_id')}]"
         for name in special.get(parameter, ()):
@@ -101,7 +104,7 @@ def _record(
         id=event.id,
         at=event.at,
         request_id=event.request_id,
-        event=event.event,
+        event=event_named(event.event),
         outcome=event.outcome,
         error=error or None,
         reason=None if error in _OPERATORS_ONLY else reason or None,

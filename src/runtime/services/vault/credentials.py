@@ -27,6 +27,18 @@ from runtime.services.zones import CachedZone, ChangeHistory, SessionRoot, Tagge
 from runtime.storage.sql import resource_secrets, vault_tokens
 from runtime.storage.sql.vault_tokens import VaultPlace, VaultRecord, VaultState
 
+# What a chain without a user is told, for a resource of the vault and of an outside provider.
+_WITHOUT_USER = {
+    True: (
+        "no user is behind this request, and no key is stored for all users of the resource: an administrator"
+        " has to store a secret of type `token` for it, or the application exchanges a token of a user"
+    ),
+    False: (
+        "no user is behind this request, and the resource takes the connected account of one: exchange a"
+        " token of a user"
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class KeptCredential:
@@ -90,6 +102,9 @@ async def require(
     found = cached or await _own_or_shared(services, zone, root, resource, provider, now)
     if found is None or not found.is_usable(now):
         internal = _why_unusable(found, provider)
+        if root is None:
+            told = _WITHOUT_USER[provider.type is ProviderType.SERVICE_VAULT]
+            raise authorization_required(zone, client, resource, internal=internal, told=told)
         raise authorization_required(zone, client, resource, internal=internal)
     offered = frozenset(resource.scopes or ())
     if not found.scopes <= offered:
