@@ -9,6 +9,7 @@ import asyncio
 from contextlib import suppress
 from copy import copy
 from datetime import datetime
+from functools import partial
 from itertools import zip_longest
 
 from runtime.contract.decisions import ExplainBody, ExplainedHop, ExplainedStep, Explanation
@@ -29,11 +30,12 @@ from runtime.services.explain.parties import Parties, UnknownParty, resource_bet
 from runtime.services.grants import user_refusals
 from runtime.services.grants.verified_chains import VerifiedChain
 from runtime.services.management import entities
+from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.access.permissions import Roles
 from runtime.services.management.changesets import concurrency_limits
 from runtime.services.management.changesets.concurrency_limits import explanation_slot
 from runtime.services.management.entities import Parents
+from runtime.services.management.names import MayList
 from runtime.services.management.policies import determining_policies
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.zones import CachedZone
@@ -64,7 +66,9 @@ async def explain(services: Services, caller: Caller, zone: Zone, asked: Explain
     with explanation_slot(services, caller):
         try:
             async with asyncio.timeout(seconds):
-                return await _explain(services, zone, caller.roles_in(zone), asked)
+                return await _explain(
+                    services, zone, partial(permissions.may_list, caller.roles_in(zone)), asked
+                )
         except TimeoutError:
             raise TooLarge(
                 f"the explanation takes longer than {seconds:.0f} seconds; ask with fewer applications in"
@@ -72,11 +76,11 @@ async def explain(services: Services, caller: Caller, zone: Zone, asked: Explain
             ) from None
 
 
-async def _explain(services: Services, zone: Zone, roles: Roles, asked: ExplainBody) -> Explanation:
+async def _explain(services: Services, zone: Zone, may_list: MayList, asked: ExplainBody) -> Explanation:
     async with services.database.at_one_instant():
         cached = await services.zones.uncached(zone.id)
         now = services.clock()
-        parties = Parties(services, cached, roles, now)
+        parties = Parties(services, cached, may_list, now)
         unresolved = await parties.unresolved(asked)
         session_id, hops = await _hops(services, cached, parties, asked, now)
         told = [await _told(services, cached, each) for each in hops]

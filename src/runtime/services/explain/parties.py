@@ -16,8 +16,7 @@ from runtime.services.client_types import ApplicationClient, require_confidentia
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.management import names
-from runtime.services.management.access.permissions import Roles
-from runtime.services.management.names import UnresolvedName
+from runtime.services.management.names import MayList, UnresolvedName
 from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import session_roots, sessions
@@ -59,10 +58,10 @@ class UnresolvedParty(UnknownParty):
 class Parties:
     """The parties of one explanation: each name is looked up once, however often the chain has it."""
 
-    def __init__(self, services: Services, zone: CachedZone, roles: Roles, now: datetime) -> None:
+    def __init__(self, services: Services, zone: CachedZone, may_list: MayList, now: datetime) -> None:
         self._services = services
         self._zone = zone
-        self._roles = roles
+        self._may_list = may_list
         self._now = now
         self._named: dict[tuple[str, str], Entity | UnresolvedParty] = {}
         self._clients: dict[str, ApplicationClient] = {}
@@ -130,18 +129,18 @@ class Parties:
     async def _look_up(self, kind: Kind[Any], name: str) -> Entity | UnresolvedParty:
         key = kind.name, name
         if key not in self._named:
-            self._named[key] = await _named(self._services, self._zone, self._roles, kind, name)
+            self._named[key] = await _named(self._services, self._zone, self._may_list, kind, name)
         return self._named[key]
 
 
 async def _named(
-    services: Services, zone: CachedZone, roles: Roles, kind: Kind[Any], name: str
+    services: Services, zone: CachedZone, may_list: MayList, kind: Kind[Any], name: str
 ) -> Entity | UnresolvedParty:
     covering = await zone.resources.resolve(name) if kind is RESOURCE else None
     async with services.database.querying() as conn:
         try:
             found: Entity = await names.find(
-                conn, kind, name, zone_id=zone.id, roles=roles, covering=covering
+                conn, kind, name, zone_id=zone.id, may_list=may_list, covering=covering
             )
         except UnresolvedName as unresolved:
             remedy = _OF_SEVERAL if unresolved.is_of_several else _OF_NOTHING[kind.name].format(name)

@@ -1,6 +1,7 @@
 """Lists decision records: what became of sign-ins and token requests, with the policies that decided."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from runtime.contract.decisions import DecidingPolicy, DecisionRecord
@@ -73,9 +74,9 @@ async def _selection(
         parameter = f"filter[{member.removesuffix('_id')}]"
         for name in special.get(parameter, ()):
             entities.require(unit, kind, Verb.RETRIEVE, {"zone_id": zone_id})
-            roles = unit.caller.roles_in(unit.cache.zones[zone_id])
+            may_list = partial(permissions.may_list, unit.caller.roles_in(unit.cache.zones[zone_id]))
             try:
-                found = await names.find(unit.conn, kind, name, zone_id=zone_id, roles=roles)
+                found = await names.find(unit.conn, kind, name, zone_id=zone_id, may_list=may_list)
             except UnresolvedName as unresolved:
                 raise ValidationFailed.of(parameter, unresolved.text) from None
             filters[member] = (*filters.get(member, ()), found.id)

@@ -1,19 +1,18 @@
 """Finds the object of a zone that people mean by a name: its id, its identifier, or its name in git."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, USER, Entity, Kind, Verb
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, USER, Entity, Kind
 from runtime.domain.kinds.application import TokenCredential
-from runtime.services.management.access import permissions
-from runtime.services.management.access.permissions import Roles
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import ownership, similar_names
 from runtime.storage.sql.filters import Equals
 
 E = TypeVar("E", bound=Entity)
+MayList = Callable[[Kind], bool]
 _MOST = 10  # objects that are told apart in an answer
 
 
@@ -48,7 +47,7 @@ async def find(
     name: str,
     *,
     zone_id: str,
-    roles: Roles,
+    may_list: MayList,
     covering: E | None = None,
 ) -> E:
     """The object of a zone that a person means by a name: of that id, else the only one that is called so.
@@ -57,7 +56,7 @@ async def find(
     that nothing else means is found by its client id.
 
     Args:
-        roles: of the person, who is told similar names of what they may list.
+        may_list: whether the person may list objects of a kind, and be told of similar names.
         covering: an object that has the name in another spelling.
     Raises: UnresolvedName.
     """
@@ -74,7 +73,7 @@ async def find(
     if kind is APPLICATION and (client := await _application_of(conn, name, within)) is not None:
         return cast(E, client)
     nothing = f"there is no {kind.name.lower()} `{name}` in the zone"
-    similar = await _similar(conn, kind, name, zone_id, roles)
+    similar = await _similar(conn, kind, name, zone_id, may_list)
     meant = f"; did you mean `{similar}`?" if similar is not None else ""
     raise UnresolvedName(f"{nothing}{meant}", is_of_several=False)
 
@@ -89,11 +88,12 @@ async def _application_of(conn: AsyncConnection, client_id: str, within: Mapping
     return await storage.find_by(conn, APPLICATION, "id", ids.pop(), within=within)
 
 
-async def _similar(conn: AsyncConnection, kind: Kind, name: str, zone_id: str, roles: Roles) -> str | None:
-    """A name like that one, of what these roles may list: for an application its client id, too."""
+async def _similar(
+    conn: AsyncConnection, kind: Kind, name: str, zone_id: str, may_list: MayList
+) -> str | None:
+    """A name like that one, of what may be listed: for an application its client id, too."""
     kinds = (APPLICATION, APPLICATION_CREDENTIAL) if kind is APPLICATION else (kind,)
-    listed = [each for each in kinds if permissions.allows(roles, each.operations, Verb.LIST)]
-    return await similar_names.most_similar(conn, listed, name, zone_id=zone_id)
+    return await similar_names.most_similar(conn, filter(may_list, kinds), name, zone_id=zone_id)
 
 
 async def _called(

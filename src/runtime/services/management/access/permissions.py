@@ -152,6 +152,11 @@ def allows(roles: Roles, subject: str, verb: Verb) -> bool:
     return any(wanted in _verbs(role, subject) for role in _each(roles))
 
 
+def may_list(roles: Roles, kind: Kind) -> bool:
+    """Tell whether one of the roles lists entities of a kind."""
+    return allows(roles, kind.operations, Verb.LIST)
+
+
 def require(roles: Roles, subject: str, verb: Verb) -> None:
     """Raise NotFound when the roles do not see the kind, Forbidden when they may not do that with it."""
     if not sees(roles, subject):
