@@ -24,8 +24,12 @@ class JumpingClock:
 
 @contextmanager
 def jumping(services: Services) -> Iterator[JumpingClock]:
-    """The clock that services go by within the block; nothing corrects it by the database's."""
-    real, compare, wait = services.clock.system, services.clock.compare, issue_time.wait
+    """The clock that services go by within the block.
+
+    Nothing corrects it by the database's, also afterwards: a reading may be under way that began in the
+    block.
+    """
+    real, wait = services.clock.system, issue_time.wait
     clock = JumpingClock(services)
 
     async def jump(seconds: float) -> None:
@@ -37,4 +41,3 @@ def jumping(services: Services) -> Iterator[JumpingClock]:
         yield clock
     finally:
         services.clock.system, issue_time.wait = real, wait
-        services.clock.compare = compare  # type: ignore[method-assign]

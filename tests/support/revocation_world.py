@@ -70,7 +70,8 @@ class World:
     Attributes:
         apps: by what they were called at first.
         refresh: the refresh token of each set of resources that she has authorized.
-        told: what both said of each token last.
+        former: the application whose secret was replaced last, as it was.
+        grants: Ada's, by resource.
     """
 
     scene: Scene
@@ -80,6 +81,8 @@ class World:
     resources: dict[str, Resource] = field(default_factory=dict)
     owners: dict[str, User] = field(default_factory=dict)
     ada: Person = field(init=False)
+    former: App = field(init=False)
+    grants: dict[str, str] = field(default_factory=dict)
     refresh: dict[tuple[str, ...], str] = field(default_factory=dict)
     tokens: list[Issued] = field(default_factory=list)
 
@@ -174,7 +177,7 @@ class World:
 
     # --- every way in which a token is issued
 
-    async def _refreshed(self, names: tuple[str, ...], **more: str) -> str:
+    async def refreshed(self, names: tuple[str, ...], **more: str) -> str:
         form = {"grant_type": "refresh_token", "refresh_token": self.refresh[names], **more}
         answer = await self.scene.post([*form.items(), *self.apps[AGENT].form.items()])
         self.refresh[names] = answer["refresh_token"]
@@ -192,12 +195,12 @@ class World:
         """A token in each of the ways."""
         tools, api = self.resources[TOOLS].identifier, self.resources[API].identifier
         texts = {
-            "refreshed, by its only resource": await self._refreshed((TOOLS,)),
-            "refreshed, for the one that is named": await self._refreshed((TOOLS, API), resource=api),
+            "refreshed, by its only resource": await self.refreshed((TOOLS,)),
+            "refreshed, for the one that is named": await self.refreshed((TOOLS, API), resource=api),
             "its own": await self._own(resource=tools),
             "its own, by audience": await self._own(audience=api),
         }
-        root, own = await self._refreshed(()), await self._own()
+        root, own = await self.refreshed(()), await self._own()
         texts["exchanged"] = await self._exchanged(AGENT, root, TOOLS)
         texts["exchanged again"] = await self._exchanged(AGENT, root, TOOLS)
         texts["exchanged further"] = await self._exchanged(SERVER, texts["exchanged"], API)
@@ -240,16 +243,23 @@ class World:
         await self._on_account_page(withdrawal.grant, self.grants[name])
         await self.allow()
 
-    async def rotate(self, name: str) -> None:
-        """Replace a secret under the same client id."""
-        old = self.apps[name]
-        body = {"application_id": old.id, "type": "password", "identifier": old.client_id}
+    async def add_secret(self, name: str) -> None:
+        """A second secret under the client id that there is; from now on that is used."""
+        old = self.former = self.apps[name]
+        secret, credential_id = await self._secret(old.id, old.client_id)
+        self.apps[name] = replace(old, secret=secret, credential_id=credential_id)
+
+    async def _secret(self, application_id: str, client_id: str) -> tuple[str, str]:
+        body = {"application_id": application_id, "type": "password", "identifier": client_id}
         async with unit_of_work(self.scene.services, self.company.caller, new_id()) as unit:
             create = CREATES[APPLICATION_CREDENTIAL.name]
             made = await create(unit, APPLICATION_CREDENTIAL, {"zone_id": self.scene.zone.id}, body)
-            secret = unit.shown_once[made.id]["password"]
-        self.apps[name] = replace(old, secret=secret, credential_id=made.id)
-        await self.company.delete(APPLICATION_CREDENTIAL, self.scene.zone.id, old.credential_id)
+            return unit.shown_once[made.id]["password"], made.id
+
+    async def rotate(self, name: str) -> None:
+        """Replace a secret under the same client id."""
+        await self.add_secret(name)
+        await self.company.delete(APPLICATION_CREDENTIAL, self.scene.zone.id, self.former.credential_id)
 
     async def use_another_credential(self, name: str) -> None:
         """Replace a secret by one under another client id: what users have authorized is the agent's."""
@@ -307,12 +317,8 @@ class World:
             dependencies=[{"id": each.id} for each in dependencies],
             accountable_user_id=self.owners[name].id,
         )
-        body = {"application_id": made.id, "type": "password", "identifier": old.client_id}
-        async with unit_of_work(self.scene.services, self.company.caller, new_id()) as unit:
-            create = CREATES[APPLICATION_CREDENTIAL.name]
-            credential = await create(unit, APPLICATION_CREDENTIAL, {"zone_id": self.scene.zone.id}, body)
-            secret = unit.shown_once[credential.id]["password"]
-        self.apps[name] = App(made, old.client_id, secret, credential.id)
+        secret, credential_id = await self._secret(made.id, old.client_id)
+        self.apps[name] = App(made, old.client_id, secret, credential_id)
         if name == SERVER:
             await self._update(RESOURCE, self.resources[TOOLS].id, application_id=made.id)
         await self.allow()

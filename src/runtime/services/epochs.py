@@ -140,8 +140,11 @@ class Epochs:
     async def record_changes(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> str | None:
         """Record these epochs, as the last statement of the transaction that bumps them.
 
+        What it has revoked counts from then on: nobody else has known before.
+
         Returns the id of the change, for `publish`.
         """
+        await revocations.postpone(conn, now=self._clock())
         return await epoch_changes.record_changes(conn, epochs) if epochs else None
 
     async def publish(self, epochs: Mapping[str, int], *, noted: str | None = None) -> None:

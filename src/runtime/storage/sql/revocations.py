@@ -8,8 +8,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import ColumnElement, Select, Table, and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    Transaction,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -33,6 +47,10 @@ PERMANENT = frozenset({"sid", "jti"})  # what these alone name never comes back
 _LONGEST_DEFAULT_SECONDS = 86_400
 # A request that began before its credential expired, or the lifetime was shortened, is answered by then.
 _LAST_REQUEST = timedelta(minutes=1)
+# What `issued_until` adds to an instant covers a transaction that takes no longer.
+_BRIEF = timedelta(seconds=1)
+# Of each transaction under way: what it revokes, by zone and instant, with when that is forgotten.
+_written: WeakKeyDictionary[Transaction, dict[tuple[str, datetime], set[datetime]]] = WeakKeyDictionary()
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -88,7 +106,44 @@ async def add(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]
     ]
     if rows:
         await conn.execute(insert(_revocations), rows)
+    for each in kept:
+        _note(conn, zone_id, each.at, each.forget_at if "sid" not in each.claims else None)
     await _withdraw(conn, zone_id, [each for each in kept if each.claims.keys() - PERMANENT])
+
+
+def _note(conn: AsyncConnection, zone_id: str, at: datetime, forget_at: datetime | None) -> None:
+    """Take note of what a transaction has written, for `postpone`."""
+    transaction = conn.sync_connection.get_transaction() if conn.sync_connection else None
+    if transaction is not None:
+        instants = _written.setdefault(transaction, {}).setdefault((zone_id, at), set())
+        instants.update([forget_at] if forget_at is not None else [])
+
+
+async def postpone(conn: AsyncConnection, *, now: datetime) -> None:
+    """Let what a transaction has revoked be revoked at its end, where that is a while after it was written.
+
+    Until the commit nobody else knows of it: what is issued meanwhile has to be covered, and who reads the
+    list from a cursor has to find it there. What no session ends is then kept for as much longer.
+    """
+    transaction = conn.sync_connection.get_transaction() if conn.sync_connection else None
+    written = _written.pop(transaction, {}) if transaction is not None else {}
+    for (zone_id, at), ends in written.items():
+        late = now - at
+        if late < _BRIEF:
+            continue
+        for forget_at in ends:
+            for table in (_revocations, _withdrawn):
+                await conn.execute(
+                    update(table)
+                    .where(table.c.zone_id == zone_id, table.c.at == at, table.c.forget_at == forget_at)
+                    .values(at=now, forget_at=forget_at + late)
+                )
+            _note(conn, zone_id, now, forget_at + late)
+        for table in (_revocations, _withdrawn, _in_sessions):
+            await conn.execute(
+                update(table).where(table.c.zone_id == zone_id, table.c.at == at).values(at=now)
+            )
+        _note(conn, zone_id, now, None)
 
 
 async def add_token(
@@ -105,6 +160,7 @@ async def add_token(
         .values(denials=_internals.c.denials + 1)
         .returning(_internals.c.denials)
     )
+    _note(conn, zone_id, now, None)
     added = await conn.execute(
         _INSERT[conn.dialect.name](_revocations)
         .values(
