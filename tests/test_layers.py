@@ -36,7 +36,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 MAY_IMPORT["runtime.api"] = MAY_IMPORT["runtime.services"] | {"runtime.services"}
 # Lists what there is to limit, from wherever it is enforced.
 MAY_IMPORT["runtime.quotas"] = MAY_IMPORT["runtime.api"] | {"runtime.api"}
-MAY_IMPORT["runtime.app"] = MAY_IMPORT["runtime.quotas"] | {"runtime.quotas"}
+# Makes spans around functions of any layer, from outside: none of them knows.
+MAY_IMPORT["runtime.tracing"] = MAY_IMPORT["runtime.api"] | {"runtime.api"}
+MAY_IMPORT["runtime.app"] = MAY_IMPORT["runtime.quotas"] | {"runtime.quotas"} | {"runtime.tracing"}
 # Writes schemas/ from all that is derived: the contract, the tables, the permissions.
 MAY_IMPORT["runtime.schemas"] = frozenset(
     {"runtime.contract", "runtime.domain", "runtime.services", "runtime.storage"}
@@ -110,9 +112,10 @@ KEPT_TO: dict[str, frozenset[str]] = {
     "sqlalchemy": frozenset({"runtime.storage"}),
     "alembic": frozenset({"runtime.storage"}),
     "redis": frozenset({"runtime.storage"}),
-    "sanic": frozenset({"runtime.api", "runtime.app", "runtime.cli", "zonewright.sanic"}),
+    "sanic": frozenset({"runtime.api", "runtime.app", "runtime.cli", "runtime.tracing", "zonewright.sanic"}),
     "fastmcp": frozenset({"zonewright.fastmcp"}),
     "mcp": frozenset({"zonewright.mcp", "zonewright.fastmcp"}),
+    "opentelemetry": frozenset({"runtime.tracing"}),
     "cedarpy": frozenset({"runtime.adapters"}),
     "argon2": frozenset({"runtime.adapters"}),
     "jwt": frozenset({"runtime.adapters"}) | _LIBRARY,

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -87,7 +88,22 @@ def check(settings: Settings) -> None:
         raise UnsafeSettings(f"ZONED_PUBLIC_URL `{settings.public_url}` is not an http or https address")
     if "{zone_id}" not in settings.zone_url_template and "{slug}" not in settings.zone_url_template:
         raise UnsafeSettings("ZONED_ZONE_URL_TEMPLATE names no zone: it needs {zone_id} or {slug}")
+    check_traces(settings)
     check_mail(settings)
+
+
+def check_traces(settings: Settings) -> None:
+    """Refuse an address that no trace can be sent to, and traces without what sends them."""
+    if settings.traces_endpoint is None:
+        return
+    if urlsplit(settings.traces_endpoint).scheme not in ("http", "https"):
+        raise UnsafeSettings(
+            f"ZONED_TRACES_ENDPOINT `{settings.traces_endpoint}` is not an http or https address"
+        )
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+        raise UnsafeSettings(
+            "ZONED_TRACES_ENDPOINT requires OpenTelemetry: install the extra `zonewright[otel]`"
+        )
 
 
 def check_mail(settings: Settings) -> None:
@@ -216,6 +232,20 @@ class _Service(Sanic[Any, Any]):
         return ""
 
 
+def _traced(settings: Settings) -> tuple[type[_Service], Any]:
+    """The service with a span around each request, and what makes them."""
+    from runtime.tracing import Tracing  # only here: OpenTelemetry is an extra, and takes time to import
+
+    tracing = Tracing(settings)
+
+    class TracedService(_Service):
+        async def handle_request(self, request: Request) -> None:
+            with tracing.request(request):
+                await super().handle_request(request)
+
+    return TracedService, tracing
+
+
 def build(
     settings: Settings, *, name: str = "zoned", system: Callable[[], datetime] = system_time
 ) -> Sanic[Any, Any]:
@@ -227,7 +257,8 @@ def build(
     """
     check(settings)
     configure_logs(settings)
-    app: Sanic[Any, Any] = _Service(
+    service, tracing = _traced(settings) if settings.traces_endpoint else (_Service, None)
+    app: Sanic[Any, Any] = service(
         name, config=Config(env_prefix=None), configure_logging=False, request_class=NumberedRequest
     )
     app.config.update(_LIMITS)
@@ -244,6 +275,8 @@ def build(
     async def connect(app: Sanic[Any, Any]) -> None:
         app.ctx.services = await make_services(settings, system=system)
         app.ctx.jobs = JobRunner(app.ctx.services, JOBS)
+        if tracing is not None:
+            tracing.start()
         app.ctx.measuring = Measuring(app.ctx.services)
         await app.ctx.services.decisions.start()
         app.ctx.measuring.start()
@@ -263,6 +296,8 @@ def build(
         await app.ctx.jobs.stop()
         await close_services(app.ctx.services)
         await app.ctx.measuring.stop()
+        if tracing is not None:
+            await tracing.stop()
 
     return app
 

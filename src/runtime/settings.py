@@ -121,6 +121,17 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level that is logged: `debug`, `info`, `warning` or `error`"
     )
+    traces_endpoint: str | None = Field(
+        None,
+        description="OpenTelemetry collector that traces are sent to, OTLP over HTTP, as in "
+        "`http://127.0.0.1:4318/v1/traces`; no traces when unset; requires the extra `otel`",
+    )
+    traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the requests that are traced")
+    traces_hosts: str = Field(
+        "",
+        description="hosts, separated by commas, to which outbound requests carry the trace context "
+        "(`traceparent`); no others learn of it",
+    )
     key_encryption_key: SecretStr | None = Field(
         None, description="key-encryption key, 32 bytes in base64; a file in `data_dir` when unset"
     )

@@ -17,11 +17,13 @@ from sqlalchemy import text
 from tests.runtime.authorization.pushed_requests import bring, push
 from tests.runtime.login.invitations import address, call, home_zone, invite, ok, token_to, zonectl
 from tests.support.canaries import Canaries, short_lived, tables
+from tests.support.collector import Collector, collecting
 from tests.support.factories import company_of
 from tests.support.oauth_site import Answer, Browser, Client, Page, Site
 from tests.support.possession import Holder
 from tests.support.publisher import publishing
 from tests.support.server import serve
+from tests.support.waiting import wait_until
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER, ZONE, Verb
@@ -61,6 +63,7 @@ class Search:
     site: Site
     log: io.StringIO
     access: io.StringIO
+    collector: Collector
     canaries: Canaries = field(default_factory=Canaries)
     known: Canaries = field(default_factory=Canaries)
     refusals: list[httpx.Response] = field(default_factory=list)
@@ -115,12 +118,16 @@ def search(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         }
     log = io.StringIO()
     records = _Records(log)
+    running = ExitStack()
+    collector = running.enter_context(collecting())
+    running.enter_context(pytest.MonkeyPatch.context()).setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+    settings["traces_endpoint"] = collector.url
     logging.getLogger().addHandler(records)
-    with ExitStack() as running:
+    with running:
         running.enter_context(redirect_stdout(access := io.StringIO()))
         with redirect_stderr(log):
             server = running.enter_context(serve(tmp_path_factory.mktemp("server"), **settings))
-        yield Search(Site(server, company_of(server)), log, access)
+        yield Search(Site(server, company_of(server)), log, access, collector)
     logging.getLogger().removeHandler(records)
 
 
@@ -189,6 +196,15 @@ def test_no_secret_is_in_the_access_log(searched: Search) -> None:
     assert b'"path":"/invitations/***/accept"' in access
     assert b'"endpoint":"/oauth/token"' in access
     assert searched.canaries.found_in({"access log": access}, told=True) == []
+
+
+def test_no_secret_is_in_a_trace(searched: Search) -> None:
+    """Neither in a name nor in an attribute of a span, nor in what a failed step says."""
+    last = httpx.get(f"{searched.site.server.url}/healthz").headers["X-Request-ID"]
+    wait_until(lambda: searched.collector.trace_of(last))
+    names = {span.name for span in searched.collector.spans}
+    assert {"POST /oauth/token", "client authentication", "POST to another server", "signing"} < names
+    assert searched.canaries.found_in({"traces": b"".join(searched.collector.bodies)}, told=True) == []
 
 
 @pytest.mark.threat("32b")

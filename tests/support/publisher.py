@@ -11,11 +11,13 @@ from typing import Any
 
 @dataclass
 class Publisher:
-    """What is published: `documents` maps a path to JSON; `asked` holds the paths that were fetched."""
+    """What is published: `documents` maps a path to JSON; `asked` holds the paths that were fetched,
+    `sent` their headers."""
 
     url: str
     documents: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    sent: list[dict[str, str]] = field(default_factory=list)
 
     def publish(self, path: str, document: Any) -> str:
         """Publish a document; its address."""
@@ -30,6 +32,7 @@ def publishing() -> Iterator[Publisher]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             made.asked.append(self.path)
+            made.sent.append({name.lower(): value for name, value in self.headers.items()})
             found = made.documents.get(self.path)
             body = json.dumps(found if found is not None else {}).encode()
             self.send_response(200 if found is not None else 404)
