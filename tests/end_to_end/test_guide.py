@@ -79,6 +79,8 @@ def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     assert len(re.findall(r"  ok  ", said)) == 2, said
     assert said.count("Default organization") == 2
     assert "Since the backup" not in said
+    assert "2 added, 0 unchanged, 0 refused of 2 users" in said
+    assert re.search(r"bob@acme.example\tdisabled\tpassword", said)
 
 
 def test_organizations_and_their_people(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Password hashing (argon2id) in a bounded thread pool, at the same cost when the user does not exist."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -11,11 +12,34 @@ from argon2.exceptions import InvalidHashError, VerificationError
 _T = TypeVar("_T")
 
 MAX_PASSWORD_CHARS = 1024
+# Of a hash that was made elsewhere: every sign-in costs that much.
+MAX_MEMORY_KIB, MAX_PASSES, MAX_LANES = 262_144, 10, 16
+_ENCODED = re.compile(
+    r"\$argon2(?:id|i|d)\$v=19\$m=(\d{1,7}),t=(\d{1,3}),p=(\d{1,3})"
+    r"\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,172}",
+    re.ASCII,
+)
 MAX_WAITING = 64
 
 
 class PasswordsBusy(Exception):
     """More sign-ins are waiting than can be worked off soon; the caller should answer 503."""
+
+
+def require_known(hashed: str) -> None:
+    """Refuse a hash that `Passwords.verify` cannot check, or not at a cost that a sign-in may have.
+
+    Spec: the encoded form of the argon2 reference implementation (PHC string format). Raises ValueError.
+    """
+    if hashed.startswith(("$2a$", "$2b$", "$2y$")):
+        raise ValueError("is a bcrypt hash, and only argon2 hashes are known here")
+    if (found := _ENCODED.fullmatch(hashed)) is None:
+        raise ValueError("is no argon2 hash in its encoded form, `$argon2id$v=19$m=..,t=..,p=..$salt$hash`")
+    memory, passes, lanes = map(int, found.groups())
+    if not (8 * lanes <= memory <= MAX_MEMORY_KIB and 1 <= passes <= MAX_PASSES and 1 <= lanes <= MAX_LANES):
+        raise ValueError(
+            f"has other costs than m=8*p to {MAX_MEMORY_KIB} KiB, t=1 to {MAX_PASSES}, p=1 to {MAX_LANES}"
+        )
 
 
 class Passwords:

@@ -1,18 +1,20 @@
 """`zoned user`: add, list, disable and enable users of a zone, and reset their passwords."""
 
 import sys
+from typing import BinaryIO
 
 import click
 
 from runtime.cli.commands import ReadOnlyCommand
-from runtime.cli.execution import with_services
+from runtime.cli.execution import CommandError, with_services
 from runtime.cli.operators import current_operator
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.services.authority.password_reset_links import LINK_MINUTES
 from runtime.services.container import Services
 from runtime.services.management.members import provisioning
-from runtime.services.management.people import user_administration
+from runtime.services.management.people import user_administration, user_imports
+from runtime.services.management.people.user_imports import ImportTally, NothingImported
 from runtime.services.zones import CachedZone
 from runtime.settings import Settings
 
@@ -115,6 +117,40 @@ def reset_user(settings: Settings, zone: str, name: str, password_stdin: bool) -
     else:
         click.echo(link)
         click.echo(f"for `{found.email}`, within {LINK_MINUTES} minutes", err=True)
+
+
+@user.command("import")
+@_ZONE
+@click.option("--all-or-nothing", is_flag=True, help="Import no user when a line is refused.")
+@click.argument("file", type=click.File("rb"), metavar="FILE")
+@click.pass_obj
+def import_users(settings: Settings, zone: str, all_or_nothing: bool, file: BinaryIO) -> None:
+    """Import users from FILE, one JSON object a line, or from standard input with `-`.
+
+    Members: email, email_verified, identifier, status, identities (issuer and subject), password_hash
+    (argon2). A user who is there already is unchanged, so an import can be run again. Each line that is
+    refused is reported by its number, and the others are imported. Exits with 1 when a line was refused.
+    """
+
+    async def run(services: Services) -> ImportTally:
+        at = await services.zones.get(await services.zones.find_id(zone))
+        try:
+            return await user_imports.run(
+                services,
+                at,
+                user_imports.lines_of(file.readline),
+                by=current_operator(),
+                refuse=lambda number, reason: click.echo(f"line {number}: {reason}", err=True),
+                all_or_nothing=all_or_nothing,
+            )
+        except NothingImported:
+            raise CommandError("nothing was imported: correct the lines above, or leave them out") from None
+
+    tally = with_services(settings, run)
+    told = f"{tally.added:,} added, {tally.unchanged:,} unchanged, {tally.refused:,} refused"
+    click.echo(f"{told} of {tally.lines:,} users")
+    if tally.refused:
+        raise SystemExit(1)
 
 
 def _set_status(settings: Settings, zone: str, name: str, status: UserStatus) -> None:

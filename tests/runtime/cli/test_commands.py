@@ -36,6 +36,7 @@ from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
 
 PASSWORD = "correct horse battery"
+HASH = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21lc2FsdA$" + "A" * 43
 OLDER = "0012"  # a version of the tables that the newest comes after
 
 
@@ -161,6 +162,11 @@ RECIPES: dict[str, Recipe] = {
     "api-key revoke": Recipe(("{key}",), "api_keys.delete"),
     "user add": Recipe(
         (*_OF_ZONE, "--email", "bob@acme.example", "--password-stdin"), "users.create", stdin=PASSWORD
+    ),
+    "user import": Recipe(
+        (*_OF_ZONE, "-"),
+        "users.create",
+        stdin=json.dumps({"email": "eve@acme.example", "password_hash": HASH}),
     ),
     "user disable": Recipe((*_OF_ZONE, "--user", "cy@acme.example"), "users.update"),
     "user enable": Recipe((*_OF_ZONE, "--user", "di@acme.example"), "users.update"),

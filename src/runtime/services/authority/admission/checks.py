@@ -1,5 +1,6 @@
 """Conditions that several ways to sign in share: passwords allowed, invitation valid, user active."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -74,10 +75,16 @@ async def hold_provider(conn: AsyncConnection, zone: Zone, provider: Provider) -
         raise SignInRefused("this zone's identity provider has just been changed; please sign in again")
 
 
-async def add_user(conn: AsyncConnection, user: User, now: datetime) -> None:
-    """Keep a new user, who joins what waits for their address if it is theirs."""
+async def add_user(
+    conn: AsyncConnection, user: User, now: datetime, *, awaited: Collection[str] | None = None
+) -> None:
+    """Keep a new user, who joins what waits for their address if it is theirs.
+
+    Args:
+        awaited: the addresses, in lower case, for which anything waits; None when that is not known.
+    """
     await storage.add(conn, user)
-    if user.email_verified:
+    if user.email_verified and (awaited is None or user.email.lower() in awaited):
         await storage.bind_invitations(conn, user, now=now)
 
 
