@@ -98,9 +98,7 @@ class Postgres:
     def kill(self) -> None:
         """End it as when the machine fails."""
         assert self._process is not None
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for pid in self._processes():
+        for pid in self._processes():  # each leads a session of its own
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait(10)

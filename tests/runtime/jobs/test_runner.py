@@ -1,14 +1,19 @@
 """Jobs: each run by one process for all, whichever that is, on both databases."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.factories import opened_parts
 
+from runtime.domain.errors import Unavailable
 from runtime.services.container import Services
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.jobs.runner import FIRST_RETRY, Job, JobRunner
@@ -124,6 +129,40 @@ async def test_failures_are_retried_and_counted(services: Services, work: Work) 
     async with services.database.querying() as conn:
         lease = (await storage.leases(conn))["work"]
     assert (lease.failures, lease.succeeded_at, lease.next_at) == (0, work.now, work.now + PERIOD)
+
+
+async def test_a_database_without_writes_is_asked_ever_less_often(
+    services: Services, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due and gets no lease waits twice as long each time, and runs once leases are given again."""
+    work.may_end.set()
+    jobs = process(services, work)
+    await jobs.round()
+    await finish(jobs)
+    assert work.runs == 1
+    work.now += PERIOD
+    asked: list[datetime] = []
+
+    @asynccontextmanager
+    async def refusing(**_: Any) -> AsyncIterator[AsyncConnection]:
+        asked.append(work.now)
+        raise Unavailable("the database takes no writes")
+        yield
+
+    with monkeypatch.context() as away:
+        away.setattr(services.database, "transaction", refusing)
+        until = work.now + timedelta(minutes=3)
+        while work.now < until:
+            await jobs.round()
+            await finish(jobs)
+            work.now += timedelta(seconds=1)
+
+    pauses = [(after - before).total_seconds() for before, after in pairwise(asked)]
+    assert pauses == [5, 10, 20, 40, 60]
+    work.now += timedelta(minutes=1)
+    await jobs.round()
+    await finish(jobs)
+    assert work.runs == 2
 
 
 async def test_a_run_that_takes_too_long_is_cut_off(services: Services, work: Work) -> None:

@@ -24,6 +24,7 @@ from runtime.storage.sql.jobs import Lease
 
 LEASE_MARGIN = timedelta(seconds=30)  # for giving it back, and for clocks that differ a little
 FIRST_RETRY = timedelta(seconds=5)  # doubled with each failure, up to the job's period
+LONGEST_RETRY = timedelta(minutes=1)  # of a lease that the database did not give
 _LONGEST_PAUSE = 15.0
 _PAUSE_WHILE_LEASED = 1.0
 _SHORTEST_PAUSE = 0.05
@@ -56,6 +57,9 @@ class JobRunner:
         self._jobs = {job.name: job for job in jobs}
         self._loop: asyncio.Task[None] | None = None
         self._running: dict[str, asyncio.Task[int | None]] = {}
+        # Jobs whose lease the database could not give, as one that takes no writes: how often, and until when
+        # none is asked for.
+        self._unleased: dict[str, tuple[int, datetime]] = {}
 
     async def start(self) -> None:
         """Look for what is due, from now on, in the background."""
@@ -95,13 +99,22 @@ class JobRunner:
             lease = leases[name]
             if name in self._running or not lease.is_free(now):
                 pauses.append(_PAUSE_WHILE_LEASED)
-            elif lease.next_at <= now:
+            elif (due_at := self._due_at(name, lease)) <= now:
                 task = asyncio.create_task(self._acquire_and_run(job, raising=False), name=f"job {name}")
                 self._running[name] = task
                 task.add_done_callback(lambda _, name=name: self._ended(name))  # type: ignore[misc]
             else:
-                pauses.append((lease.next_at - now).total_seconds())
+                pauses.append((due_at - now).total_seconds())
         return max(_SHORTEST_PAUSE, min(pauses))
+
+    def _due_at(self, name: str, lease: Lease) -> datetime:
+        _, not_before = self._unleased.get(name, (0, lease.next_at))
+        return max(lease.next_at, not_before)
+
+    def _was_not_leased(self, name: str, now: datetime) -> None:
+        failures, _ = self._unleased.get(name, (0, now))
+        pause = min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(failures, 16))
+        self._unleased[name] = failures + 1, now + pause
 
     async def _leases(self, notified: set[str], now: datetime) -> dict[str, Lease]:
         """The rows of all jobs of this process, those of *notified* made due."""
@@ -143,9 +156,11 @@ class JobRunner:
                 failures = (await storage.leases(conn))[job.name].failures
         except _AWAY as failure:
             log.warning("job not started", job=job.name, reason=repr(failure))
+            self._was_not_leased(job.name, now)
             if raising:
                 raise
             return None
+        self._unleased.pop(job.name, None)
         if not taken:
             return None
         began, done = perf_counter(), None
