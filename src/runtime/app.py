@@ -84,6 +84,7 @@ def check(settings: Settings) -> None:
         raise UnsafeSettings(
             "more than one worker shares short-lived state: set ZONED_REDIS_URL, or ZONED_WORKERS=1"
         )
+    _check_redis_url(settings.redis_url)
     if urlsplit(settings.public_url).scheme not in ("http", "https"):
         raise UnsafeSettings(f"ZONED_PUBLIC_URL `{settings.public_url}` is not an http or https address")
     if "{zone_id}" not in settings.zone_url_template and "{slug}" not in settings.zone_url_template:
@@ -103,6 +104,22 @@ def check_traces(settings: Settings) -> None:
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
         raise UnsafeSettings(
             "ZONED_TRACES_ENDPOINT requires OpenTelemetry: install the extra `zonewright[otel]`"
+        )
+
+
+def _check_redis_url(url: str | None) -> None:
+    """Refuse what is no address of a Redis. It may have a password, so it is not repeated."""
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("redis", "rediss", "unix") and (parts.port or parts.netloc or parts.path)
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise UnsafeSettings(
+            "ZONED_REDIS_URL is not the address of a Redis, as in `redis://localhost:6379/0`,"
+            " `rediss://user:password@host:6380` or `unix:///run/redis.sock`"
         )
 
 

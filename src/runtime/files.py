@@ -3,6 +3,7 @@
 Nothing else of the service makes a file or a directory, so that none is forgotten: a test reads the code.
 """
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -42,12 +43,20 @@ class ExposedPath:
         """Tell whether this process may mend it."""
         return self.owner == os.geteuid()
 
+    @property
+    def problem(self) -> str:
+        """What is wrong."""
+        return f"`{self.path}` is open to other accounts of this machine (mode {self.mode:o})"
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        mend = f"`chmod {'700' if self.path.is_dir() else '600'} {self.path}`"
+        return mend if self.is_ours else f"it belongs to the account {self.owner}, which can {mend}"
+
     def __str__(self) -> str:
         """What is wrong, and what to do, as one line."""
-        mend = f"`chmod {'700' if self.path.is_dir() else '600'} {self.path}`"
-        if not self.is_ours:
-            mend = f"it belongs to the account {self.owner}, which can {mend}"
-        return f"`{self.path}` is open to other accounts of this machine (mode {self.mode:o}): {mend}"
+        return f"{self.problem}: {self.remedy}"
 
 
 def make_directory(path: Path) -> None:
@@ -161,6 +170,29 @@ def unnamed(content: bytes) -> Iterator[str]:
         file.write(content)
         file.seek(0)
         yield f"/dev/fd/{file.fileno()}"
+
+
+def hold(path: Path) -> int | None:
+    """A lock on a file of that name until this process ends, and nobody else's; None when another has it.
+
+    Returns the descriptor that has the lock: it ends when that is closed. Who has it is in the file, as the
+    process id. Raises OSError.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def room_of(directory: Path) -> tuple[int, int]:
+    """The size of the disk that a directory is on, and what this account may still write; bytes."""
+    found = os.statvfs(directory)
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
 
 def open_to_others(paths: Iterable[Path]) -> Iterator[ExposedPath]:

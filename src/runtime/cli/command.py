@@ -11,10 +11,11 @@ from runtime.app import UnsafeSettings, check
 from runtime.cli.api_keys import api_key
 from runtime.cli.audit import audit, openapi
 from runtime.cli.backups import backup, restore
+from runtime.cli.doctor import doctor
 from runtime.cli.execution import CommandError
 from runtime.cli.organizations import organization, organization_user
 from runtime.cli.serving import serve
-from runtime.cli.setup import doctor, init, migrate
+from runtime.cli.setup import init, migrate
 from runtime.cli.users import user
 from runtime.cli.zones import keys, zone
 from runtime.settings import InvalidSettings, Settings, meant, misspelt

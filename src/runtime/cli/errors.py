@@ -17,10 +17,20 @@ _REFUSALS: dict[str, str] = {
 
 def explain(refusal: Unavailable) -> str:
     """A refusal in one line: what is wrong, why, and what to do where that follows from the cause."""
+    told = remedy_of(refusal)
+    return reason_of(refusal) + (f"; {told}" if told else "")
+
+
+def reason_of(refusal: Unavailable) -> str:
+    """What is wrong, and why."""
     causes = list(_causes(refusal))
-    told = next(filter(None, map(_advice, causes)), "")
     why = refusal.internal or str(causes[-1] if len(causes) > 1 else "")
-    return refusal.detail + (f": {why}" if why else "") + (f"; {told}" if told else "")
+    return refusal.detail + (f": {why}" if why else "")
+
+
+def remedy_of(refusal: Unavailable) -> str:
+    """What to do, where that follows from the cause."""
+    return next(filter(None, map(_advice, _causes(refusal))), "")
 
 
 def _advice(cause: BaseException) -> str:

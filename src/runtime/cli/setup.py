@@ -1,4 +1,4 @@
-"""`zoned init`, `migrate` and `doctor`: create storage and keys, migrate the schema, check both."""
+"""`zoned init` and `migrate`: create storage and keys, migrate the schema."""
 
 import asyncio
 import json
@@ -11,17 +11,14 @@ from runtime import files
 from runtime.app import key_encryption_of
 from runtime.cli.addresses import port_mismatch
 from runtime.cli.api_keys import key_expires_in
-from runtime.cli.commands import ReadOnlyCommand
 from runtime.cli.execution import CommandError, errors_in_one_line, with_services
 from runtime.cli.operators import current_operator
-from runtime.cli.private_files import close_private_files, exposed_settings, private_files
-from runtime.domain.errors import ServiceError
+from runtime.cli.private_files import close_private_files
 from runtime.services.container import Services
 from runtime.services.management import audit
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
-from runtime.storage.sql import names, resources
 
 
 @click.command()
@@ -86,70 +83,3 @@ def migrate_recorded(database_url: str) -> None:
         await audit.record_database(conn, "database.migrate", by=by, now=now, **versions)
 
     asyncio.run(migrations.migrate(database_url, then=record))
-
-
-async def _names(conn: AsyncConnection) -> str:
-    """Applications without a name of their own, and what to do; nothing when each has one."""
-    found = await names.without_subject(conn)
-    told = ", ".join(f"`{identifier}` in zone {zone_id}" for zone_id, _, identifier in found)
-    return told and (
-        f"applications with the identifier of a user cannot get tokens; give them other identifiers: {told}"
-    )
-
-
-async def _resources(conn: AsyncConnection) -> str:
-    """Resources of a zone that share an address, and what to do; nothing when none do."""
-    told = "; ".join(
-        f"{' and '.join(f'`{each.identifier}`' for each in alike)} in zone {zone_id}"
-        for zone_id, alike in await resources.alike(conn)
-    )
-    return told and (
-        f"resources with equivalent URLs; delete all but one, or change their identifiers: {told}"
-    )
-
-
-@click.command(cls=ReadOnlyCommand)
-@click.pass_obj
-def doctor(settings: Settings) -> None:
-    """Check settings, files, keys and storage, without changing anything.
-
-    Exits with 1 when a check fails, not for a warning. The database is tried with a write that changes
-    nothing.
-    """
-
-    async def look(services: Services) -> list[tuple[str, str]]:
-        found = []
-        for name, part in (("database", services.database), ("short-lived state", services.state)):
-            try:
-                await part.ping()
-                if part is services.database:
-                    await services.database.try_write()
-                found.append((name, "ok"))
-            except ServiceError as failure:
-                found.append((name, failure.detail))
-        for name, wrong_with in (("names", _names), ("resources", _resources)):
-            try:
-                async with services.database.querying() as conn:
-                    found.append((name, await wrong_with(conn) or "ok"))
-            except ServiceError as failure:
-                found.append((name, failure.detail))
-        return found
-
-    wrong = [str(found) for found in files.open_to_others(private_files(settings))]
-    passwords = [str(found) for found in exposed_settings(settings)]
-    results = [
-        *(("settings", told) for told in passwords or ["ok"]),
-        *(("files", told) for told in wrong or ["ok"]),
-    ]
-    try:
-        results += [("keys and migrations", "ok"), *with_services(settings, look, mending=False)]
-    except CommandError as refusal:
-        if not (wrong or passwords):
-            raise
-        results.append(("keys and migrations", refusal.message))
-    for name, result in results:
-        click.echo(f"{name:20} {result}")
-    if (warning := port_mismatch(settings)) is not None:
-        click.echo(f"{'addresses':20} warning: {warning}")
-    if any(result != "ok" for _, result in results):
-        raise SystemExit(1)

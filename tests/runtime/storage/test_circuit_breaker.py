@@ -36,7 +36,7 @@ async def test_open_until_a_probe_is_answered(monkeypatch: pytest.MonkeyPatch) -
     breaker = CircuitBreaker(probed.probe, failures=(OSError,), timeout_seconds=5)
     assert not breaker.is_open
     for _ in range(9):
-        breaker.trip()
+        breaker.trip(ConnectionError())
 
     async def tried() -> bool:
         return probed.probes >= 3
@@ -64,7 +64,7 @@ async def test_a_probe_without_an_answer_is_given_up(monkeypatch: pytest.MonkeyP
             await asyncio.Event().wait()
 
     breaker = CircuitBreaker(probe, failures=(), timeout_seconds=0.05)
-    breaker.trip()
+    breaker.trip(ConnectionError())
 
     await until(lambda: becomes_closed(breaker))
 
@@ -75,7 +75,7 @@ async def test_no_probe_outlives_the_breaker() -> None:
     """Closing it ends the task."""
     probed = Probed()
     breaker = CircuitBreaker(probed.probe, failures=(OSError,), timeout_seconds=5)
-    breaker.trip()
+    breaker.trip(ConnectionError())
     assert breaker.is_open
 
     await breaker.close()

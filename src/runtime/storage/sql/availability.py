@@ -7,8 +7,10 @@ a standby, a file that is locked or cannot be written, tables that are being res
 
 from collections.abc import Iterator
 
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
 
@@ -54,6 +56,13 @@ def unavailable_using(failure: Exception, *, for_reading: bool = False) -> Unava
         if (told := _reason(cause, for_reading=for_reading)) is not None:
             return Unavailable(told, internal=str(cause))
     return None
+
+
+async def connections_allowed(conn: AsyncConnection) -> int:
+    """How many connections PostgreSQL allows to accounts that are no superuser's."""
+    names = ("max_connections", "superuser_reserved_connections")
+    most, reserved = [int(await conn.scalar(text(f"SHOW {name}")) or 0) for name in names]
+    return most - reserved
 
 
 def is_about_data(failure: DBAPIError) -> bool:

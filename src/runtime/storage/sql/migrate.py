@@ -1,9 +1,11 @@
 """Migrations: written by hand in `migrations/versions`, run by `zoned migrate`, never by starting up."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -11,6 +13,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.database import Database
+from runtime.storage.sql.tables import METADATA
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 # An arbitrary number that everything migrating this schema on one PostgreSQL server waits for.
@@ -68,6 +71,43 @@ async def require_current(url: str) -> None:
         raise VersionUnusable(
             f"the database is at version {found}, and this zoned works with {newest()}: run `zoned migrate`"
         )
+
+
+async def differences(conn: AsyncConnection) -> list[str]:
+    """What of the tables is not as the migrations make them, in words: somebody else has changed it."""
+    return await conn.run_sync(lambda connection: sorted(set(_differences(connection))))
+
+
+def _differences(connection: Connection) -> Iterator[str]:
+    context = MigrationContext.configure(connection, opts={"compare_type": True})
+    for found in compare_metadata(context, METADATA):
+        # A change of a column comes in a list of all that changes about it.
+        for change in found if isinstance(found, list) else [found]:
+            yield _in_words(change)
+
+
+def _in_words(change: tuple[Any, ...]) -> str:
+    what, subject = change[0], change[1]
+    if what in ("add_table", "remove_table"):
+        return f"{_THERE[what]} table `{subject.name}`"
+    if what in ("add_column", "remove_column"):
+        return f"{_THERE[what]} column `{change[2]}.{change[3].name}`"
+    if what.startswith(("add_", "remove_")):
+        kind, verb = what.partition("_")[2], what.partition("_")[0]
+        return (
+            f"{_THERE[f'{verb}_table']} {_KINDS.get(kind, kind)} `{subject.name}` of `{subject.table.name}`"
+        )
+    return f"changed column `{change[2]}.{change[3]}`"
+
+
+# What would have to be done about it -> what it is now.
+_THERE = {
+    "add_table": "missing",
+    "remove_table": "unknown",
+    "add_column": "missing",
+    "remove_column": "unknown",
+}
+_KINDS = {"fk": "foreign key"}
 
 
 def _refuse_unknown(found: str | None) -> None:

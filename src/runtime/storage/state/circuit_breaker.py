@@ -18,6 +18,7 @@ class CircuitBreaker:
 
     Attributes:
         is_open: whether nothing is to be asked now.
+        cause: what opened it last.
     """
 
     def __init__(
@@ -36,14 +37,16 @@ class CircuitBreaker:
         self._failures: tuple[type[Exception], ...] = (*failures, TimeoutError)
         self._timeout_seconds = timeout_seconds
         self._probing: asyncio.Task[None] | None = None
+        self.cause: Exception | None = None
 
     @property
     def is_open(self) -> bool:
         return self._probing is not None and not self._probing.done()
 
-    def trip(self) -> None:
+    def trip(self, cause: Exception) -> None:
         """Open, until a probe is answered."""
         if not self.is_open:
+            self.cause = cause
             self._probing = asyncio.get_running_loop().create_task(self._probe_until_answered())
 
     async def close(self) -> None:

@@ -129,6 +129,10 @@ class InProcessState:
     def measure(self) -> None:
         """Do nothing: there is nothing that could be away."""
 
+    async def facts(self) -> Mapping[str, str]:
+        """Nothing: there is no server."""
+        return {}
+
     async def close(self) -> None:
         """Forget everything."""
         self._cached.clear()

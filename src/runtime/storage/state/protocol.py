@@ -74,5 +74,11 @@ class StateStore(Protocol):
     def measure(self) -> None:
         """Set the metrics of what is, not of what happens."""
 
+    async def facts(self) -> Mapping[str, str]:
+        """What the server says of itself, as `INFO` of Redis names it, and its clock as `time`.
+
+        In seconds since 1970. Nothing where there is no server. Raises `Unavailable`.
+        """
+
     async def close(self) -> None:
         """Let go of connections."""

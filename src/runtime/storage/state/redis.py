@@ -237,6 +237,13 @@ class RedisState:
         async with self._reaching():
             await self._client.set(self._name("ping"), b"1", ex=10)
 
+    async def facts(self) -> Mapping[str, str]:
+        """What Redis says of itself (`INFO`), and its clock as `time`."""
+        async with self._reaching():
+            told = await self._client.info()
+            seconds, microseconds = await self._client.time()
+        return {name: str(value) for name, value in told.items()} | {"time": f"{seconds}.{microseconds:06}"}
+
     async def close(self) -> None:
         """Close all connections."""
         await self._breaker.close()
@@ -251,7 +258,9 @@ class RedisState:
         """
         if self._breaker.is_open:
             STATE_SKIPPED.inc()
-            raise Unavailable("the short-lived state cannot be reached", internal="no answer a moment ago")
+            cause = self._breaker.cause
+            why = "not asked" + (f" since {cause}" if str(cause) else "")
+            raise Unavailable("the short-lived state cannot be reached", internal=why) from cause
         began_at = monotonic()
         try:
             # The client waits for each of several answers when a connection is new, and tries it twice.
@@ -263,7 +272,7 @@ class RedisState:
             if refuses:
                 raise Unavailable("the short-lived state takes no writes", internal=str(error)) from error
             if not isinstance(error, ResponseError):  # that is an answer
-                self._breaker.trip()
+                self._breaker.trip(error)
             why = str(error) or "no answer in time"
             raise Unavailable("the short-lived state cannot be reached", internal=why) from error
         _ANSWERED.observe(monotonic() - began_at)

@@ -9,7 +9,7 @@ from tests.runtime.management.access.test_bound_credentials import Team, bound
 from tests.runtime.management.conftest import Api, Zone
 from tests.support.applying import create, on, update
 
-from runtime.cli import setup
+from runtime.cli import doctor
 from runtime.services.container import Services
 from runtime.storage.sql.tables import TABLES
 
@@ -40,7 +40,7 @@ def otherwise(identifier: str) -> list[str]:
 async def alike(services: Services) -> str:
     """What `zoned doctor` says of resources."""
     async with services.database.querying() as conn:
-        return await setup._resources(conn)
+        return "; ".join(each.detail for each in await doctor._of_resources(conn))
 
 
 class TestOneAddress:

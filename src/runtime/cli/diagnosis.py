@@ -1,0 +1,154 @@
+"""The findings of `zoned doctor`: what is wrong, how bad it is, and what to do. Functions over facts."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+CONNECTIONS_A_WORKER = 37  # for requests, plans, and epochs: see the guide of operations
+APART_SECONDS = 1.0  # clocks that differ by more are told of
+_LEAST_FREE_BYTES = 200 * 1024 * 1024
+_LEAST_FREE_SHARE = 0.05
+_ALMOST_FULL = 0.9
+_OLDEST_REDIS = (6, 2)  # GETDEL
+
+
+class Verdict(StrEnum):
+    """How bad it is: a problem keeps something from working, or from being safe."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of the diagnosis.
+
+    Attributes:
+        check: what was looked at.
+        detail: what is wrong.
+        remedy: what to do about it; empty where that is in the detail.
+    """
+
+    check: str
+    verdict: Verdict = Verdict.OK
+    detail: str = ""
+    remedy: str = ""
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        if self.verdict is Verdict.OK:
+            return f"{self.check:20} ok"
+        prefix = "warning: " if self.verdict is Verdict.WARNING else ""
+        return f"{self.check:20} {prefix}{self.detail}" + (f": {self.remedy}" if self.remedy else "")
+
+    @property
+    def document(self) -> dict[str, str]:
+        """For programs."""
+        return {name: str(value) for name, value in asdict(self).items()}
+
+
+def problem(check: str, detail: str, remedy: str = "") -> Finding:
+    """Something that has to be mended."""
+    return Finding(check, Verdict.PROBLEM, detail, remedy)
+
+
+def warning(check: str, detail: str, remedy: str = "") -> Finding:
+    """Something that works, for now."""
+    return Finding(check, Verdict.WARNING, detail, remedy)
+
+
+def disk(directory: Path, total: int, free: int) -> Iterator[Finding]:
+    """The disk that a directory is on, with its room in bytes."""
+    if free < min(_LEAST_FREE_BYTES, total * _LEAST_FREE_SHARE):
+        told = f"{free // 2**20} MiB are left on the disk of `{directory}`"
+        told += ": once it is full, every write is refused"
+        yield warning("disk", told, "free space, or move the data directory to a larger disk")
+
+
+def connections(allowed: int, workers: int) -> Iterator[Finding]:
+    """The connections that PostgreSQL allows.
+
+    Args:
+        workers: of this machine; those of others come on top.
+    """
+    needed = workers * CONNECTIONS_A_WORKER
+    if allowed < needed:
+        yield warning(
+            "connections",
+            f"PostgreSQL allows {allowed} connections, and the {workers} workers of this machine"
+            f" open up to {needed}",
+            f"set `max_connections` to {CONNECTIONS_A_WORKER} for each worker of all machines, or run fewer",
+        )
+
+
+def clocks(difference_seconds: float, whose: str) -> Iterator[Finding]:
+    """The clock of PostgreSQL against this machine's.
+
+    Args:
+        difference_seconds: how far the other is ahead.
+    """
+    if abs(difference_seconds) > APART_SECONDS:
+        yield warning(
+            "clocks",
+            f"the clock of {whose} is {_apart(difference_seconds)} this machine's",
+            "synchronize both with NTP",
+        )
+
+
+def redis(facts: Mapping[str, str], *, now: float) -> Iterator[Finding]:
+    """What is wrong with a Redis.
+
+    Args:
+        facts: as `StateStore.facts` has them.
+        now: the service's time, in seconds since 1970.
+    """
+    version = facts.get("redis_version", "")
+    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+    if tuple(numbers) < _OLDEST_REDIS:
+        yield problem("redis", f"Redis {version} is too old", "install Redis 6.2 or newer")
+    yield from _redis_memory(facts)
+    yield from _redis_writes(facts)
+    ahead = float(facts.get("time", now)) - now
+    if abs(ahead) > APART_SECONDS:
+        told = f"the clock of Redis is {_apart(ahead)} the service's: after a restart of Redis, "
+        told += "new assertions are refused" if ahead > 0 else "used assertions may be accepted again"
+        report = warning if ahead > 0 else problem
+        yield report("redis", told, "synchronize the clock of its machine with NTP")
+
+
+def _redis_memory(facts: Mapping[str, str]) -> Iterator[Finding]:
+    most, used = (int(facts.get(name, 0)) for name in ("maxmemory", "used_memory"))
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        yield problem(
+            "redis",
+            f"Redis forgets used assertions when it is full (`maxmemory-policy {policy}`)",
+            "set `maxmemory-policy noeviction`",
+        )
+    if most and used > most * _ALMOST_FULL:
+        told = f"Redis uses {100 * used // most} % of `maxmemory`: once it is full, nobody can sign in"
+        yield warning("redis", told, "raise `maxmemory`")
+
+
+def _redis_writes(facts: Mapping[str, str]) -> Iterator[Finding]:
+    if facts.get("role") in ("slave", "replica"):
+        leader = f"`{facts.get('master_host')}:{facts.get('master_port')}`"
+        yield problem(
+            "redis",
+            "Redis is a replica, which takes no writes",
+            f"point ZONED_REDIS_URL to its primary, {leader}, or promote it (`REPLICAOF NO ONE`)",
+        )
+    for name, what in (("rdb_last_bgsave_status", "a snapshot"), ("aof_last_write_status", "its log")):
+        if facts.get(name, "ok") != "ok":
+            yield problem(
+                "redis",
+                f"Redis could not write {what} to its disk, and may refuse writes for it",
+                "free its disk, or turn persistence off (`save ''`, `appendonly no`): nothing here needs it",
+            )
+
+
+def _apart(seconds: float) -> str:
+    return f"{abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'}"

@@ -1,0 +1,173 @@
+"""`zoned doctor`: checks settings, files, keys and storage, and says how to mend what is wrong."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator
+
+import click
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime import files
+from runtime.cli import diagnosis
+from runtime.cli.addresses import port_mismatch
+from runtime.cli.commands import ReadOnlyCommand
+from runtime.cli.diagnosis import Finding, Verdict, problem, warning
+from runtime.cli.errors import reason_of, remedy_of
+from runtime.cli.execution import CommandError, with_services
+from runtime.cli.private_files import exposed_settings, private_files
+from runtime.domain.errors import ServiceError, Unavailable
+from runtime.services.container import Services
+from runtime.settings import Settings
+from runtime.storage.sql import availability, names, resources
+from runtime.storage.sql import migrate as migrations
+from runtime.storage.sql.availability import LACKS_TABLES, TAKES_NO_WRITES
+from runtime.storage.sql.epochs import database_time
+
+_KEYS = "keys and migrations"
+_SHOWN = 5
+# What the short-lived state and the database say of themselves -> what to do, where no cause tells.
+_REMEDIES = {
+    "the short-lived state cannot be reached": "start Redis, or correct ZONED_REDIS_URL",
+    "the short-lived state takes no writes": (
+        "raise `maxmemory` of Redis, or point ZONED_REDIS_URL to its primary"
+    ),
+    LACKS_TABLES: "wait for the restore that is under way, or restore a back-up",
+    "the database account lacks privileges": (
+        "grant the account of ZONED_DATABASE_URL all tables of the database"
+    ),
+}
+
+
+@click.command(cls=ReadOnlyCommand)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def doctor(settings: Settings, as_json: bool) -> None:
+    """Check settings, files, keys and storage, without changing anything.
+
+    Says of each problem how to mend it. Exits with 1 when a check fails, not for a warning. The database is
+    tried with a write that changes nothing.
+    """
+    findings = list(_diagnosed(settings))
+    problems = [each for each in findings if each.verdict is Verdict.PROBLEM]
+    is_well = not problems
+    if as_json:
+        status = "ok" if is_well else "problem"
+        click.echo(json.dumps({"status": status, "findings": [each.document for each in findings]}))
+    elif [each.check for each in problems] == [_KEYS]:
+        raise CommandError(problems[0].detail)  # as every other command says it
+    else:
+        for each in findings:
+            click.echo(each.line)
+    if not is_well:
+        raise SystemExit(1)
+
+
+def _diagnosed(settings: Settings) -> Iterator[Finding]:
+    exposed = [problem("settings", each.problem, each.remedy) for each in exposed_settings(settings)]
+    yield from exposed or [Finding("settings")]
+    open_to_others = files.open_to_others(private_files(settings))
+    yield from [problem("files", each.problem, each.remedy) for each in open_to_others] or [Finding("files")]
+    if (mismatch := port_mismatch(settings)) is not None:
+        yield warning("addresses", mismatch)
+    if settings.data_dir.is_dir():
+        yield from diagnosis.disk(settings.data_dir, *files.room_of(settings.data_dir))
+    try:
+        found = with_services(settings, _of_storage, mending=False)
+    except CommandError as refusal:
+        yield problem(_KEYS, refusal.message)
+    else:
+        yield from (Finding(_KEYS), *found)
+
+
+async def _of_storage(services: Services) -> list[Finding]:
+    """What is found of the database and of the short-lived state."""
+    checks: dict[str, Callable[[Services], Awaitable[list[Finding]]]] = {
+        "database": _of_the_database,
+        "short-lived state": _of_the_state,
+        "schema": _on_a_connection(_of_the_schema),
+        "names": _on_a_connection(_of_names),
+        "resources": _on_a_connection(_of_resources),
+    }
+    found: list[Finding] = []
+    for name, check in checks.items():
+        try:
+            found += await check(services) or [Finding(name)]
+        except Unavailable as failure:
+            found.append(problem(name, reason_of(failure), _remedy(services.settings, failure)))
+        except ServiceError as failure:
+            found.append(problem(name, failure.detail))
+    return found
+
+
+def _on_a_connection(
+    check: Callable[[AsyncConnection], Awaitable[list[Finding]]],
+) -> Callable[[Services], Awaitable[list[Finding]]]:
+    async def on(services: Services) -> list[Finding]:
+        async with services.database.querying() as conn:
+            return await check(conn)
+
+    return on
+
+
+async def _of_the_database(services: Services) -> list[Finding]:
+    await services.database.ping()
+    await services.database.try_write()
+    if services.database.dialect != "postgresql":
+        return []
+    async with services.database.querying() as conn:
+        ahead = await database_time(conn) - services.clock().timestamp()
+        allowed = await availability.connections_allowed(conn)
+    return [
+        *diagnosis.clocks(ahead, "PostgreSQL"),
+        *diagnosis.connections(allowed, services.settings.workers),
+    ]
+
+
+async def _of_the_state(services: Services) -> list[Finding]:
+    facts = await services.state.facts()
+    found = list(diagnosis.redis(facts, now=services.clock().timestamp())) if facts else []
+    if all(each.verdict is not Verdict.PROBLEM for each in found):
+        await services.state.ping()
+    return found
+
+
+async def _of_the_schema(conn: AsyncConnection) -> list[Finding]:
+    """Whether the tables are those that the migrations make."""
+    if not (changed := await migrations.differences(conn)):
+        return []
+    more = f", and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+    return [
+        problem(
+            "schema",
+            f"the tables are not as the migrations make them: {', '.join(changed[:_SHOWN])}{more}",
+            "undo what was changed by hand, or restore a back-up",
+        )
+    ]
+
+
+async def _of_names(conn: AsyncConnection) -> list[Finding]:
+    """Applications without a name of their own."""
+    found = await names.without_subject(conn)
+    told = ", ".join(f"`{identifier}` in zone {zone_id}" for zone_id, _, identifier in found)
+    why = "applications with the identifier of a user cannot get tokens; give them other identifiers"
+    return [problem("names", f"{why}: {told}")] if told else []
+
+
+async def _of_resources(conn: AsyncConnection) -> list[Finding]:
+    """Resources of a zone that share an address."""
+    told = "; ".join(
+        f"{' and '.join(f'`{each.identifier}`' for each in alike)} in zone {zone_id}"
+        for zone_id, alike in await resources.alike(conn)
+    )
+    why = "resources with equivalent URLs; delete all but one, or change their identifiers"
+    return [problem("resources", f"{why}: {told}")] if told else []
+
+
+def _remedy(settings: Settings, failure: Unavailable) -> str:
+    if failure.detail != TAKES_NO_WRITES:
+        return remedy_of(failure) or _REMEDIES.get(failure.detail, "")
+    if settings.database_url is not None and not settings.database_url.startswith("sqlite"):
+        return (
+            "free the disk of PostgreSQL, point ZONED_DATABASE_URL to the primary, or set"
+            " `default_transaction_read_only` to `off`"
+        )
+    return f"free the disk of `{settings.database_file.parent}`, and let this account write to the file"

@@ -1,0 +1,192 @@
+"""`zoned doctor`: each thing that is wrong is found, and comes with what to do about it."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis as redis_client
+from click.testing import CliRunner
+from tests.support.proxy import proxied
+from tests.support.redis import RedisServer, running_redis
+
+from runtime.cli import diagnosis, main
+from runtime.cli.diagnosis import Finding, Verdict
+
+NOW = 1_800_000_000.0
+WELL = {
+    "redis_version": "7.2.4",
+    "role": "master",
+    "maxmemory": "1000",
+    "used_memory": "100",
+    "maxmemory_policy": "noeviction",
+    "rdb_last_bgsave_status": "ok",
+    "aof_last_write_status": "ok",
+    "time": f"{NOW}",
+}
+PROBLEM, WARNING = Verdict.PROBLEM, Verdict.WARNING
+
+
+def of_redis(**changes: str) -> list[Finding]:
+    return list(diagnosis.redis(WELL | changes, now=NOW))
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "detail", "remedy"),
+    [
+        ({"maxmemory_policy": "allkeys-lru"}, PROBLEM, "allkeys-lru", "noeviction"),
+        ({"maxmemory_policy": "volatile-ttl"}, PROBLEM, "volatile-ttl", "noeviction"),
+        ({"used_memory": "950"}, WARNING, "95 %", "raise `maxmemory`"),
+        (
+            {"role": "slave", "master_host": "r1", "master_port": "6379"},
+            PROBLEM,
+            "is a replica",
+            "`r1:6379`",
+        ),
+        ({"rdb_last_bgsave_status": "err"}, PROBLEM, "a snapshot", "free its disk"),
+        ({"aof_last_write_status": "err"}, PROBLEM, "its log", "free its disk"),
+        ({"redis_version": "6.0.16"}, PROBLEM, "6.0.16 is too old", "6.2"),
+        ({"time": f"{NOW + 600}"}, WARNING, "600.0 s ahead of", "NTP"),
+        ({"time": f"{NOW - 600}"}, PROBLEM, "600.0 s behind", "NTP"),
+    ],
+)
+def test_what_is_wrong_with_a_redis(
+    changes: dict[str, str], verdict: Verdict, detail: str, remedy: str
+) -> None:
+    """Nothing of one that is well; else what it is, how bad, and what to do."""
+    assert of_redis() == []
+
+    (found,) = of_redis(**changes)
+
+    assert found.verdict is verdict
+    assert detail in found.detail
+    assert remedy in found.remedy
+
+
+def test_clocks_and_connections_of_postgresql() -> None:
+    """A second apart is usual; a worker opens so many connections."""
+    assert [*diagnosis.clocks(0.9, "PostgreSQL"), *diagnosis.connections(97, 2)] == []
+
+    (apart,) = diagnosis.clocks(-600, "PostgreSQL")
+    (few,) = diagnosis.connections(97, 3)
+
+    assert "PostgreSQL is 600.0 s behind" in apart.detail
+    assert "97 connections" in few.detail
+    assert "`max_connections`" in few.remedy
+
+
+def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
+    """It is told before writes are refused; a small disk may have little left."""
+    assert list(diagnosis.disk(tmp_path, 10**12, 10**11)) == []
+    assert list(diagnosis.disk(tmp_path, 100 * 2**20, 20 * 2**20)) == []
+
+    (found,) = diagnosis.disk(tmp_path, 10**12, 5 * 2**20)
+
+    assert f"5 MiB are left on the disk of `{tmp_path}`" in found.detail
+    assert found.remedy
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A set-up directory."""
+    made = CliRunner(env={"ZONED_DATA_DIR": str(tmp_path / "data")}).invoke(main, ["init"])
+    assert made.exit_code == 0, made.output
+    return tmp_path / "data"
+
+
+def diagnosed(data: Path, **settings: str) -> tuple[int, dict[str, dict[str, str]], str]:
+    """The exit code, what is found of each check that is not ok, and the same as text."""
+    runner = CliRunner(env={"ZONED_DATA_DIR": str(data), **settings})
+    told, text = runner.invoke(main, ["doctor", "--json"]), runner.invoke(main, ["doctor"])
+    assert told.exit_code == text.exit_code, text.output
+    document: dict[str, Any] = json.loads(told.stdout)
+    assert (document["status"] == "ok") is (told.exit_code == 0)
+    wrong = {each["check"]: each for each in document["findings"] if each["verdict"] != "ok"}
+    return told.exit_code, wrong, text.output
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("ALTER TABLE zones ADD COLUMN colour VARCHAR", "unknown column `zones.colour`"),
+        ("DROP INDEX users_created_at_idx", "missing index `users_created_at_idx` of `users`"),
+        ("CREATE TABLE ballast (id INTEGER)", "unknown table `ballast`"),
+    ],
+)
+def test_an_edited_schema(data: Path, statement: str, told: str) -> None:
+    """What somebody has changed by hand is named."""
+    assert diagnosed(data)[:2] == (0, {})
+    with closing(sqlite3.connect(data / "zonewright.db")) as database:
+        database.execute(statement)
+
+    code, wrong, text = diagnosed(data)
+
+    assert (code, set(wrong)) == (1, {"schema"})
+    assert told in wrong["schema"]["detail"]
+    assert "restore" in wrong["schema"]["remedy"]
+    assert told in text
+    assert wrong["schema"]["remedy"] in text
+
+
+def evicts(redis: RedisServer) -> None:
+    with redis_client.Redis.from_url(redis.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+
+
+def is_full(redis: RedisServer) -> None:
+    redis.fill()
+
+
+@pytest.mark.parametrize(
+    ("strike", "check"), [(evicts, "redis"), (is_full, "short-lived state")], ids=["evicts", "full"]
+)
+def test_a_redis_that_is_not_as_it_should_be(
+    data: Path, strike: Callable[[RedisServer], None], check: str
+) -> None:
+    """As it says itself, or refuses a write."""
+    with running_redis() as redis:
+        assert diagnosed(data, ZONED_REDIS_URL=redis.url)[:2] == (0, {})
+        strike(redis)
+
+        code, wrong, _ = diagnosed(data, ZONED_REDIS_URL=redis.url)
+
+    assert code == 1
+    assert wrong[check]["verdict"] == "problem"
+    assert wrong[check]["remedy"]
+
+
+def test_a_redis_that_is_a_replica(data: Path) -> None:
+    """Its primary is named."""
+    with running_redis() as leader, running_redis() as replica, proxied(leader.url) as way:
+        assert diagnosed(data, ZONED_REDIS_URL=leader.url)[:2] == (0, {})
+        replica.follow(way.port)
+
+        code, wrong, _ = diagnosed(data, ZONED_REDIS_URL=replica.url)
+
+    assert (code, set(wrong)) == (1, {"redis"})
+    assert f"`127.0.0.1:{way.port}`" in wrong["redis"]["remedy"]
+
+
+def test_a_redis_that_is_away(data: Path, tmp_path: Path) -> None:
+    """The cause, and what to do."""
+    code, wrong, text = diagnosed(data, ZONED_REDIS_URL=f"unix://{tmp_path}/nothing.sock")
+
+    assert (code, set(wrong)) == (1, {"short-lived state"})
+    assert "nothing.sock" in wrong["short-lived state"]["detail"]
+    assert "start Redis" in wrong["short-lived state"]["remedy"]
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:6379", "http://localhost", "redis://localhost:port", "redis://[::1"]
+)
+def test_an_address_that_is_none(data: Path, url: str) -> None:
+    """What it should look like; it may have a password, so it is not repeated."""
+    refused = CliRunner(env={"ZONED_DATA_DIR": str(data), "ZONED_REDIS_URL": url}).invoke(main, ["doctor"])
+
+    assert refused.exit_code == 1
+    assert "ZONED_REDIS_URL is not the address of a Redis" in refused.output
+    assert url not in refused.output.replace("redis://localhost:6379/0", "")
