@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 from acme import Application, Browser, Page, Server, Unexpected
 from story import chapter, outcome_of, require, say, shortened, show
+from tool_server import ToolServer
 from tracker import Tracker
 
 MANIFESTS = Path(__file__).resolve().parent / "tracker_config" / "tracker.yaml"
@@ -29,11 +30,15 @@ class ConnectedAccount:
 
     Attributes:
         browser: in which the user is signed in to the zone.
+        tool_server: what verifies the calls of the tool server's tools.
         upstream_token: the tracker's token that the tool server got last.
     """
 
-    def __init__(self, server: Server, config: Path, issuer: str, browser: Browser) -> None:
+    def __init__(
+        self, server: Server, config: Path, issuer: str, browser: Browser, tool_server: ToolServer
+    ) -> None:
         self.server, self.config, self.issuer, self.browser = server, config, issuer, browser
+        self.tool_server = tool_server
         self.tracker = Tracker(
             client_secret=secrets.token_urlsafe(24),
             redirect_uris=(f"{issuer}/oauth/callback",),
@@ -115,19 +120,35 @@ class ConnectedAccount:
         self._measure(
             "calendar-tools is refused the tracker's token",
             disconnected,
-            lambda: self._exchange(tools, tool_token),
+            lambda: self._exchange(tools, tool_token).status_code,
             400,
         )
         self._measure(
-            "the tracker's API refuses the token that calendar-tools has", disconnected, self._call, 401
+            "the tracker's API refuses the token that calendar-tools has",
+            disconnected,
+            lambda: self._call().status_code,
+            401,
         )
+        require(self.tool_server.status_of_call(tool_token) == 200, "calendar-tools refuses the agent's call")
         removed = self._press(self._id_of("applications", agent.client_id))
         say("she presses Remove access, for the calendar agent")
         self._measure(
-            "calendar-agent is refused any token", removed, lambda: agent.exchange(agent_token, TOOLS), 400
+            "calendar-agent is refused any token",
+            removed,
+            lambda: agent.exchange(agent_token, TOOLS).status_code,
+            400,
         )
         self._measure(
-            "calendar-tools is refused any token", removed, lambda: tools.exchange(tool_token, CALENDAR), 400
+            "calendar-tools is refused any token",
+            removed,
+            lambda: tools.exchange(tool_token, CALENDAR).status_code,
+            400,
+        )
+        self._measure(
+            "calendar-tools refuses the agent's calls, by the revocation list,",
+            removed,
+            lambda: self.tool_server.status_of_call(tool_token),
+            401,
         )
 
     def _press(self, button: str) -> float:
@@ -142,9 +163,9 @@ class ConnectedAccount:
         return time.monotonic()
 
     @staticmethod
-    def _measure(what: str, started: float, ask: Callable[[], httpx.Response], refused: int) -> None:
-        """Ask until it is refused, and print how long that took. Raises Unexpected after a second."""
-        while (status := ask().status_code) != refused:
+    def _measure(what: str, started: float, ask: Callable[[], int], refused: int) -> None:
+        """Ask until the status is that, and print how long that took. Raises Unexpected after a second."""
+        while (status := ask()) != refused:
             require(time.monotonic() <= started + PROMISED_SECONDS, f"{what}: still {status} after a second")
             time.sleep(0.01)
         say(f"  {what} {(time.monotonic() - started) * 1000:.0f} ms later")

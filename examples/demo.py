@@ -11,11 +11,13 @@ import shutil
 import sys
 import tempfile
 import time
+from functools import cached_property
 from pathlib import Path
 
 from acme import CONFIG, Application, Browser, Page, Server, Unexpected, written_secret
 from connected_account import ConnectedAccount
 from story import chapter, out, outcome_of, require, say, show, show_token, summary_of
+from tool_server import ToolServer
 
 PERSON = "ada@acme.example"
 AGENT_CALLBACK = "http://localhost:8600/callback"
@@ -103,7 +105,10 @@ class Demo:
         say(f"calendar-agent exchanges its token for one for {TOOLS}")
         tool_token = self._granted(self.agent, self.agent_token, TOOLS)
         first = show_token(tool_token, "sub", "aud", "client_id", "scope", "act")
-        say(f"calendar-tools, which got that token with a call, exchanges it for {CALENDAR}")
+        called = self.tool_server.verified(tool_token)
+        say("calendar-tools, which got that token with a call, verifies it with the library zonewright:")
+        say(f"    {called.actors[0].subject} calls, for {called.subject}")
+        say(f"then it exchanges it for {CALENDAR}")
         api_token = self._granted(self.tools, tool_token, CALENDAR, "events.read")
         second = show_token(api_token, "sub", "aud", "client_id", "scope", "act")
         require(first["sub"] == second["sub"], "the person changed along the chain")
@@ -140,7 +145,9 @@ class Demo:
     def connect(self) -> None:
         """The second act: a user connects an account at another company, and takes it back."""
         tool_token = self._granted(self.agent, self.agent_token, TOOLS)
-        second = ConnectedAccount(self.server, self.directory / "config", self.issuer, self.browser)
+        second = ConnectedAccount(
+            self.server, self.directory / "config", self.issuer, self.browser, self.tool_server
+        )
         try:
             second.configure()
             second.connect(self.tools, tool_token)
@@ -148,6 +155,7 @@ class Demo:
             second.revoke(self.agent, self.agent_token, self.tools, tool_token)
         finally:
             second.close()
+            self.tool_server.close()
 
     def keep(self) -> None:
         """What somebody needs to go on by hand."""
@@ -165,6 +173,11 @@ class Demo:
             f"kill {process.pid}; rm -rf {self.directory}",  # type: ignore[union-attr]
         ):
             out.print(f"   {line}", markup=False)
+
+    @cached_property
+    def tool_server(self) -> ToolServer:
+        """What verifies the calls of the tool server's tools: it knows the zone and itself, and no secret."""
+        return ToolServer(self.issuer, TOOLS)
 
     @property
     def agent(self) -> Application:

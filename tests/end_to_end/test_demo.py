@@ -54,6 +54,8 @@ def test_tells_the_whole_story_and_leaves_nothing(tmp_path: Path):
             r"API refuses the token that calendar-tools has \d+ ms later",
             r"calendar-agent is refused any token \d+ ms later",
             r"calendar-tools is refused any token \d+ ms later",
+            r"verifies it with the library zonewright:\s+calendar-agent calls, for ada@acme\.example",
+            r"calendar-tools refuses the agent's calls, by the revocation list, \d+ ms later",
             r"All of it happened",
         )
         if not re.search(expected, story)
