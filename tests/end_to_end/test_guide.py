@@ -71,6 +71,16 @@ def test_an_mcp_client_needs_an_address_and_no_more(tmp_path: Path):
     assert "Example MCP client  ua:" in said
 
 
+def test_a_refusal_is_found_in_metrics_and_logs(tmp_path: Path):
+    """One request by its id: in the answer, in the access log and in the log; and one in the metrics."""
+    said = run("observability.md", tmp_path)
+
+    [request_id] = set(re.findall(r'"request_id": ?"([^"]+)"', said))
+    assert said.count(request_id) == 3
+    assert 'zoned_request_seconds_count{endpoint="management list",outcome="unauthorized"} 1.0' in said
+    assert said.count('"outcome":"unauthorized"') == 1
+
+
 def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     """Saved while it serves, lost, restored, and served again; and the same on PostgreSQL, with its tools."""
     said = run("operating-data.md", tmp_path, PGHOST=postgres.socket_directory, PGUSER="postgres")

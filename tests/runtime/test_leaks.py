@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx
 import pytest
 from sqlalchemy import text
 from tests.runtime.authorization.pushed_requests import bring, push
+from tests.runtime.connect.conftest import account_on, desk_on
 from tests.runtime.login.invitations import address, call, home_zone, invite, ok, token_to, zonectl
+from tests.support.account_provider import account_provider
 from tests.support.canaries import Canaries, short_lived, tables
 from tests.support.collector import Collector, collecting
 from tests.support.factories import company_of
-from tests.support.oauth_site import Answer, Browser, Client, Page, Site
+from tests.support.oauth_site import PASSWORD, Answer, Browser, Client, Page, Site
 from tests.support.possession import Holder
 from tests.support.publisher import publishing
 from tests.support.server import serve
@@ -146,6 +148,7 @@ def searched(search: Search) -> Search:
     push_and_prove(search, zone, password)
     assert_and_register(search, zone, password)
     sign_in_elsewhere(search, zone, password)
+    connect_an_account(search)
     manage(search, zone)
     invited(search)
     fail(search, client)
@@ -203,7 +206,8 @@ def test_no_secret_is_in_a_trace(searched: Search) -> None:
     last = httpx.get(f"{searched.site.server.url}/healthz").headers["X-Request-ID"]
     wait_until(lambda: searched.collector.trace_of(last))
     names = {span.name for span in searched.collector.spans}
-    assert {"POST /oauth/token", "client authentication", "POST to another server", "signing"} < names
+    assert {"POST /oauth/token", "client authentication", "vault", "signing"} < names
+    assert "POST to another server" in names
     assert searched.canaries.found_in({"traces": b"".join(searched.collector.bodies)}, told=True) == []
 
 
@@ -418,6 +422,35 @@ def sign_in_elsewhere(search: Search, home: Zone, password: str) -> None:
     search.seen(browser)
     search.look()
     browser.open(f"{client.issuer}/openid/logout?id_token_hint={tokens['id_token']}")
+    search.seen(browser)
+    search.look()
+
+
+def connect_an_account(search: Search) -> None:
+    """An account at an outside provider, whose tokens are handed out; and a key that a user gives."""
+    canaries, browser = search.canaries, Browser()
+    canaries.keep("password", PASSWORD)
+    with account_provider() as tracker:
+        desk = desk_on(search.site, browser)
+        secret = canaries.keep("client secret at the provider", canary())
+        account = account_on(desk, tracker, client_secret=secret)
+        search.client(desk.agent)
+        search.client(account.agent)
+        token = canaries.keep("subject token", desk.sign_in(account.agent))
+        page = desk.page(account.link(token))
+        search.look()
+        back = account.callback(page)
+        canaries.keep("code of the provider", dict(parse_qsl(urlsplit(back).query))["code"])
+        assert isinstance(browser.open(back), Page)
+        canaries.keep("upstream token", tracker.issued[0])
+        canaries.keep("upstream refresh token", tracker.renewing[0])
+        canaries.keep("code verifier for the provider", tracker.redeemed[0]["code_verifier"])
+        assert account.exchange(token)["access_token"] == tracker.issued[0]
+        token = canaries.keep("subject token", desk.sign_in(desk.agent))
+        page = desk.page(desk.link(token, desk.tickets))
+        key = canaries.keep("key of a user", canary())
+        assert isinstance(desk.allow(page, credential=key), Page)
+        assert desk.exchange(token, desk.tickets)["access_token"] == key
     search.seen(browser)
     search.look()
 

@@ -21,6 +21,7 @@ class AccountProvider:
         answers_with: parameters of the next answers beside `code` and `state`, or in their place.
         token_answer: status and body of the token endpoint's next answers; None for tokens.
         issued: the access tokens, in order.
+        renewing: the refresh tokens, likewise.
     """
 
     url: str
@@ -29,6 +30,7 @@ class AccountProvider:
     answers_with: dict[str, str] = field(default_factory=dict)
     token_answer: tuple[int, Any] | None = None
     issued: list[str] = field(default_factory=list)
+    renewing: list[str] = field(default_factory=list)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
@@ -83,11 +85,12 @@ class AccountProvider:
             return Scripted({"error": "invalid_grant"}, 400)
         token = f"at-{secrets.token_hex(8)}"
         self.issued.append(token)
+        self.renewing.append(f"rt-{secrets.token_hex(8)}")
         scope = asked.get("scope", "") if self.grants is None else self.grants
         return Scripted(
             {
                 "access_token": token,
-                "refresh_token": f"rt-{secrets.token_hex(8)}",
+                "refresh_token": self.renewing[-1],
                 "token_type": "bearer",
                 "expires_in": 1800,
                 "scope": scope,
