@@ -125,6 +125,7 @@ LISTS: Mapping[str, Sequence[Condition]] = {
     "of a resource": [Equals("resource_id", ["resource-1"])],
     "revoked": [SqlCondition(has_status(NOW, "revoked"))],
     "active": [SqlCondition(has_status(NOW, "active"))],
+    "expired": [EXPIRED],
     "of a resource, expired": [Equals("resource_id", ["resource-1"]), EXPIRED],
 }
 # Of the modules that keep these tables, what no request of an application or a user calls, and why.

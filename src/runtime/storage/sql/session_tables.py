@@ -138,6 +138,15 @@ Index(
     postgresql_where=_REVOKED,
     sqlite_where=_REVOKED,
 )
+_ENDING = delegated_grants.c.expires_at.is_not(None)
+Index(
+    "delegated_grants_ending_idx",
+    delegated_grants.c.zone_id,
+    delegated_grants.c.created_at,
+    delegated_grants.c.id,
+    postgresql_where=_ENDING,
+    sqlite_where=_ENDING,
+)
 Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
 
 # The upstream credential of a delegated grant. `version` is the one that a refresh compares and swaps; who
