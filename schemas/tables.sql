@@ -221,6 +221,8 @@ CREATE TABLE delegated_grants (
 
 CREATE INDEX delegated_grants_created_at_idx ON delegated_grants (zone_id, created_at, id);
 
+CREATE INDEX delegated_grants_ending_idx ON delegated_grants (zone_id, created_at, id) WHERE expires_at IS NOT NULL;
+
 CREATE INDEX delegated_grants_provider_id_idx ON delegated_grants (zone_id, provider_id);
 
 CREATE INDEX delegated_grants_resource_id_idx ON delegated_grants (zone_id, resource_id, created_at, id);

@@ -6,6 +6,7 @@ list) never differ: not about what is revoked, nor about what is issued anew in 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from random import Random
 
 import pytest
 from tests.support.revocation_world import AGENT, CAUSES, TOOLS, Issued, World, opened_world
@@ -15,6 +16,8 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, DELEGATED_GRANT
 from runtime.services.management.kind_handlers import DELETES, UPDATES
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
+
+_STEPS = 8
 
 
 @pytest.fixture
@@ -84,3 +87,24 @@ async def test_what_is_issued_while_a_long_transaction_revokes_is_revoked(
         assert await world.differences() == []
     await world.allow()
     assert (await world.differences(), await world.is_active(issued)) == ([], False)
+
+
+@pytest.mark.threat("18j")
+async def test_zone_and_list_agree_after_whatever_happens(own_scene: Scene) -> None:
+    """Random causes one after the other, with little time between, and tokens issued between them."""
+    chance = Random()
+    seed = chance.randrange(2**32)
+    chance.seed(seed)
+    with opened_world(own_scene) as world:
+        await world.begin()
+        history: list[object] = [seed]
+        for _ in range(_STEPS):
+            cause = chance.choice(sorted(CAUSES))
+            history += [cause, seconds := chance.choice([0, 0, 1, 3, 6, 10])]
+            fresh = await world.issue() if chance.random() < 0.7 else []
+            assert [each.way for each in fresh if not await world.is_active(each)] == [], history
+            await CAUSES[cause](world)
+            world.clock.jump(seconds)
+            assert await world.differences() == [], history
+        world.clock.jump(10)
+        assert await world.differences() == [], history
