@@ -22,6 +22,7 @@ from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.sealing import (
     KeyEncryption,
+    KeyEncryptionRing,
     LocalKeyEncryption,
     Sealer,
     SecretHasher,
@@ -140,10 +141,15 @@ def check_mail(settings: Settings) -> None:
 
 
 def key_encryption_of(settings: Settings, *, create: bool = False) -> KeyEncryption:
-    """The key that wraps all data keys. Raises KeyUnusable."""
+    """The key that wraps all data keys, and those that some may be wrapped with. Raises KeyUnusable."""
     if settings.key_encryption_key:
-        return LocalKeyEncryption.from_text(settings.key_encryption_key.get_secret_value())
-    return LocalKeyEncryption.from_file(settings.key_file, create=create)
+        current = LocalKeyEncryption.from_text(settings.key_encryption_key.get_secret_value())
+    else:
+        current = LocalKeyEncryption.from_file(settings.key_file, create=create)
+    if settings.other_key_encryption_keys is None:
+        return current
+    texts = settings.other_key_encryption_keys.get_secret_value().split(",")
+    return KeyEncryptionRing(current, tuple(LocalKeyEncryption.from_text(each) for each in texts))
 
 
 def mail_transport_of(settings: Settings) -> Transport:

@@ -135,6 +135,11 @@ class Settings(BaseSettings):
     key_encryption_key: SecretStr | None = Field(
         None, description="key-encryption key, 32 bytes in base64; a file in `data_dir` when unset"
     )
+    other_key_encryption_keys: SecretStr | None = Field(
+        None,
+        description="further keys that stored keys may be wrapped with, 32 bytes in base64 each, separated "
+        "by commas; for replacing the key-encryption key",
+    )
     token_lifetime_seconds: int = Field(
         3600, ge=60, le=86_400, description="default lifetime of access tokens"
     )
@@ -231,10 +236,13 @@ def misspelt(variables: Iterable[str]) -> list[tuple[str, str | None]]:
     return [(name, f"ZONED_{setting.upper()}" if setting else None) for name, setting in found]
 
 
+_KEYS = ("key_encryption_key", "other_key_encryption_keys")
+
+
 def _is_secret(setting: tuple[str, Any]) -> bool:
     """Tell whether a setting of a file is a secret, or an address with a password in it."""
     name, value = setting
-    if name in ("key_encryption_key", "mail_smtp_password"):
+    if name in (*_KEYS, "mail_smtp_password"):
         return value is not None
     if name not in ("database_url", "redis_url") or not isinstance(value, str):
         return False
@@ -253,7 +261,7 @@ def _read(config: Path) -> dict[str, Any]:
         raise InvalidSettings(f"`{config}` cannot be read: {failure}") from None
     if not isinstance(written, dict):
         raise InvalidSettings(f"`{config}`: expected settings, as in `listen: 127.0.0.1:8080`")
-    if "key_encryption_key" in written and mode & files.NOT_FOR_A_KEY:
+    if not written.keys().isdisjoint(_KEYS) and mode & files.NOT_FOR_A_KEY:
         raise InvalidSettings(
             f"`{config}` has the key-encryption key and is open to others (mode {mode:o}); `chmod 600` it"
         )

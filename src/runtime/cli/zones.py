@@ -10,7 +10,7 @@ from runtime.cli.operators import current_operator
 from runtime.services import zone_keys as zone_keys
 from runtime.services import zone_settings
 from runtime.services.container import Services
-from runtime.services.management.zones import key_rotation
+from runtime.services.management.zones import key_rotation, key_wrapping
 from runtime.settings import Settings
 
 
@@ -78,6 +78,17 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 
     with_services(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
+
+
+@keys.command("rewrap")
+@click.pass_obj
+def rewrap_keys(settings: Settings) -> None:
+    """Wrap all stored keys with the current key-encryption key, while the service runs.
+
+    Afterwards those in ZONED_OTHER_KEY_ENCRYPTION_KEYS are needed for older backups alone.
+    """
+    done = with_services(settings, lambda services: key_wrapping.rewrap(services, by=current_operator()))
+    click.echo(f"wrapped anew: the keys of {done:,} zones; all others were already")
 
 
 @click.group()

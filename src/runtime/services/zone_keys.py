@@ -63,7 +63,7 @@ async def create_zone_keys(
 ) -> Sealer:
     """Give a new zone its data key and these signing keys; the sealer of that data key."""
     data_key = new_data_key()
-    wrapped = key_encryption.wrap(data_key, bound_to=_data_key_place(zone_id))
+    wrapped = key_encryption.wrap(data_key, bound_to=data_key_place(zone_id))
     await storage.add_internals(
         conn,
         ZoneInternals(zone_id, organization_id, wrapped, DEFAULT_ALGORITHM, 1, schema.current().version),
@@ -85,7 +85,7 @@ async def sealer(key_encryption: KeyEncryption, conn: AsyncConnection, zone_id: 
 
 def open_sealer(key_encryption: KeyEncryption, internals: ZoneInternals) -> Sealer:
     """The sealer of the data key that a zone keeps wrapped. Raises SealBroken."""
-    place = _data_key_place(internals.zone_id)
+    place = data_key_place(internals.zone_id)
     return Sealer(key_encryption.unwrap(internals.data_key_wrapped, bound_to=place))
 
 
@@ -176,7 +176,7 @@ def _open(stored: StoredKey, zone_sealer: Sealer) -> SigningKey:
     return SigningKey.from_pem(pem, cast(Algorithm, stored.algorithm))
 
 
-def _data_key_place(zone_id: str) -> str:
+def data_key_place(zone_id: str) -> str:
     return f"zone_internals/{zone_id}/data_key_wrapped"
 
 

@@ -4,6 +4,7 @@ A new command fails here until it is declared as one that only looks, or has a r
 """
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -142,6 +143,13 @@ def _backed_up(site: Site) -> None:
     site.ok("backup", "{backup}")
 
 
+def _with_another_key(site: Site) -> None:
+    site.ok("init")
+    own = (site.directory / "key-encryption.key").read_text().strip()
+    other = base64.b64encode(b"x" * 32).decode()
+    site.settings |= {"ZONED_KEY_ENCRYPTION_KEY": other, "ZONED_OTHER_KEY_ENCRYPTION_KEYS": own}
+
+
 _OF_ZONE = ("--zone", "{zone}")
 _OF_ORGANIZATION = ("--organization", "{organization}")
 
@@ -173,6 +181,7 @@ RECIPES: dict[str, Recipe] = {
     "user reset": Recipe((*_OF_ZONE, "--user", "cy@acme.example"), "users.reset_password"),
     "restore": Recipe(("{backup}", "--replace"), "database.restore", begin=_backed_up),
     "keys rotate": Recipe(_OF_ZONE, "keys.rotate"),
+    "keys rewrap": Recipe((), "keys.rewrap", begin=_with_another_key),
     "keys use": Recipe((*_OF_ZONE, "--algorithm", "ES256"), "zones.use_algorithm"),
     "zone set": Recipe((*_OF_ZONE, "require-dpop-nonce", "on"), "zones.set_switch"),
 }

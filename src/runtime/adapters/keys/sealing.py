@@ -11,6 +11,8 @@ import hmac
 import os
 import secrets
 import stat
+from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -131,6 +133,42 @@ class LocalKeyEncryption:
     def unwrap(self, wrapped: bytes, *, bound_to: str) -> bytes:
         """The data key again. Raises SealBroken."""
         return self._sealer.open(wrapped, bound_to=bound_to)
+
+
+class KeyEncryptionRing:
+    """Several key-encryption keys, while one is replaced by another: all of them unwrap, and one wraps.
+
+    Args:
+        current: wraps, and is tried first.
+        others: what is not wrapped with the current key may be wrapped with one of these.
+    """
+
+    def __init__(self, current: KeyEncryption, others: Sequence[KeyEncryption]) -> None:
+        self.current = current
+        self._others = tuple(others)
+
+    def __repr__(self) -> str:
+        return "KeyEncryptionRing(...)"
+
+    def wrap(self, data_key: bytes, *, bound_to: str) -> bytes:
+        """The data key, sealed for the place *bound_to* with the current key."""
+        return self.current.wrap(data_key, bound_to=bound_to)
+
+    def unwrap(self, wrapped: bytes, *, bound_to: str) -> bytes:
+        """The data key again, whichever key wrapped it. Raises SealBroken."""
+        for key in (self.current, *self._others[:-1]):
+            with suppress(SealBroken):
+                return key.unwrap(wrapped, bound_to=bound_to)
+        return self._others[-1].unwrap(wrapped, bound_to=bound_to)
+
+
+def rewrapped(key_encryption: KeyEncryption, wrapped: bytes, *, bound_to: str) -> bytes | None:
+    """A data key wrapped with the current key; None for one that is. Raises SealBroken."""
+    current = key_encryption.current if isinstance(key_encryption, KeyEncryptionRing) else key_encryption
+    with suppress(SealBroken):
+        current.unwrap(wrapped, bound_to=bound_to)
+        return None
+    return key_encryption.wrap(key_encryption.unwrap(wrapped, bound_to=bound_to), bound_to=bound_to)
 
 
 def new_data_key() -> bytes:
