@@ -2,10 +2,12 @@
 
 import argparse
 import asyncio
+import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -17,7 +19,7 @@ from rich.table import Table
 from tests.chaos import ledger, scenarios
 from tests.chaos.ledger import Ledger, Result
 from tests.chaos.load import EXCHANGE, Load, Site
-from tests.chaos.platform import Platform, running
+from tests.chaos.platform import running, running_on_small_disk, wait_until_ready
 from tests.support.waiting import let_pass
 
 WARM_SECONDS, TROUBLE_SECONDS, AFTER_SECONDS = 3.0, 10.0, 4.0
@@ -26,47 +28,72 @@ WARM_SECONDS, TROUBLE_SECONDS, AFTER_SECONDS = 3.0, 10.0, 4.0
 def main() -> int:
     """Run scenarios. 1 when something was allowed, lost or used twice that must not be."""
     arguments = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    arguments.add_argument("--only", default=",".join(scenarios.ALL), help="names, with commas")
+    known = [*scenarios.ALL, scenarios.DISK_FULL]
+    arguments.add_argument("--only", default=",".join(known), help="names, with commas")
     arguments.add_argument(
         "--seconds", type=float, default=TROUBLE_SECONDS, help="how long each trouble lasts"
     )
     asked = arguments.parse_args()
     names = asked.only.split(",")
-    if unknown := set(names) - scenarios.ALL.keys():
-        arguments.error(f"there is no scenario `{min(unknown)}`; they are {', '.join(scenarios.ALL)}")
+    if unknown := set(names) - set(known):
+        arguments.error(f"there is no scenario `{min(unknown)}`; they are {', '.join(known)}")
     results = list(_told(_run(names, asked.seconds)))
     _show(results)
     return 0 if all(result.holds for result in results) else 1
 
 
 def _run(names: list[str], seconds: float) -> Iterator[Result]:
-    with running() as platform:
-        for name in names:
-            yield run(name, platform, seconds=seconds)
-            platform.restore()
+    on_platform = [name for name in names if name in scenarios.ALL]
+    if on_platform:
+        with running() as platform:
+            for name in on_platform:
+                trouble, restore = scenarios.ALL[name](platform), platform.restore
+                yield run(name, platform.site, trouble, restore, seconds=seconds)
+    if scenarios.DISK_FULL in names:
+        yield from _on_a_full_disk(seconds)
 
 
-def run(name: str, platform: Platform, *, seconds: float) -> Result:
-    """One scenario under load."""
+def _on_a_full_disk(seconds: float) -> Iterator[Result]:
+    if os.geteuid() != 0:
+        print("disk-full: left out, a disk of its own needs root", file=sys.stderr)
+        return
+    with running_on_small_disk() as (site, node, disk):
+        trouble = scenarios.full_disk(disk)
+        yield run(scenarios.DISK_FULL, site, trouble, lambda: wait_until_ready(node), seconds=seconds)
+
+
+def run(
+    name: str,
+    site: Site,
+    trouble: AbstractContextManager[None],
+    restore: Callable[[], None],
+    *,
+    seconds: float,
+) -> Result:
+    """One scenario under load.
+
+    Args:
+        restore: returns when all is well again.
+    """
     written = Ledger()
-    stop = _loaded(platform.site, written)
+    stop = _loaded(site, written)
     try:
         let_pass(WARM_SECONDS)
         struck_at = time.monotonic()
-        with scenarios.ALL[name](platform):
+        with trouble:
             let_pass(seconds)
         mended_at = time.monotonic()
-        platform.restore()
+        restore()
         let_pass(AFTER_SECONDS)
     finally:
         stop()
     ended_at = time.monotonic()
-    _look_for_created(platform.site, written)
+    _look_for_created(site, written)
     times = {"struck_at": struck_at, "mended_at": mended_at, "ended_at": ended_at}
     return ledger.judged(name, written, measured=EXCHANGE, **times)
 
 
-def _loaded(site: Site, written: Ledger):  # type: ignore[no-untyped-def]
+def _loaded(site: Site, written: Ledger) -> Callable[[], None]:
     """Begin a load; the function that ends it."""
     loop, over = asyncio.new_event_loop(), asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=(Load(site, written).run(over),))

@@ -9,6 +9,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -221,14 +222,20 @@ class Platform:
         return "\n".join(node.log.read_text()[-1500:] for node in self.nodes)
 
     def _is_well(self) -> bool:
-        with suppress(httpx.HTTPError):
-            answers = [
-                httpx.get(f"{node.url}/readyz", trust_env=False, timeout=5)
-                for node in self.nodes
-                for _ in range(3)
-            ]
-            return all(each.status_code == 200 and each.json()["status"] == "ok" for each in answers)
-        return False
+        return all(is_well(node) for node in self.nodes for _ in range(3))
+
+
+def is_well(node: Node) -> bool:
+    """Whether a worker of a node has all that it works with."""
+    with suppress(httpx.HTTPError):
+        answer = httpx.get(f"{node.url}/readyz", trust_env=False, timeout=5)
+        return bool(answer.json()["status"] == "ok")
+    return False
+
+
+def wait_until_ready(node: Node) -> None:
+    """Return once a node has all that it works with."""
+    wait_until(lambda: is_well(node), seconds=120, otherwise=node.log.read_text)
 
 
 @contextmanager
@@ -275,6 +282,39 @@ def running(*, workers: int = 2) -> Iterator[Platform]:
         finally:
             made.postgres.kill()
             postgres.kill()
+
+
+class ShiftedNode(Node):
+    """A node of one worker on a machine whose clock is wrong."""
+
+    shift_seconds = 0.0
+
+    def launch(self) -> "subprocess.Popen[bytes]":
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.shifted", str(self.shift_seconds)],
+                env=self.environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self.process
+
+
+@contextmanager
+def running_on_small_disk(size_mib: int = 64) -> Iterator[tuple[Site, Node, Path]]:
+    """One node with SQLite on a disk of its own, which is small; and where that is. Needs root (Linux)."""
+    with tempfile.TemporaryDirectory(prefix="zonewright-chaos-") as directory, ExitStack() as stack:
+        disk = Path(directory) / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", disk], check=True)
+        stack.callback(subprocess.run, ["umount", "--lazy", disk], check=True)
+        node = Node(disk / "data", {})
+        node.init()
+        stack.callback(node.kill)
+        node.start()
+        yield site_of(node.url, [node], Path(directory)), node, disk
 
 
 def site_of(url: str, nodes: list[Node], directory: Path) -> Site:

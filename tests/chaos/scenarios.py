@@ -6,9 +6,10 @@ A scenario is a context: entered when the load has run for a while, left when it
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 
-from tests.chaos.platform import Platform
+from tests.chaos.platform import Platform, ShiftedNode
 from tests.support.proxy import proxied
 from tests.support.redis import running_redis
 from tests.support.waiting import let_pass
@@ -148,6 +149,20 @@ def cut_off_from_redis(platform: Platform) -> Iterator[None]:
 
 
 @contextmanager
+def clocks_apart(platform: Platform) -> Iterator[None]:
+    """The clock of one node is ten minutes ahead of the other's."""
+    node = platform.nodes[0]
+    node.stop()
+    shifted = ShiftedNode(node.directory, node.settings | {"ZONED_WORKERS": "1"}, port=node.port)
+    shifted.public_url, shifted.shift_seconds = node.public_url, 600.0
+    shifted.start()
+    try:
+        yield
+    finally:
+        shifted.stop()
+
+
+@contextmanager
 def postgres_restart(platform: Platform) -> Iterator[None]:
     """PostgreSQL is stopped, and started again."""
     platform.postgres.stop()
@@ -213,6 +228,20 @@ def postgres_failover(platform: Platform) -> Iterator[None]:
     yield
 
 
+@contextmanager
+def full_disk(disk: Path) -> Iterator[None]:
+    """There is no room left on a disk."""
+    ballast = disk / "ballast"
+    with ballast.open("wb") as file, suppress(OSError):
+        while True:
+            file.write(bytes(65536))
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
+DISK_FULL = "disk-full"
 ALL: dict[str, Scenario] = {
     each.__name__.replace("_", "-"): each
     for each in (
@@ -230,6 +259,7 @@ ALL: dict[str, Scenario] = {
         redis_replica,
         redis_failover,
         cut_off_from_redis,
+        clocks_apart,
         postgres_restart,
         postgres_kill,
         postgres_hangs,

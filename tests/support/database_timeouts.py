@@ -1,4 +1,4 @@
-"""How long this process lets a database take before it counts as hanging.
+"""How long this process lets a database, or Redis, take before it counts as hanging.
 
 The product says so after a second or two. A machine that runs several servers and every test may take longer
 to start one more process of PostgreSQL, or to come back to this one; nothing hangs there. Tests of the time
@@ -9,19 +9,21 @@ import pytest
 
 from runtime.services import epochs
 from runtime.storage.sql import database, hang_detection
+from runtime.storage.state import redis
 
-_OF_TESTS = 10.0
+_OF_TESTS, _OF_REDIS = 10.0, 3.0  # callers wait for Redis once; they go on without it
 _OF_THE_PRODUCT = {
     (hang_detection, "ANSWER_SECONDS"): hang_detection.ANSWER_SECONDS,
     (epochs, "READ_TIMEOUT_SECONDS"): epochs.READ_TIMEOUT_SECONDS,
     (database, "WATCHING_SECONDS"): database.WATCHING_SECONDS,
+    (redis, "TIMEOUT_SECONDS"): redis.TIMEOUT_SECONDS,
 }
 
 
 def lengthen_database_timeouts() -> None:
-    """Have a database count as hanging after ten seconds in this process."""
+    """Have a database count as hanging after ten seconds in this process, and Redis after three."""
     for module, name in _OF_THE_PRODUCT:
-        setattr(module, name, _OF_TESTS)
+        setattr(module, name, _OF_REDIS if module is redis else _OF_TESTS)
 
 
 def use_product_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:

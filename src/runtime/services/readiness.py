@@ -14,7 +14,7 @@ from runtime.logs import log
 from runtime.services.container import Services
 
 DATABASE_SECONDS = 2.5  # a server that hangs is told from a busy one in less
-STATE_SECONDS = 1.0
+STATE_SECONDS = 1.5
 OK = "ok"
 WITHOUT_STATE = (
     "sign-in",

@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 
 import pytest
 import redis.asyncio
+from tests.support.database_timeouts import use_product_timeouts
 from tests.support.proxy import proxied
 from tests.support.redis import running_redis
 from tests.support.waiting import let_elapse, until
@@ -419,8 +420,9 @@ class TestRedis:
 
     @pytest.mark.threat("35a")
     @pytest.mark.parametrize("trouble", ["stopped", "swallowed"])
-    async def test_nobody_waits_for_one_that_hangs(self, trouble):
+    async def test_nobody_waits_for_one_that_hangs(self, trouble, monkeypatch):
         """One timeout finds out, those that come later hear so at once, and it is seen when it is back."""
+        use_product_timeouts(monkeypatch)
         with running_redis() as server, proxied(server.url) as way:
             state = RedisState.open(way.redis_url)
             await state.put("a", b"1", ttl_seconds=60)
@@ -432,7 +434,7 @@ class TestRedis:
                     with pytest.raises(Unavailable, match="cannot be reached") as first:
                         await state.get("a")
                     later = [await refusal_of(state.get("a")) for _ in range(600)]
-                    await let_elapse(1.2)  # two probes
+                    await let_elapse(1.5)  # a probe, and one more
                     later.append(await refusal_of(state.get("a")))
                 assert first.value.internal != later[0].internal
                 assert {each.internal for each in later} == {"not asked"}

@@ -92,7 +92,7 @@ return counted
 _ANSWERED = STATE_SECONDS.labels("answered")
 _AWAY = (RedisError, OSError, TimeoutError)
 # A Redis at hand answers within milliseconds; without it a request goes on, where it may.
-_TIMEOUT_SECONDS = 0.5
+TIMEOUT_SECONDS = 1.0
 _SOCKET_SECONDS = 2.0  # the driver's own timeouts, should the one around the whole trip not do
 
 
@@ -102,12 +102,10 @@ PREFIX = "zonewright:"  # of every key
 class RedisState:
     """State in one Redis. Every method raises `Unavailable` when it cannot be reached in time."""
 
-    def __init__(
-        self, client: Redis, *, prefix: str = PREFIX, timeout_seconds: float = _TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, client: Redis, *, prefix: str = PREFIX, timeout_seconds: float | None = None) -> None:
         self._client = client
         self._prefix = prefix
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         self._raise_all = client.register_script(_RAISE_ALL)
         self._keep = client.register_script(_KEEP)
         self._take = client.register_script(_TAKE)
@@ -119,12 +117,10 @@ class RedisState:
         self._puts = RequestBatcher(self._put_all)
         self._keeps = RequestBatcher(self._keep_all)
         self._claims = RequestBatcher(self._claim_all)
-        self._breaker = CircuitBreaker(client.ping, failures=_AWAY, timeout_seconds=timeout_seconds)
+        self._breaker = CircuitBreaker(client.ping, failures=_AWAY, timeout_seconds=self._timeout_seconds)
 
     @classmethod
-    def open(
-        cls, url: str, *, connections: int = 32, timeout_seconds: float = _TIMEOUT_SECONDS
-    ) -> "RedisState":
+    def open(cls, url: str, *, connections: int = 32, timeout_seconds: float | None = None) -> "RedisState":
         """State at a `redis://`, `rediss://` or `unix://` URL; connections are made as they are needed."""
         pool = BlockingConnectionPool.from_url(
             url,
