@@ -44,7 +44,7 @@ TRACEPARENT = "traceparent"
 _SEND_SECONDS = 5
 
 
-class Place(NamedTuple):
+class TracedFunction(NamedTuple):
     """A function that a span is made around.
 
     Attributes:
@@ -59,28 +59,28 @@ class Place(NamedTuple):
 
 
 STEPS = (
-    Place(token_endpoint, "authenticate_client", "client authentication"),
-    Place(dpop_verification, "verify_proof", "DPoP proof"),
-    Place(token_exchange, "repeat", "known request"),
-    Place(token_exchange, "verify_subject_token", "subject token"),
-    Place(revalidation, "revalidate", "session"),
-    Place(token_exchange, "require_target", "target"),
-    Place(token_exchange, "require_chain_consents", "consents of the chain"),
-    Place(token_exchange, "require_allowance", "consent"),
-    Place(token_exchange, "authorize_scopes", "scopes"),
-    Place(policy_decision, "decide_exchange", "policy"),
-    Place(policy_decision, "decide_direct", "policy"),
-    Place(credentials, "require", "vault"),
-    Place(refresh, "current", "upstream token"),
-    Place(token_cache, "store", "token cache"),
-    Place(SigningKey, "sign", "signing"),
-    Place(Passwords, "verify", "password"),
+    TracedFunction(token_endpoint, "authenticate_client", "client authentication"),
+    TracedFunction(dpop_verification, "verify_proof", "DPoP proof"),
+    TracedFunction(token_exchange, "repeat", "known request"),
+    TracedFunction(token_exchange, "verify_subject_token", "subject token"),
+    TracedFunction(revalidation, "revalidate", "session"),
+    TracedFunction(token_exchange, "require_target", "target"),
+    TracedFunction(token_exchange, "require_chain_consents", "consents of the chain"),
+    TracedFunction(token_exchange, "require_allowance", "consent"),
+    TracedFunction(token_exchange, "authorize_scopes", "scopes"),
+    TracedFunction(policy_decision, "decide_exchange", "policy"),
+    TracedFunction(policy_decision, "decide_direct", "policy"),
+    TracedFunction(credentials, "require", "vault"),
+    TracedFunction(refresh, "current", "upstream token"),
+    TracedFunction(token_cache, "store", "token cache"),
+    TracedFunction(SigningKey, "sign", "signing"),
+    TracedFunction(Passwords, "verify", "password"),
 )
 # Those that hold something for as long as a block lasts.
 BLOCKS = (
-    Place(Database, "transaction", "database: transaction"),
-    Place(Database, "reading", "database: reading"),
-    Place(Database, "querying", "database: query"),
+    TracedFunction(Database, "transaction", "database: transaction"),
+    TracedFunction(Database, "reading", "database: reading"),
+    TracedFunction(Database, "querying", "database: query"),
 )
 
 
