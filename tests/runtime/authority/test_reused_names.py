@@ -7,12 +7,16 @@ from tests.runtime.authority.session_scenes import (
     SignIn,
     answered,
     let_a_second_pass,
+    make_manager,
     make_sign_in,
 )
 from tests.support.factories import App
-from tests.support.oauth_site import Answer, Site
+from tests.support.oauth_site import Answer, Site, claims
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, Verb
+from runtime.services import epochs
+from runtime.services.container import Services
+from runtime.storage.sql import consents, sessions
 
 STORAGE = ("embedded", "servers")
 
@@ -89,3 +93,28 @@ def test_a_credential_ends_what_it_led_to_without_an_exchange_of_its_own(
     scene.site.run(site.company.delete(APPLICATION_CREDENTIAL, scene.zone.id, scene.agent.app.credential_id))
 
     assert scene.introspect(further, scene.provider) == "inactive"
+
+
+def test_what_a_user_takes_back_ends_management_tokens_for_good(site: Site) -> None:
+    """The application needs no consent, so it may go on at once: with a token that is issued afterwards."""
+    manager = make_manager(site)
+    zone, sid = manager.api.home_zone(), claims(manager.token)["sid"]
+    still = manager.still()
+    of_user = ("management API", "organization token")
+    assert [still[each]() for each in of_user] == ["works", "works"]
+
+    async def take_back(services: Services) -> None:
+        resource = await (await services.zones.get(zone.id)).resources.resolve(manager.api.server.url)
+        assert resource is not None
+        async with services.epochs.transaction() as (conn, bumped):
+            session = await sessions.find(conn, sid, zone_id=zone.id)
+            assert session is not None
+            assert session.user_id is not None
+            bumped.update(await epochs.bump_user(conn, zone.id, session.user_id))
+            of_this = {"user_id": session.user_id, "resource_id": resource.id}
+            await consents.withdraw(conn, zone_id=zone.id, **of_this, now=services.clock())
+
+    site.server.call(take_back)
+
+    assert [still[each]() for each in of_user] == ["401", "401"]
+    assert answered(manager.ada.calling()("GET", "/zones")) == "works"

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 from tests.runtime.connect.conftest import REQUIRED, Account
+from tests.runtime.connect.test_policies import FORBID, PERMIT, decide
 from tests.support.oauth_site import Page, assert_page
 
 from runtime.storage.sql.tables import delegated_grants, vault_tokens
@@ -110,6 +111,23 @@ def test_an_account_without_valid_tokens_is_connected_again_on_the_page(
     assert "Connect this account again" not in page_of(account).text
     assert grant_of(account)["scopes"] == ["read"]
     assert account.exchange(token)["access_token"] == account.tracker.issued[-1]
+
+
+@pytest.mark.parametrize(("policies", "status"), [(PERMIT, 200), (FORBID, 403)])
+def test_policies_are_asked_when_an_account_is_connected_again(
+    account: Account, policies: str, status: int
+) -> None:
+    """By the link that the account page leads to: nothing is connected that they forbid."""
+    account.connect(account.desk.sign_in(account.agent))
+    tokens_are(account, state="dead")
+    page = page_of(account)
+    decide(account.desk, policies)
+
+    question = account.desk.browser.send(page, reconnect=grant_of(account)["id"])
+
+    assert isinstance(question, Page)
+    assert question.response.status_code == status
+    assert ("Allow Tracker Agent to act for you?" in question.text) == (status == 200)
 
 
 def test_an_account_that_no_application_may_use_is_not_offered_again(account: Account) -> None:

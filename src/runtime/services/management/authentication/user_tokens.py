@@ -29,6 +29,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.domain.oauth.decision_events import DecisionEvent
+from runtime.domain.oauth.revocable_names import TokenNames
 from runtime.services.authority import active, admission
 from runtime.services.authority.active import NotActive
 from runtime.services.authority.admission import ManagementToken
@@ -43,6 +44,7 @@ from runtime.services.issuing.access_tokens import confirmation
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller, CallerSession, HomeAccount
 from runtime.services.management.authentication import unverified, verified
 from runtime.services.zones import CachedZone
+from runtime.services.zones.withdrawals import issued_until_in_session
 from runtime.storage.sql import entities, organizations, sessions, users, zone_data
 from runtime.storage.sql import organization_users as people
 from runtime.storage.sql.sessions import SessionRecord
@@ -134,13 +136,15 @@ async def _application(services: Services, zone: CachedZone, claims: dict[str, A
     )
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
-    if await zone.withdrawals.is_withdrawn(("client_id", client_id), issued_at=claims["iat"]):
-        raise Unauthorized(REFUSED, internal="the client id was withdrawn since the token was issued")
     if not await client_lookup.may_request(zone, client, target):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
     root = await zone.session_roots.read(session_id)
     if root is None:
         raise Unauthorized(REFUSED, internal="the session is gone")
+    names = TokenNames(client_id, target.identifier)
+    in_session = issued_until_in_session(root.withdrawn, names.in_session())
+    if claims["iat"] <= max(in_session, await zone.withdrawals.issued_until(names.in_zone())):
+        raise Unauthorized(REFUSED, internal="what the token rests on was revoked since it was issued")
     try:
         await require_allowance(services, zone, client, root, target, wanted=None, now=services.clock())
     except OAuthError as failure:
