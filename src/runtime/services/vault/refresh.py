@@ -5,7 +5,8 @@ version, or hand out the present token while it is valid. What comes back is wri
 
 A provider may rotate refresh tokens, so that a call counts even when nobody waits for its answer any more: it
 runs in a task of its own. A process that dies in between may have lost the only token that works. Then the
-provider refuses the one in the database: after two refusals in a row the credential is dead, the provider is
+provider refuses the one in the database. It is asked once more at once, by whoever has the lease next: a
+single refusal may be that of one server of many. After two in a row the credential is dead: the provider is
 not asked again, and the user is.
 """
 
