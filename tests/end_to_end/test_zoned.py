@@ -340,6 +340,13 @@ def test_a_new_server_is_up_to_date_and_well(server: Server):
     assert "ok" in server.run("doctor")
 
 
+def test_no_header_is_empty(server: Server):
+    """Sanic would announce the HTTP/3 servers beside this one, of which there are none."""
+    answer = httpx.get(f"{server.url}/healthz", trust_env=False, timeout=10)
+    assert answer.status_code == 200
+    assert [name for name, value in answer.headers.items() if not value] == []
+
+
 def test_openapi_is_the_documented_contract(server: Server):
     """What the command prints is what is checked in."""
     checked_in = Path(__file__).resolve().parents[2] / "schemas" / "openapi.json"

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sanic import Sanic
+from sanic.application.state import ApplicationServerInfo
+from sanic.http.constants import HTTP
 
 from runtime import files
 from runtime.api.shared.request_bodies import PromptProtocol
@@ -79,6 +81,8 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket) -> None:
         access_log=False,
         asyncio_server_kwargs={"start_serving": False},  # not before the parts are there
     )
+    # Without it Sanic announces the HTTP/3 servers beside this one, of which there are none: `alt-svc:`.
+    app.state.server_info.append(ApplicationServerInfo({"version": HTTP.VERSION_1}))
     await server.startup()
     await server.before_start()
     await server.start_serving()
