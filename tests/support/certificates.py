@@ -1,6 +1,7 @@
 """Certificates for servers of tests, each its own trust anchor."""
 
 import ssl
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,11 +12,17 @@ from cryptography.x509.oid import NameOID
 
 
 def self_signed(
-    path: Path, host: str, *, days: tuple[float, float] = (-1, 1), password: bytes | None = None
+    path: Path,
+    host: str,
+    *,
+    also: Sequence[str] = (),
+    days: tuple[float, float] = (-1, 1),
+    password: bytes | None = None,
 ) -> Path:
     """Write a key and a certificate of that host name to a file.
 
     Args:
+        also: further host names.
         days: from now, in which it is valid.
         password: that the key is encrypted with.
     """
@@ -29,7 +36,9 @@ def self_signed(
         x509.CertificateBuilder(
             name, name, key.public_key(), 1, now + timedelta(days[0]), now + timedelta(days[1])
         )
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(each) for each in (host, *also)]), critical=False
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

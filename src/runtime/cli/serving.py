@@ -9,6 +9,7 @@ import click
 
 from runtime import files
 from runtime.app import listening_socket
+from runtime.cli.activation import passed_socket
 from runtime.cli.execution import CommandError, errors_in_one_line, with_services
 from runtime.cli.operators import current_operator
 from runtime.cli.private_files import close_private_files
@@ -33,7 +34,7 @@ _ADVICE = {
 @click.pass_obj
 def serve(settings: Settings) -> None:
     """Serve the management API and every zone."""
-    bound = _bind(settings)  # before anything that takes time
+    bound = passed_socket() or _bind(settings)  # before anything that takes time
     held = _hold_database(settings)
     # A worker that cannot connect would only say so in its log: that is tried here.
     with_services(settings, partial(organizations.complete_home_zones, by=current_operator()))

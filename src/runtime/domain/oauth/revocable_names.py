@@ -1,4 +1,4 @@
-"""What an entry of the revocation list can call a token by: the one place that knows these claims.
+"""The names by which an entry of the revocation list knows a token: the one place that has these claims.
 
 The zone asks of each, when it is shown a token, whether that has been revoked under it, and waits with a new
 token while it could not be told from a revoked one. So the zone and its published list say the same.

@@ -1,4 +1,4 @@
-"""What a client has sent, as records and the log show it."""
+"""Values that a client has sent, as records and the log show them."""
 
 import re
 
