@@ -286,7 +286,7 @@ def build(
     )
     app.config.update(_LIMITS)
     app.config.PROXIES_COUNT = settings.proxies or None
-    app.ctx.settings = settings
+    app.ctx.settings, app.ctx.is_stopping = settings, False
     errors.bind(app)
     management.bind(app)
     oauth.bind(app)
@@ -334,6 +334,8 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
 
     @app.get("/readyz")
     async def readyz(request: Request) -> HTTPResponse:
+        if app.ctx.is_stopping:
+            return json({"status": "stopping"}, status=503)
         found = await readiness.report(app.ctx.services)
         for failure in found.failures:
             told_away(request, failure)

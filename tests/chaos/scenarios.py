@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from tests.chaos.platform import Platform, ShiftedNode
+from tests.chaos.platform import DRAIN_SECONDS, Platform, ShiftedNode
+from tests.end_to_end.fleet import Node
 from tests.support.proxy import proxied
 from tests.support.redis import running_redis
 from tests.support.waiting import let_pass
+
+from runtime.cli.worker import STOP_SECONDS
 
 Scenario = Callable[[Platform], AbstractContextManager[None]]
 
@@ -51,16 +54,23 @@ def node_kill(platform: Platform) -> Iterator[None]:
 def sigterm(platform: Platform) -> Iterator[None]:
     """Both nodes are restarted in turn, as an upgrade does."""
     for node in platform.nodes:
-        node.stop()
+        _stop(node)
         node.start()
     yield
+
+
+def _stop(node: Node) -> None:
+    """Ask a node to stop, and let it take the time that it says."""
+    assert node.process is not None
+    node.process.terminate()
+    node.process.wait(STOP_SECONDS + DRAIN_SECONDS + 10)
 
 
 @contextmanager
 def sigterm_while_starting(platform: Platform) -> Iterator[None]:
     """A node is asked to stop while its workers start."""
     node = platform.nodes[0]
-    node.stop()
+    _stop(node)
     for seconds in (0.5, 1.5, 2.5):
         _stop_after(platform, seconds)
     yield
@@ -71,7 +81,7 @@ def _stop_after(platform: Platform, seconds: float) -> None:
     process = node.launch()
     let_pass(seconds)
     process.terminate()
-    process.wait(30)
+    process.wait(STOP_SECONDS + DRAIN_SECONDS + 10)
 
 
 @contextmanager
@@ -152,14 +162,14 @@ def cut_off_from_redis(platform: Platform) -> Iterator[None]:
 def clocks_apart(platform: Platform) -> Iterator[None]:
     """The clock of one node is ten minutes ahead of the other's."""
     node = platform.nodes[0]
-    node.stop()
+    _stop(node)
     shifted = ShiftedNode(node.directory, node.settings | {"ZONED_WORKERS": "1"}, port=node.port)
     shifted.public_url, shifted.shift_seconds = node.public_url, 600.0
     shifted.start()
     try:
         yield
     finally:
-        shifted.stop()
+        _stop(shifted)
 
 
 @contextmanager

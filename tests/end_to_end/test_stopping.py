@@ -206,3 +206,30 @@ def test_every_token_that_was_issued_is_on_record(stopped: Stopped) -> None:
     issued = [status for job in stopped.jobs for status in job.got]
     assert set(issued) == {200}
     assert stopped.recorded == len(issued)
+
+
+def test_a_node_that_is_about_to_stop_says_so_and_serves(tmp_path: Path) -> None:
+    """For as long as it was set; then it listens no more, and exits with 0."""
+    server = Server(tmp_path, {"ZONED_DRAIN_SECONDS": "4"})
+    server.init()
+    server.start()
+    process = server.process
+    assert process is not None
+
+    def status(path: str) -> int:
+        return httpx.get(f"{server.url}{path}", trust_env=False, timeout=30).status_code
+
+    try:
+        assert (status("/readyz"), status("/healthz")) == (200, 200)
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: status("/readyz") == 503, otherwise=server.log.read_text)
+        ready = httpx.get(f"{server.url}/readyz", trust_env=False, timeout=30)
+        served = httpx.get(f"{server.url}/healthz", trust_env=False, timeout=30)
+        assert process.wait(60) == 0
+    finally:
+        server.kill()
+
+    assert (ready.status_code, ready.json()) == (503, {"status": "stopping"})
+    assert (served.status_code, served.headers["connection"]) == (200, "close")
+    with pytest.raises(httpx.ConnectError):
+        status("/healthz")

@@ -91,7 +91,7 @@ class Supervisor:
         running = {number: worker for number, worker in self._workers.items() if worker.is_alive()}
         for worker in running.values():
             worker.terminate()
-        deadline = monotonic() + STOP_SECONDS
+        deadline = monotonic() + STOP_SECONDS + self._settings.drain_seconds
         for worker in running.values():
             worker.join(max(0.0, deadline - monotonic()))
             if worker.is_alive():

@@ -24,7 +24,7 @@ from runtime.metrics import DIRECTORY
 from runtime.settings import Settings
 
 _GRACE_SECONDS = 20  # for the answers to requests that have arrived
-STOP_SECONDS = _GRACE_SECONDS + 10  # after that the process hangs
+STOP_SECONDS = _GRACE_SECONDS + 10  # after that, and `drain_seconds` before it, the process hangs
 _LOOK_SECONDS = 0.05
 # Caches keep much of what requests make: looking through all of it as often as Python does by itself takes a
 # tenth of the time of a cold exchange. What is new is looked through soon: a refused request may hold a body.
@@ -33,7 +33,8 @@ _GC_THRESHOLDS = (2_000, 20, 20)  # as `gc.set_threshold` takes them
 
 def work(settings: Settings, bound: socket.socket) -> None:
     """Be one of several workers: serve for as long as the process that started this one is there."""
-    threading.Thread(target=_follow_parent, name="parent", daemon=True).start()
+    stop_seconds = STOP_SECONDS + settings.drain_seconds
+    threading.Thread(target=_follow_parent, args=(stop_seconds,), name="parent", daemon=True).start()
     serve_until_told(settings, bound)
     _clear_up()
 
@@ -45,7 +46,7 @@ def _clear_up() -> None:
         files.remove_directory(Path(directory))
 
 
-def _follow_parent() -> None:
+def _follow_parent(stop_seconds: float) -> None:
     """Stop once the parent is gone: a worker of its own would keep the address from the next start."""
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -53,7 +54,7 @@ def _follow_parent() -> None:
     parent.join()
     log.error("the supervisor process has exited: this worker stops", pid=os.getpid())
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(STOP_SECONDS)
+    time.sleep(stop_seconds)
     os._exit(1)
 
 
@@ -90,6 +91,7 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket) -> None:
     _keep_what_is_there()
     await told.wait()
     log.info("stopping", connections=len(server.connections))
+    await _announce(app)
     await server.before_stop()
     await _drain(app, server)
     bound.close()
@@ -106,6 +108,17 @@ def _keep_what_is_there() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
+async def _announce(app: Sanic[Any, Any]) -> None:
+    """Let balancers hear that this process is about to stop, and send elsewhere what comes next.
+
+    Until then all is served as before, but that each answer ends its connection: whoever connects just as the
+    listening ends would get none.
+    """
+    app.ctx.is_stopping = True
+    app.config.KEEP_ALIVE = False
+    await asyncio.sleep(app.ctx.settings.drain_seconds)
+
+
 async def _drain(app: Sanic[Any, Any], server: Any) -> None:
     """Listen no more, and end each connection with the answer that is under way on it.
 
@@ -113,7 +126,6 @@ async def _drain(app: Sanic[Any, Any], server: Any) -> None:
     after the server's end may not run at all.
     """
     closed = server.close()
-    app.config.KEEP_ALIVE = False  # for requests whose head is being read
     deadline = time.monotonic() + _GRACE_SECONDS
     while server.connections and time.monotonic() < deadline:
         for connection in list(server.connections):
