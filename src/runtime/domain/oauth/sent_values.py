@@ -1,4 +1,4 @@
-"""Values that a client has sent, as records and the log show them."""
+"""Renders values that a client has sent, for records and the log."""
 
 import re
 
