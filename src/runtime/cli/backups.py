@@ -1,8 +1,10 @@
 """`zoned backup` and `zoned restore`: the embedded database in one file, and back."""
 
 import asyncio
+import os
 import sqlite3
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +14,7 @@ import click
 from runtime import files
 from runtime.app import key_encryption_of
 from runtime.cli.commands import ReadOnlyCommand
+from runtime.cli.database_lock import hold_database
 from runtime.cli.execution import CommandError, errors_in_one_line
 from runtime.cli.operators import current_operator
 from runtime.cli.setup import migrate_recorded
@@ -72,7 +75,7 @@ def restore(settings: Settings, file: Path, replace: bool) -> None:
         raise CommandError(f"there is a database at `{target}`: to lose what is in it, add --replace")
     if not file.exists():
         raise CommandError(f"there is no `{file}`")
-    with errors_in_one_line():
+    with errors_in_one_line(), _without_servers(settings):
         files.make_directory(target.parent)
         try:
             manifest = backups.verify(file)
@@ -97,6 +100,17 @@ def restore(settings: Settings, file: Path, replace: bool) -> None:
         "`zonectl plan` for each configuration, and repeat the revocations made since then; "
         f"{_GUIDE} has the details."
     )
+
+
+@contextmanager
+def _without_servers(settings: Settings) -> Iterator[None]:
+    """Let no server start on the database until the block ends. Raises CommandError while one runs."""
+    held = hold_database(settings)
+    try:
+        yield
+    finally:
+        if held is not None:
+            os.close(held)
 
 
 def _prepare(settings: Settings, file: Path, manifest: BackupManifest, draft: Path) -> None:

@@ -7,9 +7,9 @@ from functools import partial
 
 import click
 
-from runtime import files
 from runtime.app import listening_socket
 from runtime.cli.activation import passed_socket
+from runtime.cli.database_lock import hold_database
 from runtime.cli.execution import CommandError, errors_in_one_line, with_services
 from runtime.cli.operators import current_operator
 from runtime.cli.private_files import close_private_files
@@ -18,7 +18,6 @@ from runtime.cli.worker import serve_until_told
 from runtime.logs import configure_logs
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
-from runtime.storage.sql.sqlite import files_of
 
 # What the system says of an address -> what to do.
 _ADVICE = {
@@ -35,7 +34,7 @@ _ADVICE = {
 def serve(settings: Settings) -> None:
     """Serve the management API and every zone."""
     bound = passed_socket() or _bind(settings)  # before anything that takes time
-    held = _hold_database(settings)
+    held = hold_database(settings)
     # A worker that cannot connect would only say so in its log: that is tried here.
     with_services(settings, partial(organizations.complete_home_zones, by=current_operator()))
     for left in close_private_files(settings):
@@ -53,30 +52,6 @@ def serve(settings: Settings) -> None:
     finally:
         if held is not None:
             os.close(held)
-
-
-def _hold_database(settings: Settings) -> int | None:
-    """Keep any other `zoned serve` from this SQLite file. Raises CommandError when one has it.
-
-    Two servers would not see each other's revocations at once. The lock ends with this process, however that
-    ends. Other commands need none: a server notices what they have written.
-
-    Returns: the descriptor that has the lock; None where the database is no file.
-    """
-    found = files_of(settings.resolved_database_url)
-    if not found or not found[0].exists():  # the latter is told by whoever opens it
-        return None
-    file = found[0].resolve()  # by whatever way the other one reaches it
-    lock = file.with_name(f"{file.name}.lock")
-    with errors_in_one_line():
-        held = files.hold(lock)
-    if held is None:
-        by = lock.read_text("ascii", errors="replace").strip()
-        raise CommandError(
-            f"another `zoned serve` (process {by}) has the database `{found[0]}` open: stop it first; for"
-            " several servers set ZONED_DATABASE_URL to PostgreSQL and ZONED_REDIS_URL to a Redis"
-        )
-    return held
 
 
 def _bind(settings: Settings) -> socket.socket:

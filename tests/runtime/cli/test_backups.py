@@ -1,6 +1,7 @@
 """`zoned backup` and `zoned restore`: nothing is lost, nothing half is left, nothing is replaced unasked."""
 
 import json
+import os
 import shutil
 import sqlite3
 import stat
@@ -16,6 +17,7 @@ import redis
 from click.testing import CliRunner, Result
 from tests.support.server import serve
 
+from runtime import files
 from runtime.cli import main
 from runtime.cli.operators import current_operator
 from runtime.storage.sql import backups
@@ -137,6 +139,27 @@ def test_a_served_database_is_backed_up_and_not_replaced(tmp_path: Path) -> None
         assert site.rows(committed) == [(count,)]
     site.restored()
     assert site.rows(committed)[0][0] > count
+
+
+def test_no_server_starts_while_a_database_is_replaced(saved: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The restore has the lock that a server takes first, and waits for none that has it."""
+    lock = saved.database.resolve().with_name("zonewright.db.lock")
+    place, seen = files.place, []
+
+    def placed(draft: Path, path: Path, *, replacing: bool = False) -> None:
+        seen.append(files.hold(lock))
+        place(draft, path, replacing=replacing)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "place", placed)
+        saved.restored()
+    assert seen == [None]
+
+    held = files.hold(lock)
+    assert held is not None, "the lock has ended with the restore"
+    assert "stop it first" in saved.refused("restore", str(saved.backup), "--replace")
+    os.close(held)
+    saved.restored()
 
 
 def _flip(path: Path) -> None:
