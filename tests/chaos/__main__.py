@@ -116,7 +116,10 @@ def _look_for_created(site: Site, written: Ledger) -> None:
 
 def _told(results: Iterator[Result]) -> Iterator[Result]:
     for result in results:
-        print(f"{result.scenario}: {result}", file=sys.stderr)
+        told = "".join(f"\n  {each}" for each in result.samples)
+        print(
+            f"{result.scenario}: {result.errors} errors of {result.requests} requests{told}", file=sys.stderr
+        )
         yield result
 
 

@@ -111,7 +111,7 @@ def judged(
     good = [each.ended_at for each in ledger.answers if each.kind == measured and not each.is_error]
     errors = [each for each in ledger.answers if each.is_error]
     told = Counter(f"{each.kind}: {each.status or ''} {each.told}".strip() for each in errors)
-    samples = [f"{times} x {what}" for what, times in told.most_common(4)]
+    samples = [f"{times} x {what}" for what, times in told.most_common(8)]
     samples += [f"WRONG {each}" for each in ledger.wrong[:3]]
     samples += [f"LOST {each}" for each in ledger.lost[:3]]
     samples += [f"TWICE {each}" for each in ledger.used_twice[:3]]
