@@ -34,7 +34,7 @@ from runtime.api.shared import request_ids
 from runtime.api.shared.request_metrics import endpoint_of_request, outcome_of
 from runtime.services.authority import revalidation
 from runtime.services.clients import dpop_verification
-from runtime.services.grants import token_endpoint, token_exchange
+from runtime.services.grants import repeated_exchanges, token_endpoint, token_exchange
 from runtime.services.issuing import policy_decision, token_cache
 from runtime.services.vault import credentials, refresh
 from runtime.settings import Settings
@@ -61,7 +61,7 @@ class TracedFunction(NamedTuple):
 STEPS = (
     TracedFunction(token_endpoint, "authenticate_client", "client authentication"),
     TracedFunction(dpop_verification, "verify_proof", "DPoP proof"),
-    TracedFunction(token_exchange, "repeat", "known request"),
+    TracedFunction(repeated_exchanges, "repeat", "known request"),
     TracedFunction(token_exchange, "verify_subject_token", "subject token"),
     TracedFunction(revalidation, "revalidate", "session"),
     TracedFunction(token_exchange, "require_target", "target"),

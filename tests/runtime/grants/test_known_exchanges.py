@@ -26,7 +26,7 @@ from runtime.domain.oauth.forms import CONTENT_TYPE, parse_form
 from runtime.services import epochs
 from runtime.services.authority.consents import Allowance
 from runtime.services.client_types import ApplicationClient
-from runtime.services.grants import token_exchange
+from runtime.services.grants import repeated_exchanges
 from runtime.services.grants.authorized_exchanges import AllowedTarget
 from runtime.services.grants.known_exchanges import (
     KnownExchange,
@@ -327,7 +327,7 @@ async def test_the_second_look_is_what_refuses_a_known_request(
     assert await scene.exchange(agent, subject, api, "read")
     assert await known(scene, form_of(agent, subject, api, scope="read"))
     if not looks_again:
-        monkeypatch.setattr(token_exchange, "_rests_on_the_same", lambda *_: True)
+        monkeypatch.setattr(repeated_exchanges, "_rests_on_the_same", lambda *_: True)
     await revoke(scene, subject)
 
     expected = pytest.raises(InvalidGrant) if looks_again else nullcontext()

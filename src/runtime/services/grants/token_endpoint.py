@@ -28,6 +28,7 @@ from runtime.services.grants import (
     client_credentials,
     jwt_bearer,
     refresh_token_rotation,
+    repeated_exchanges,
     token_exchange,
 )
 from runtime.services.grants.context import TokenContext
@@ -138,7 +139,7 @@ async def _repeated(
         return None
     decision.event = DecisionEvent.TOKEN_EXCHANGE
     decision.identify(client)
-    answer = await token_exchange.repeat(services, zone, known, scope, decision=decision)
+    answer = await repeated_exchanges.repeat(services, zone, known, scope, decision=decision)
     if answer is not None:
         LAST_USED.record(services, zone.id, client, now)
     return answer

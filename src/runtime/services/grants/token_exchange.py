@@ -12,15 +12,14 @@ from datetime import datetime
 from typing import Any
 
 from runtime.domain import cache_tags
-from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope, OAuthError
+from runtime.domain.errors import InvalidGrant, OAuthError
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import Delegation
-from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor, names_of, seconds
-from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, read_request, read_scope
+from runtime.domain.oauth.claims import names_of, seconds
+from runtime.domain.oauth.exchange import ExchangeRequest, read_request
 from runtime.domain.oauth.exchange_steps import Step
-from runtime.domain.oauth.revocable_names import TokenNames
 from runtime.services.authority import revalidation
 from runtime.services.authority.chain_consents import require_chain_consents
 from runtime.services.authority.consents import Allowance, require_allowance, wider_consent_required
@@ -40,23 +39,16 @@ from runtime.services.authority.subject_tokens import (
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
-from runtime.services.grants import user_refusals
+from runtime.services.grants import exchanged_tokens, user_refusals
 from runtime.services.grants.authorized_exchanges import (
     AllowedTarget,
     AllowedTargetCache,
     AuthorizedExchange,
 )
 from runtime.services.grants.context import TokenContext
-from runtime.services.grants.known_exchanges import KnownExchange, KnownExchanges, SentRequest
+from runtime.services.grants.known_exchanges import KnownExchanges, SentRequest
 from runtime.services.grants.verified_chains import VerifiedChain, authority_of
-from runtime.services.issuing import issue_time, policy_decision, target_checks, token_cache
-from runtime.services.issuing.access_tokens import (
-    confirmation,
-    issue_access_token,
-    new_token_id,
-    token_type,
-)
-from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
+from runtime.services.issuing import policy_decision, target_checks
 from runtime.services.vault import credential_cache, credentials, refresh
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot, collecting
@@ -119,7 +111,7 @@ async def exchange(
         key = credential_cache.entry_key(place)
     else:
         named = resource.id if resource else ""
-        key = _cache_key(zone, client, request.scopes, subject, before, held.root, named, jkt)
+        key = exchanged_tokens.entry_key(zone, client, request.scopes, subject, before, held.root, named, jkt)
     standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
     require_not_denied(zone, subject.token_id)
     root, authority = await authority_of(zone, subject, standing, now)
@@ -219,151 +211,14 @@ async def _exchange_chain(
             decision.step = Step.STORING
             await credential_cache.store(services, zone, root, credential, now=services.clock())
         return credentials.response(credential, plan.scopes, until=plan.expires_at, now=services.clock())
-    token = await _issued(
+    token = await exchanged_tokens.issue(
         services, zone, client, chain, plan, key, candidate, changed_at, now=now, decision=decision
     )
     if sent is not None and question is not None:
         known = zone.cache_of(KnownExchanges).store(sent, client, chain, allowed, now, tags, zone.epoch)
         if known is not None:
             known.remember(token, plan, sent.scope, decision)
-    return _answer(token, jkt, now)
-
-
-async def repeat(
-    services: Services, zone: CachedZone, known: KnownExchange, scope: bytes | None, *, decision: Decision
-) -> dict[str, Any] | None:
-    """The members of the answer to a request that is known; None where it has to be read after all.
-
-    What is refused is always read: so every refusal is made, and recorded, in one place.
-
-    Args:
-        scope: what it asks for, encoded.
-        decision: is filled in on the way; to be made anew where the answer is None.
-    Raises: StaleZone and Unavailable, as `exchange` does.
-    """
-    root, now = known.root, decision.at
-    issued = known.issued_for(scope, now.timestamp())
-    wanted = _covered(known, scope) if issued is None else frozenset[str]()
-    if wanted is None or zone.session_roots.cached(root.session.id) is not root:
-        return None
-    key = _key_of(zone, known, wanted) if issued is None else None
-    held = revalidation.CachedRoot(root, is_fresh=False)
-    standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
-    if not _rests_on_the_same(zone, known, standing):
-        return None
-    decision.user_id, decision.resource_id = root.principal.user.id, known.allowed.resource.id
-    if key is not None:
-        return await _issue_again(services, zone, known, wanted, scope, key, candidate, decision=decision)
-    if issued is None or issued.token.token_id in zone.denied:
-        return None
-    decision.actors, decision.determining = issued.actors, issued.determining
-    return _answer(issued.token, None, now)
-
-
-def _rests_on_the_same(zone: CachedZone, known: KnownExchange, standing: SessionRoot | None) -> bool:
-    """Tell whether session and user stand as they did, and the subject token has not been revoked."""
-    return standing is known.root and known.chain.subject.token_id not in zone.denied
-
-
-def _covered(known: KnownExchange, scope: bytes | None) -> frozenset[str] | None:
-    """The scopes that a known request names, if the user is known to have consented to them; None if not.
-
-    Before a user is asked for more, the database is: that request is read as if it were new.
-    """
-    with suppress(InvalidRequest, InvalidScope):
-        wanted = read_scope(scope)
-        if wanted is not None and known.allowed.allowance.covers(wanted):
-            return wanted
-    return None
-
-
-def _key_of(zone: CachedZone, known: KnownExchange, wanted: frozenset[str]) -> str:
-    subject, before = known.chain.subject, known.chain.before
-    return _cache_key(
-        zone, known.client, wanted, subject, before, known.root, known.allowed.resource.id, None
-    )
-
-
-async def _issue_again(
-    services: Services,
-    zone: CachedZone,
-    known: KnownExchange,
-    wanted: frozenset[str],
-    scope: bytes | None,
-    key: str,
-    candidate: bytes | None,
-    *,
-    decision: Decision,
-) -> dict[str, Any] | None:
-    """Steps 10 to 14 for other scopes than before, or once a new token is due; None where they refuse."""
-    client, chain, now = known.client, known.chain, decision.at
-    allowed, changed_at = known.allowed, known.changed_at
-    try:
-        authorized = await authorize_scopes(zone, client, wanted, chain, allowed, now=now, decision=decision)
-    except OAuthError:
-        return None
-    plan = authorized.plan
-    token = await _issued(
-        services, zone, client, chain, plan, key, candidate, changed_at, now=now, decision=decision
-    )
-    known.remember(token, plan, scope, decision)
-    return _answer(token, None, now)
-
-
-async def _issued(
-    services: Services,
-    zone: CachedZone,
-    client: ApplicationClient,
-    chain: VerifiedChain,
-    plan: Delegation,
-    key: str,
-    candidate: bytes | None,
-    changed_at: int,
-    *,
-    now: datetime,
-    decision: Decision,
-) -> CachedToken:
-    """Steps 12 to 14: a token of that plan which was issued before, or a new one.
-
-    Args:
-        key, candidate: where the short-lived state keeps one, and what it has there.
-        changed_at: the zone's epoch at the last change of anything that such a token depends on.
-    """
-    under = (zone.epoch, *(chain.root.epochs if chain.root else (0, 0)))
-    token = token_cache.open_entry(
-        candidate,
-        key=key,
-        sealer=zone.sealer,
-        opened=zone.cache_of(OpenedTokens),
-        epochs=under,
-        changed_at=changed_at,
-        plan=plan,
-        now=now,
-    )
-    if token is None or token.token_id in zone.denied:
-        await _require_settled(zone, client, chain, plan, now)
-        decision.step = Step.SIGNING
-        token = _mint(zone, client, chain, plan, under, now)
-        decision.step = Step.STORING
-        await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
-    return token
-
-
-async def _require_settled(
-    zone: CachedZone, client: ApplicationClient, chain: VerifiedChain, plan: Delegation, now: datetime
-) -> None:
-    """Wait while a new token could not be told from what was revoked.
-
-    Raises: StaleZone when that took time, in which much may have changed.
-    """
-    names = TokenNames(
-        client.client_id, plan.audience, names_of(plan.actors), own=None if chain.root else chain.subject.sub
-    )
-    withdrawn = chain.root.withdrawn if chain.root else issue_time.NOTHING
-    if seconds_left := await issue_time.seconds_to_wait(zone, names, now, withdrawn=withdrawn):
-        if not zone.is_uncached:  # else a transaction is open
-            await issue_time.wait(seconds_left)
-        raise revalidation.StaleZone
+    return exchanged_tokens.answer(token, jkt, now)
 
 
 async def _name_subject_and_resource(
@@ -578,29 +433,6 @@ def _asks_for_the_same(
     )
 
 
-def _cache_key(
-    zone: CachedZone,
-    client: ApplicationClient,
-    scopes: frozenset[str] | None,
-    subject: SubjectToken,
-    before: tuple[ChainActor, ...],
-    root: SessionRoot | None,
-    resource_id: str,
-    jkt: str | None,
-) -> str:
-    return token_cache.entry_key(
-        zone_id=zone.id,
-        principal=root.principal.user.id if root else f"application:{subject.sub}",
-        resource=resource_id,
-        scopes=scopes,
-        client_id=client.client_id,
-        actors=before,
-        # Without a session the subject token itself bounds what is issued.
-        session_id=subject.session_id or subject.digest,
-        confirmation=confirmation(jkt),
-    )
-
-
 def _require_consented(
     zone: CachedZone,
     client: ApplicationClient,
@@ -640,42 +472,3 @@ def _require_lifetime(plan: Delegation, now: datetime) -> None:
     """Raise InvalidGrant unless a token of that delegation would last at all."""
     if seconds(plan.expires_at) <= seconds(now):
         raise refused("the token would have no lifetime left")
-
-
-def _mint(
-    zone: CachedZone,
-    client: ApplicationClient,
-    chain: VerifiedChain,
-    plan: Delegation,
-    under: token_cache.Epochs,
-    now: datetime,
-) -> CachedToken:
-    """A new token. Every fact in it was established in this request."""
-    root = chain.root
-    facts = AccessTokenFacts(
-        issuer=zone.issuer,
-        subject=chain.subject.sub,
-        subject_profile=chain.subject_profile,
-        audience=plan.audience,
-        client_id=client.client_id,
-        scopes=plan.scopes,
-        issued_at=now,
-        expires_at=plan.expires_at,
-        token_id=new_token_id(),
-        session_id=root.session.id if root else chain.subject.application_session_id,
-        authenticated_at=root.session.authenticated_at if root else None,
-        acr=root.session.acr if root else None,
-        actors=plan.actors,
-        confirmation=confirmation(plan.jkt),
-    )
-    token = issue_access_token(zone, facts)
-    return CachedToken(token, facts.token_id, seconds(plan.expires_at), plan.scopes, under)
-
-
-def _answer(token: CachedToken, jkt: str | None, now: datetime) -> dict[str, Any]:
-    return {
-        "access_token": token.token,
-        "issued_token_type": ACCESS_TOKEN,
-        "token_type": token_type(jkt),
-        "expires_in": token.expires_at - seconds(now),
-    } | scope_strings.member(token.scopes)

@@ -1,0 +1,141 @@
+"""Tokens of an exchange, its steps 12 to 14: one that was issued before, or a new one."""
+
+from datetime import datetime
+from typing import Any
+
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.attenuation import Delegation
+from runtime.domain.oauth.claims import AccessTokenFacts, ChainActor, names_of, seconds
+from runtime.domain.oauth.exchange import ACCESS_TOKEN
+from runtime.domain.oauth.exchange_steps import Step
+from runtime.domain.oauth.revocable_names import TokenNames
+from runtime.services.authority import revalidation
+from runtime.services.authority.subject_tokens import SubjectToken
+from runtime.services.client_types import ApplicationClient
+from runtime.services.container import Services
+from runtime.services.decision_log import Decision
+from runtime.services.grants.verified_chains import VerifiedChain
+from runtime.services.issuing import issue_time, token_cache
+from runtime.services.issuing.access_tokens import confirmation, issue_access_token, new_token_id, token_type
+from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
+from runtime.services.zones import CachedZone, SessionRoot
+
+
+def entry_key(
+    zone: CachedZone,
+    client: ApplicationClient,
+    scopes: frozenset[str] | None,
+    subject: SubjectToken,
+    before: tuple[ChainActor, ...],
+    root: SessionRoot | None,
+    resource_id: str,
+    jkt: str | None,
+) -> str:
+    """Where the short-lived state keeps a token of such an exchange."""
+    return token_cache.entry_key(
+        zone_id=zone.id,
+        principal=root.principal.user.id if root else f"application:{subject.sub}",
+        resource=resource_id,
+        scopes=scopes,
+        client_id=client.client_id,
+        actors=before,
+        # Without a session the subject token itself bounds what is issued.
+        session_id=subject.session_id or subject.digest,
+        confirmation=confirmation(jkt),
+    )
+
+
+async def issue(
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    chain: VerifiedChain,
+    plan: Delegation,
+    key: str,
+    candidate: bytes | None,
+    changed_at: int,
+    *,
+    now: datetime,
+    decision: Decision,
+) -> CachedToken:
+    """Steps 12 to 14: a token of that plan which was issued before, or a new one.
+
+    Args:
+        key, candidate: where the short-lived state keeps one, and what it has there.
+        changed_at: the zone's epoch at the last change of anything that such a token depends on.
+    """
+    under = (zone.epoch, *(chain.root.epochs if chain.root else (0, 0)))
+    token = token_cache.open_entry(
+        candidate,
+        key=key,
+        sealer=zone.sealer,
+        opened=zone.cache_of(OpenedTokens),
+        epochs=under,
+        changed_at=changed_at,
+        plan=plan,
+        now=now,
+    )
+    if token is None or token.token_id in zone.denied:
+        await _require_settled(zone, client, chain, plan, now)
+        decision.step = Step.SIGNING
+        token = _mint(zone, client, chain, plan, under, now)
+        decision.step = Step.STORING
+        await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
+    return token
+
+
+async def _require_settled(
+    zone: CachedZone, client: ApplicationClient, chain: VerifiedChain, plan: Delegation, now: datetime
+) -> None:
+    """Wait while a new token could not be told from what was revoked.
+
+    Raises: StaleZone when that took time, in which much may have changed.
+    """
+    names = TokenNames(
+        client.client_id, plan.audience, names_of(plan.actors), own=None if chain.root else chain.subject.sub
+    )
+    withdrawn = chain.root.withdrawn if chain.root else issue_time.NOTHING
+    if seconds_left := await issue_time.seconds_to_wait(zone, names, now, withdrawn=withdrawn):
+        if not zone.is_uncached:  # else a transaction is open
+            await issue_time.wait(seconds_left)
+        raise revalidation.StaleZone
+
+
+def _mint(
+    zone: CachedZone,
+    client: ApplicationClient,
+    chain: VerifiedChain,
+    plan: Delegation,
+    under: token_cache.Epochs,
+    now: datetime,
+) -> CachedToken:
+    """A new token. Every fact in it was established in this request."""
+    root = chain.root
+    facts = AccessTokenFacts(
+        issuer=zone.issuer,
+        subject=chain.subject.sub,
+        subject_profile=chain.subject_profile,
+        audience=plan.audience,
+        client_id=client.client_id,
+        scopes=plan.scopes,
+        issued_at=now,
+        expires_at=plan.expires_at,
+        token_id=new_token_id(),
+        session_id=root.session.id if root else chain.subject.application_session_id,
+        authenticated_at=root.session.authenticated_at if root else None,
+        acr=root.session.acr if root else None,
+        actors=plan.actors,
+        confirmation=confirmation(plan.jkt),
+    )
+    token = issue_access_token(zone, facts)
+    return CachedToken(token, facts.token_id, seconds(plan.expires_at), plan.scopes, under)
+
+
+def answer(token: CachedToken, jkt: str | None, now: datetime) -> dict[str, Any]:
+    """The members of the answer with a token. Spec: RFC 8693 section 2.2.1."""
+    return {
+        "access_token": token.token,
+        "issued_token_type": ACCESS_TOKEN,
+        "token_type": token_type(jkt),
+        "expires_in": token.expires_at - seconds(now),
+    } | scope_strings.member(token.scopes)
