@@ -10,6 +10,7 @@ called by.
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 from runtime.domain.oauth.revocable_names import Name, TokenNames
 from runtime.services.clock import issued_until
@@ -17,7 +18,7 @@ from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 from runtime.services.zones.withdrawals import issued_until_in_session
 
-NOTHING: Mapping[Name, datetime] = {}
+NOTHING: Mapping[Name, datetime] = MappingProxyType({})
 
 
 async def seconds_to_wait(
