@@ -85,7 +85,7 @@ def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     """Saved while it serves, lost, restored, and served again; and the same on PostgreSQL, with its tools."""
     said = run("operating-data.md", tmp_path, PGHOST=postgres.socket_directory, PGUSER="postgres")
 
-    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 2 * 7, said
+    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 2 * 8, said
     assert len(re.findall(r"  ok  ", said)) == 2, said
     assert said.count("Default organization") == 2
     assert "Since the backup" not in said
