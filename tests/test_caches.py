@@ -20,7 +20,6 @@ BOUNDED = {
     "runtime.services.management.authentication.callers._background": "tasks under way",
     "runtime.services.management.changesets.concurrency_limits._taken": "changesets under way",
     "runtime.services.time_slices._turns": "one for an event loop",
-    "runtime.storage.sql.revocations._written": "transactions under way",
 }
 
 

@@ -10,28 +10,38 @@ from hashlib import sha256
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 characters, so that a random byte picks one evenly
 ID_LENGTH = 26
 _DRAW_BYTES = 16
-_DRAWS_AT_ONCE = 256
+DRAWS_AT_ONCE = 256
 _CHARACTERS = (ALPHABET * (256 // len(ALPHABET))).encode()
 
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
 
 
-_draws: list[bytes] = []
-os.register_at_fork(after_in_child=_draws.clear)  # two processes must not have the same ones
+class _Draws:
+    """Random bytes of the system, some hundred draws at a time: each is given out once, to one thread."""
+
+    def __init__(self) -> None:
+        self._left: list[bytes] = []
+        os.register_at_fork(after_in_child=self._left.clear)  # two processes must not have the same ones
+
+    def next(self) -> bytes:
+        try:
+            return self._left.pop()
+        except IndexError:
+            fresh = secrets.token_bytes(_DRAW_BYTES * DRAWS_AT_ONCE)
+            first, *others = (fresh[at : at + _DRAW_BYTES] for at in range(0, len(fresh), _DRAW_BYTES))
+            self._left.extend(others)
+            return first
+
+
+_draws = _Draws()
 
 
 def random_draw() -> bytes:
     """16 bytes from the system's random source, for an identifier that is unique and nobody's secret.
 
-    Each is given out once. Asking the system for each would be a tenth of the work of an answer from a cache.
+    Asking the system for each would be a tenth of the work of an answer from a cache.
     """
-    try:
-        return _draws.pop()
-    except IndexError:
-        fresh = secrets.token_bytes(_DRAW_BYTES * _DRAWS_AT_ONCE)
-        first, *others = (fresh[at : at + _DRAW_BYTES] for at in range(0, len(fresh), _DRAW_BYTES))
-        _draws.extend(others)
-        return first
+    return _draws.next()
 
 
 def new_id() -> str:

@@ -103,11 +103,6 @@ MEMORY: tuple[BoundedMemory, ...] = (
     ),
     BoundedMemory("runtime.services.time_slices._turns", "the turn among long operations", 1),
     BoundedMemory(
-        "runtime.storage.sql.revocations._written",
-        "transactions under way that revoke something",
-        _REQUESTS,
-    ),
-    BoundedMemory(
         "runtime.services.job_notifier.JobNotifier._notified", "jobs with work", "the number of jobs"
     ),
     BoundedMemory(

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
     ColumnElement,
     Select,
     Table,
-    Transaction,
     and_,
     case,
     delete,
@@ -49,8 +47,9 @@ _LONGEST_DEFAULT_SECONDS = 86_400
 _LAST_REQUEST = timedelta(minutes=1)
 # What `issued_until` adds to an instant covers a transaction that takes no longer.
 _BRIEF = timedelta(seconds=1)
-# Of each transaction under way: what it revokes, by zone and instant, with when that is forgotten.
-_written: WeakKeyDictionary[Transaction, dict[tuple[str, datetime], set[datetime]]] = WeakKeyDictionary()
+# What a transaction revokes, by zone and instant, with when that is forgotten: noted at its connection.
+_Written = dict[tuple[str, datetime], set[datetime]]
+_WRITTEN = "revoked in this transaction"
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -113,10 +112,17 @@ async def add(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]
 
 def _note(conn: AsyncConnection, zone_id: str, at: datetime, forget_at: datetime | None) -> None:
     """Take note of what a transaction has written, for `postpone`."""
-    transaction = conn.sync_connection.get_transaction() if conn.sync_connection else None
-    if transaction is not None:
-        instants = _written.setdefault(transaction, {}).setdefault((zone_id, at), set())
-        instants.update([forget_at] if forget_at is not None else [])
+    instants = _written_by(conn).setdefault((zone_id, at), set())
+    instants.update([forget_at] if forget_at is not None else [])
+
+
+def _written_by(conn: AsyncConnection) -> _Written:
+    """The notes of the present transaction; those of an earlier one on the same connection are gone."""
+    transaction = conn.get_transaction()
+    noted: tuple[object, _Written] | None = conn.info.get(_WRITTEN)
+    if noted is None or noted[0] is not (transaction and transaction.sync_transaction):
+        noted = conn.info[_WRITTEN] = (transaction and transaction.sync_transaction, {})
+    return noted[1]
 
 
 async def postpone(conn: AsyncConnection, *, now: datetime) -> None:
@@ -125,9 +131,10 @@ async def postpone(conn: AsyncConnection, *, now: datetime) -> None:
     Until the commit nobody else knows of it: what is issued meanwhile has to be covered, and who reads the
     list from a cursor has to find it there. What no session ends is then kept for as much longer.
     """
-    transaction = conn.sync_connection.get_transaction() if conn.sync_connection else None
-    written = _written.pop(transaction, {}) if transaction is not None else {}
-    for (zone_id, at), ends in written.items():
+    written = _written_by(conn)
+    noted = list(written.items())
+    written.clear()
+    for (zone_id, at), ends in noted:
         late = now - at
         if late < _BRIEF:
             continue
