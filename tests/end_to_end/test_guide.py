@@ -132,14 +132,30 @@ def test_teams_that_share_a_zone(tmp_path: Path):
 
 
 def test_an_account_is_connected_and_disconnected_with_curl_alone(tmp_path: Path):
-    """A refused exchange, tokens that an outside API accepts, one of them refreshed, and a refusal again."""
+    """A refused exchange, tokens that an outside API accepts, one refreshed, and refusals of every hop."""
     output = run("connected-account.md", tmp_path)
 
     assert "<h1>Done</h1>" in output
-    assert output.count('200\n{"account": "ada@tracker.example"') >= 2
+    assert output.count('200\n{"account": "ada@tracker.example"') == 3
     assert re.search(r'"refresh_token": [1-9]', output)
     assert re.search(r'"/revoke": [1-9]', output)
     assert output.count('"reason":"user_authorization_required"') == 2
+
+    before, removed, after = output.partition("The application no longer has access.")
+    assert '"active":true' in before
+    assert re.search(r'^"token_type":"Bearer"$', before, re.MULTILINE)
+    assert "invalid_grant" not in before
+    assert removed
+    assert after.count('"error":"invalid_grant"') == 2
+    assert '{"active":false}' in after
+    assert re.findall(r"^(.+): refused after \d+ ms$", output, re.MULTILINE) == [
+        "the expired token",
+        "exchange by tools, for the tracker",
+        "the tracker's API",
+        "exchange by agent",
+        "exchange by tools",
+        "call of the tool server",
+    ]
 
 
 def test_a_client_secret_is_rotated_and_a_leaked_one_is_replaced(tmp_path: Path):
