@@ -3,13 +3,14 @@
 Beside them a resource of an outside provider, where the same person connects an account.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import select
+from sqlalchemy import event, select
 from tests.runtime.grants.conftest import company, own_scene, servers, services, storage_settings
 from tests.support.factories import App, Person
 from tests.support.oauth_site import CALLBACK
@@ -170,6 +171,23 @@ async def rows_of(scene: Scene, table: str) -> list[dict[str, Any]]:
     async with scene.services.database.reading() as conn:
         found = await conn.execute(select(rows).where(rows.c.zone_id == scene.zone.id))
         return [dict(row) for row in found.mappings()]
+
+
+@contextmanager
+def reads_of_the_vault(scene: Scene) -> Iterator[list[str]]:
+    """The statements that read it meanwhile."""
+    found: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if statement.startswith("SELECT") and "vault_tokens" in statement:
+            found.append(statement)
+
+    engine = scene.services.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
 
 
 async def three_apps(scene: Scene, resource: Resource) -> list[App]:

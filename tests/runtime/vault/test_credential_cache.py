@@ -1,14 +1,12 @@
 """A credential of the vault is read once and kept sealed; whatever changes what it rests on voids that."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import event
-from tests.runtime.vault.conftest import TOKENS, Account
+from tests.runtime.vault.conftest import TOKENS, Account, reads_of_the_vault
 from tests.support.state_doubles import Counting, with_state
 
 from runtime.domain.errors import AccessDenied, OAuthError
@@ -16,23 +14,6 @@ from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, PROVIDER, RESOURC
 from runtime.services.vault import credential_cache
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.vault_tokens import VaultPlace
-
-
-@contextmanager
-def reads_of_the_vault(account: Account) -> Iterator[list[str]]:
-    """The statements that read it meanwhile."""
-    found: list[str] = []
-
-    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        if statement.startswith("SELECT") and "vault_tokens" in statement:
-            found.append(statement)
-
-    engine = account.scene.services.database.engine.sync_engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield found
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
 
 
 @pytest.fixture
@@ -50,7 +31,7 @@ def place_of(account: Account) -> VaultPlace:
 
 async def test_a_second_exchange_does_not_read_the_vault(warm: Account) -> None:
     """It hands out the same token, for what is left of its life."""
-    with reads_of_the_vault(warm) as reads:
+    with reads_of_the_vault(warm.scene) as reads:
         answer = await warm.exchange()
 
     assert reads == []
@@ -95,7 +76,7 @@ async def test_applications_share_the_entry_and_never_the_consent(warm: Account)
     await warm.agree(ClientRef(application_id=warm.shy.id))
     await warm.exchange()
 
-    with reads_of_the_vault(warm) as reads:
+    with reads_of_the_vault(warm.scene) as reads:
         assert (await warm.exchange(warm.shy))["access_token"] == TOKENS.access_token
         with pytest.raises(AccessDenied):
             await warm.exchange(warm.coy)
@@ -107,7 +88,7 @@ async def test_a_token_that_is_about_to_end_is_not_kept(account: Account) -> Non
     await account.connect(replace(TOKENS, expires_in_seconds=50, refresh_token=None))
     await account.exchange()
 
-    with reads_of_the_vault(account) as reads:
+    with reads_of_the_vault(account.scene) as reads:
         await account.exchange()
 
     assert len(reads) == 1
@@ -160,7 +141,7 @@ async def test_a_rotated_key_of_the_provider_voids_the_entry(warm: Account) -> N
         PROVIDER, warm.scene.zone.id, warm.provider.id, protocols={"oauth2": oauth2}
     )
 
-    with reads_of_the_vault(warm) as reads:
+    with reads_of_the_vault(warm.scene) as reads:
         await warm.exchange()
 
     assert len(reads) == 1
