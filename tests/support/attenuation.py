@@ -6,7 +6,7 @@ provider may take; what is issued or handed out is held against every token, ses
 user that it comes from, with none of the service's own functions.
 
 What ends a request before those functions are asked (a token that has ended, somebody else's, a resource that
-was not declared) is no step here: `tests.support.attenuated_zone` takes those.
+was not declared) is no step here: `tests.support.attenuated_zone` takes those, and so proves the audience.
 """
 
 from collections import Counter

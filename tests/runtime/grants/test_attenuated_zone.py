@@ -1,6 +1,9 @@
 """Random steps against a real zone: nothing that it issues widens, and nothing that has ended comes back.
 
-`tests/support/attenuated_zone.py` is the state machine, over SQLite in this process.
+`tests/support/attenuated_zone.py` is the state machine, over SQLite in this process. It proves the audience:
+a token is for the resource that was requested, the application depends on that, and a token is exchanged by
+whom it was issued to or whom it is for. Scopes, actors, expiry and key are also proved by
+`test_delegation_chains.py`, over the pure core and in more steps.
 """
 
 from dataclasses import replace
@@ -15,6 +18,7 @@ from runtime.domain.oauth.attenuation import UpstreamScopes
 from runtime.services.authority import active, subject_tokens
 from runtime.services.connect import requests
 from runtime.services.grants import token_exchange
+from runtime.services.issuing import target_checks
 from runtime.services.management.people import users
 from runtime.services.zones.accountability import AccountabilityRule
 from runtime.storage.sql import vault_tokens
@@ -58,6 +62,10 @@ def _wider(parent: Any, target: Any, requested: Any, **more: Any) -> Any:
     return _ATTENUATE(replace(parent, audience="https://elsewhere.test"), target, requested, **more)
 
 
+def _for_what_the_parent_is_for(parent: Any, *rest: Any, **more: Any) -> Any:
+    return replace(_ATTENUATE(parent, *rest, **more), audience=parent.audience)
+
+
 async def _always(*_: Any) -> bool:
     return True
 
@@ -87,6 +95,8 @@ _REPLACE = vault_tokens.replace
     [
         [(token_exchange, "check_provenance", _of_anybody)],
         [(token_exchange, "require_not_denied", _not_revoked)],
+        [(target_checks, "require_dependency", _unchecked)],
+        [(attenuation, "attenuate", _for_what_the_parent_is_for)],
         [(attenuation, "attenuate", _wider)],
         [(AccountabilityRule, "is_active", _always)],
         [
@@ -100,6 +110,8 @@ _REPLACE = vault_tokens.replace
     ids=[
         "no provenance",
         "no revocation",
+        "dependency (audience) not checked",
+        "audience of the parent",
         "no scopes of the parent",
         "nobody accountable",
         "disabled users",

@@ -1,7 +1,8 @@
 """No chain of exchanges ever gains authority: random steps over the pure core, and each attack by itself.
 
-`tests/support/attenuation.py` is the state machine; `tests/end_to_end/test_chains.py` sends chains to a
-server.
+`tests/support/attenuation.py` is the state machine. It proves scopes, actors, expiry and key, and takes
+audiences as they are requested: which of them an application may have a token for is proved by the machine of
+`test_attenuated_zone.py`, over a real zone. `tests/end_to_end/test_chains.py` sends chains to a server.
 """
 
 from dataclasses import replace
@@ -50,7 +51,7 @@ FEWEST = {
 
 @pytest.mark.threat("16f")
 def test_nothing_that_is_issued_ever_widens() -> None:
-    """A hundred thousand steps: scopes, audience, actors, expiry and key stay within what they come from."""
+    """A hundred thousand steps: scopes, actors, expiry and key stay within what they come from."""
     tally = machine.run(STEPS)
 
     assert tally.steps >= STEPS
