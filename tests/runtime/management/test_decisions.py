@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -41,6 +41,11 @@ class Decided:
     resource: dict[str, Any]
     secret: str
     requests: list[str]
+
+    @property
+    def question(self) -> dict[str, str]:
+        """Whether the application would get a token of its own: it would."""
+        return {"application": self.application["identifier"], "resource": self.resource["identifier"]}
 
     def list(self, api: Api | None = None, **asked: Any) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = self.page(api, **asked)["items"]
@@ -242,6 +247,51 @@ def test_a_key_bound_to_another_zone_does_not_see_the_records(decided: Decided, 
     bound.refused(404, "GET", decided.zone.path("/decisions"))
 
 
+def test_who_may_only_read_has_exchanges_explained(
+    decided: Decided, viewer: Api, request: pytest.FixtureRequest
+) -> None:
+    """By the permission to retrieve explanations, as everybody else; without that one it is 404."""
+    path = decided.zone.path("/explain")
+    told = viewer.ok("POST", path, decided.question)
+    assert told["allowed"]
+    assert told["hops"] == decided.zone.api.ok("POST", path, decided.question)["hops"]
+
+    request.getfixturevalue("without_explanations")
+
+    refused = viewer.refused(404, "POST", path, decided.question)
+    assert refused["message"] == "`explanations` is not visible to the caller"
+    assert viewer.ok("GET", decided.zone.path("/decisions"))["items"]
+
+
+def test_a_key_bound_to_another_zone_explains_nothing_here(decided: Decided, api: Api) -> None:
+    """A key bound to this zone gets the answer; for the other one there is no such zone."""
+    path = decided.zone.path("/explain")
+    _, here = api.key("org_member", zones=[decided.zone.id])
+    _, elsewhere = api.key("org_member", zones=[api.zone().id])
+    assert here.ok("POST", path, decided.question)["allowed"]
+
+    assert _says_no_more_than_of_no_zone(elsewhere, decided)
+
+
+def test_a_member_of_another_organization_explains_nothing_here(
+    decided: Decided, api: Api, other: Api
+) -> None:
+    """A member of this organization gets the answer; for one of another there is no such zone."""
+    path = decided.zone.path("/explain")
+    assert api.with_role("org_member").ok("POST", path, decided.question)["allowed"]
+
+    assert _says_no_more_than_of_no_zone(other.with_role("org_member"), decided)
+
+
+def _says_no_more_than_of_no_zone(api: Api, decided: Decided) -> bool:
+    """Whether a question about the zone is refused as one about a zone that does not exist."""
+    answers = []
+    for zone_id in (decided.zone.id, new_id()):
+        told = api.refused(404, "POST", f"/zones/{zone_id}/explain", decided.question)
+        answers.append((told["code"], told["message"].replace(zone_id, "ID")))
+    return answers[0] == answers[1]
+
+
 @pytest.mark.parametrize("asked", ["since=yesterday", "limit=0", "filter[color]=red", "after=nothing"])
 def test_a_parameter_that_means_nothing_is_refused(decided: Decided, api: Api, asked: str) -> None:
     """As in every other list: 400 that names the parameter."""
@@ -334,8 +384,22 @@ def test_only_who_may_read_users_selects_by_their_address(
 @pytest.fixture
 def without_users(of_users: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No role may read users."""
+    with _nobody_may(monkeypatch, "users"):
+        yield
+
+
+@pytest.fixture
+def without_explanations(decided: Decided, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No role may have exchanges explained."""
+    with _nobody_may(monkeypatch, "explanations"):
+        yield
+
+
+@contextmanager
+def _nobody_may(monkeypatch: pytest.MonkeyPatch, operations: str) -> Iterator[None]:
+    """Within the block no role has a permission for these."""
     with monkeypatch.context() as patched:
-        patched.setitem(permissions.TABLE, "users", {})
+        patched.setitem(permissions.TABLE, operations, {})
         _forget_roles()
         yield
     _forget_roles()
