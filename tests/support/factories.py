@@ -172,8 +172,10 @@ class Company:
         )
         return await self.credential(zone, cast(Application, made), public=public)
 
-    async def credential(self, zone: Zone, application: Application, *, public: bool = False) -> App:
-        """A (further) credential of an application."""
+    async def credential(
+        self, zone: Zone, application: Application, *, public: bool = False, client_id: str | None = None
+    ) -> App:
+        """A (further) credential of an application, of that client id or a new one."""
         async with unit_of_work(self.services, self.caller, new_id()) as unit:
             credential = await CREATES[APPLICATION_CREDENTIAL.name](
                 unit,
@@ -182,7 +184,7 @@ class Company:
                 {
                     "application_id": application.id,
                     "type": "public" if public else "password",
-                    "identifier": f"{application.identifier}-{new_id()[:6]}",
+                    "identifier": client_id or f"{application.identifier}-{new_id()[:6]}",
                 },
             )
             shown = unit.shown_once.get(credential.id, {})

@@ -63,7 +63,7 @@ async def client_credentials(
         jkt: thumbprint of the key that the sender has proved to have; the token is bound to it.
         resources: at most one. Without one, `audiences` may name it, as some providers' clients do; with
             neither, the token is for the zone itself and carries no scope.
-    Raises: OAuthError. The steps are numbered as those of an exchange.
+    Raises: OAuthError; NotSettled. The steps are numbered as those of an exchange.
     """
     await target_checks.require_principal(zone, client)
     decision.step = Step.RESOURCE
@@ -71,7 +71,7 @@ async def client_credentials(
     target = await zone.resources.resolve(named) if named is not None else None
     audience = target.identifier if target is not None else None
     names = TokenNames(client.client_id, audience, own=client.application.identifier)
-    now = await issue_time.settled(services, zone, names, now)
+    await issue_time.require_settled(zone, names, now)
     if named is None:
         if scopes:
             raise InvalidScope(

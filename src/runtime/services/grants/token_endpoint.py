@@ -10,12 +10,14 @@ from typing import Any
 from runtime.domain.errors import (
     InvalidRequest,
     OAuthError,
+    TemporarilyUnavailable,
     UnsupportedGrantType,
 )
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.forms import Form, read_form
+from runtime.domain.oauth.revocable_names import TokenNames
 from runtime.services.authority import revalidation
 from runtime.services.clients import authenticate_client, dpop_verification
 from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
@@ -39,8 +41,12 @@ from runtime.services.grants.known_exchanges import (
     may_be_remembered,
     sent_request,
 )
+from runtime.services.issuing import issue_time
+from runtime.services.issuing.issue_time import NotSettled
 from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone
+
+_MOST_WAITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +56,24 @@ class GrantType:
     Attributes:
         event: what the record of decisions calls it.
         grant: makes the members of the answer.
+        is_single_use: what proves the user counts once, so that the grant cannot be worked on anew.
     """
 
     event: DecisionEvent
     grant: Callable[[TokenContext], Awaitable[dict[str, Any]]]
+    is_single_use: bool = False
 
 
 GRANT_TYPES: Mapping[str, GrantType] = {
-    "authorization_code": GrantType(DecisionEvent.AUTHORIZATION_CODE, authorization_code.grant),
+    "authorization_code": GrantType(
+        DecisionEvent.AUTHORIZATION_CODE, authorization_code.grant, is_single_use=True
+    ),
     "refresh_token": GrantType(DecisionEvent.REFRESH_TOKEN, refresh_token_rotation.grant),
     "client_credentials": GrantType(DecisionEvent.CLIENT_CREDENTIALS, client_credentials.grant),
     TOKEN_EXCHANGE: GrantType(DecisionEvent.TOKEN_EXCHANGE, token_exchange.grant),
-    "urn:ietf:params:oauth:grant-type:jwt-bearer": GrantType(DecisionEvent.JWT_BEARER, jwt_bearer.grant),
+    "urn:ietf:params:oauth:grant-type:jwt-bearer": GrantType(
+        DecisionEvent.JWT_BEARER, jwt_bearer.grant, is_single_use=True
+    ),
 }
 
 
@@ -107,7 +119,9 @@ async def respond(
     try:
         with one_request():
             may_repeat = form is None or form.values.get("grant_type") == TOKEN_EXCHANGE
-            answer = await revalidation.on_current_zone(services, zone_id, attempt, may_repeat=may_repeat)
+            answer = await _once_settled(
+                lambda: revalidation.on_current_zone(services, zone_id, attempt, may_repeat=may_repeat)
+            )
     except OAuthError as refusal:
         if decision is not None:
             raise await services.decisions.refused(decision, refusal, address=address) from None
@@ -116,6 +130,20 @@ async def respond(
         decision.issue()
         services.decisions.record(decision)
     return answer
+
+
+async def _once_settled(work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """The answer, which is made anew after each wait for what was revoked. Raises what *work* raises."""
+    for _ in range(_MOST_WAITS):
+        try:
+            return await work()
+        except NotSettled as unsettled:
+            await issue_time.wait(unsettled.seconds)
+    raise _changed()
+
+
+def _changed() -> TemporarilyUnavailable:
+    return TemporarilyUnavailable("what the request depends on has just been revoked: send a new one")
 
 
 def _known(zone: CachedZone | None, sent: SentRequest | None, now: float) -> KnownExchange | None:
@@ -179,18 +207,24 @@ async def _granted(
         jkt = await dpop_verification.verify_proof(
             services, zone, proof, method="POST", uri=uri, now=decision.at, sender=sender
         )
-    return await grant_type.grant(
-        TokenContext(
-            services=services,
-            zone=zone,
-            client=client,
-            form=form.values,
-            resources=form.resources,
-            audiences=form.audiences,
-            now=decision.at,
-            request_id=decision.request_id,
-            decision=decision,
-            jkt=jkt,
-            sent=sent if sent is not None and may_be_remembered(sent, form) else None,
-        )
+    context = TokenContext(
+        services=services,
+        zone=zone,
+        client=client,
+        form=form.values,
+        resources=form.resources,
+        audiences=form.audiences,
+        now=decision.at,
+        request_id=decision.request_id,
+        decision=decision,
+        jkt=jkt,
+        sent=sent if sent is not None and may_be_remembered(sent, form) else None,
     )
+    if not grant_type.is_single_use:
+        return await grant_type.grant(context)
+    # While nothing is used up: a secret that was rotated just now costs nobody a sign-in.
+    await issue_time.require_settled(zone, TokenNames(client.client_id, None), decision.at)
+    try:
+        return await grant_type.grant(context)
+    except NotSettled:
+        raise _changed() from None

@@ -5,6 +5,9 @@ What is issued within seconds of a revocation could not be told from what was re
 with its revocation list would refuse it for as long as it lasts. So the request waits, for seven seconds at
 most. Every grant asks here before it decides anything about the token, with all that the token will be
 called by.
+
+A token that is made after the wait is later than all of these revocations, so nothing that was established
+before it may count: the request is worked on anew, from the authentication of its client on.
 """
 
 import asyncio
@@ -14,11 +17,22 @@ from types import MappingProxyType
 
 from runtime.domain.oauth.revocable_names import Name, TokenNames
 from runtime.services.clock import issued_until
-from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 from runtime.services.zones.withdrawals import issued_until_in_session
 
 NOTHING: Mapping[Name, datetime] = MappingProxyType({})
+
+
+class NotSettled(Exception):
+    """A token could not be told from what was revoked.
+
+    Attributes:
+        seconds: after them the request may be worked on anew.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"not before {seconds:.1f} s")
+        self.seconds = seconds
 
 
 async def seconds_to_wait(
@@ -37,19 +51,12 @@ async def seconds_to_wait(
     return min(max(0.0, until + 1 - now.timestamp()), longest)
 
 
-async def settled(
-    services: Services,
-    zone: CachedZone,
-    names: TokenNames,
-    now: datetime,
-    *,
-    withdrawn: Mapping[Name, datetime] = NOTHING,
-) -> datetime:
-    """The time to issue such a token at: now, or once it is told from what was revoked."""
-    if not (seconds := await seconds_to_wait(zone, names, now, withdrawn=withdrawn)):
-        return now
-    await wait(seconds)
-    return services.clock()
+async def require_settled(
+    zone: CachedZone, names: TokenNames, now: datetime, *, withdrawn: Mapping[Name, datetime] = NOTHING
+) -> None:
+    """Check that a token of these names may be issued now. Raises NotSettled."""
+    if seconds := await seconds_to_wait(zone, names, now, withdrawn=withdrawn):
+        raise NotSettled(seconds)
 
 
 async def wait(seconds: float) -> None:

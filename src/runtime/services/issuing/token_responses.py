@@ -142,15 +142,14 @@ async def answer(
     now: datetime,
     decision: Decision,
 ) -> dict[str, Any]:
-    """The members of a token response, but for a refresh token. Raises AccessDenied when policy says no.
+    """The members of a token response, but for a refresh token.
 
     Args:
         decision: is filled in on the way; its step is the one that refused.
+    Raises: AccessDenied when policy says no; NotSettled.
     """
     names = TokenNames(authority.client.client_id, target.resource.identifier if target else None)
-    settled_at = await issue_time.settled(services, zone, names, now, withdrawn=authority.withdrawn)
-    if settled_at != now:  # policies may have changed meanwhile
-        zone, now = await services.zones.get(zone.id), settled_at
+    await issue_time.require_settled(zone, names, now, withdrawn=authority.withdrawn)
     decision.step = Step.SCOPES
     plan = attenuation.originate(_limits(services, zone, authority, target), None, jkt=authority.jkt, now=now)
     if target is not None:
