@@ -35,6 +35,7 @@ from runtime.adapters.upstream_oauth.client import UPSTREAM_TIMEOUT_SECONDS, Ups
 from runtime.api import management, oauth, reference, resource_metadata
 from runtime.api.oauth.errors import RETRY_AFTER_SECONDS, told_away
 from runtime.api.shared import errors
+from runtime.api.shared.paths import PathRouter
 from runtime.api.shared.request_ids import NumberedRequest
 from runtime.domain.errors import Unavailable
 from runtime.logs import configure_logs, log
@@ -282,7 +283,11 @@ def build(
     configure_logs(settings)
     service, tracing = _traced(settings) if settings.traces_endpoint else (_Service, None)
     app: Sanic[Any, Any] = service(
-        name, config=Config(env_prefix=None), configure_logging=False, request_class=NumberedRequest
+        name,
+        config=Config(env_prefix=None),
+        configure_logging=False,
+        request_class=NumberedRequest,
+        router=PathRouter(),
     )
     app.config.update(_LIMITS)
     app.config.PROXIES_COUNT = settings.proxies or None
@@ -328,11 +333,11 @@ def build(
 def _bind_operations(app: Sanic[Any, Any]) -> None:
     """What those who run the service ask: is the process alive, can it work, what does it count."""
 
-    @app.get("/healthz")
+    @app.get("/healthz", strict_slashes=True)
     async def healthz(_request: Any) -> HTTPResponse:
         return json({"status": "ok"})
 
-    @app.get("/readyz")
+    @app.get("/readyz", strict_slashes=True)
     async def readyz(request: Request) -> HTTPResponse:
         if app.ctx.is_stopping:
             return json({"status": "stopping"}, status=503)
@@ -344,7 +349,7 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
             return json(told, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
         return json(told | ({"impaired": found.impaired} if found.impaired else {}))
 
-    @app.get("/metrics")
+    @app.get("/metrics", strict_slashes=True)
     async def metrics(_request: Any) -> HTTPResponse:
         app.ctx.measuring.measure()
         body, content_type = await asyncio.to_thread(exposition)

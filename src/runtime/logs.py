@@ -1,6 +1,7 @@
 """Logging: one event a line, as text or JSON, never a secret, a code or a query string."""
 
 import logging
+import re
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ from runtime.settings import Settings
 log: Any = structlog.get_logger("zoned")
 
 TROUBLE_EVERY_SECONDS = 5.0
+_QUOTED = re.compile(r"`[^`]*`?")
 OUTAGE_EVERY_SECONDS = 60.0
 MOST_TROUBLES = 1_000
 
@@ -95,8 +97,11 @@ class ThrottledWarnings:
             log.warning(event, reason=reason, **fields)
 
     def note(self, event: str, *, reason: str, **fields: Any) -> None:
-        """Log at info, unless the same was logged a moment ago for the same reason."""
-        if self._is_new(event, reason, ""):
+        """Log at info, unless the same was logged a moment ago for a reason of that sort.
+
+        What stands in backticks may be a caller's, who could have a reason of its own for each request.
+        """
+        if self._is_new(event, _QUOTED.sub("``", reason), ""):
             log.info(event, reason=reason, **fields)
 
     def _is_new(self, event: str, reason: str, about: str) -> bool:
@@ -107,4 +112,5 @@ class ThrottledWarnings:
 
 
 throttled_warnings = ThrottledWarnings()
+stranger_notes = ThrottledWarnings()  # on their own: nobody is to crowd out the warnings
 outage_warnings = ThrottledWarnings(OUTAGE_EVERY_SECONDS)

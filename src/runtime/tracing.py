@@ -11,6 +11,7 @@ learns nothing of traces, unless a setting names their host.
 
 import asyncio
 import inspect
+import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import wraps
@@ -18,11 +19,12 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import ParentBased, SamplingResult, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from sanic.request import Request
@@ -84,6 +86,15 @@ BLOCKS = (
 )
 
 
+class _DrawnShare(TraceIdRatioBased):
+    """A share of the traces, drawn here: their ids, by which the library chooses, may be the caller's."""
+
+    def should_sample(
+        self, parent_context: Context | None, trace_id: int, *rest: Any, **named: Any
+    ) -> SamplingResult:
+        return super().should_sample(parent_context, secrets.randbits(128), *rest, **named)
+
+
 class Tracing:
     """The traces of a process.
 
@@ -94,7 +105,7 @@ class Tracing:
     def __init__(self, settings: Settings) -> None:
         resource = Resource.create({"service.name": "zoned", "service.version": version("zonewright")})
         # A caller may have its requests left out, and cannot have more of them traced.
-        share = TraceIdRatioBased(settings.traces_ratio)
+        share = _DrawnShare(settings.traces_ratio)
         self._provider = TracerProvider(
             resource=resource, sampler=ParentBased(share, remote_parent_sampled=share)
         )

@@ -211,7 +211,8 @@ class TestProxies:
             )
             for host in ("id.example", "acme.id.example"):
                 with site.client(host) as caller:
-                    assert caller.request("GET", path).status_code == 404
+                    spellings = (path, f"{path}/", f"/{path}", f"{path}//", f"{path}?a=b", f"/.{path}")
+                    assert {caller.request("GET", each).status_code for each in spellings} == {404}
 
     def test_a_large_changeset_comes_through(self, site: Site) -> None:
         """Proxies refuse what is larger than a megabyte, unless they are told."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jwt
 import pytest
 from tests.support.factories import company_of
 from tests.support.logs import logged_lines
@@ -61,6 +62,32 @@ class TestRefusals:
         assert missing.status_code == 404
         assert line["reason"].startswith("not_found: ")
         assert (line["path"], line["request_id"]) == ("/zones/none", missing.headers["X-Request-ID"])
+
+    def test_a_caller_has_no_line_for_each_of_its_inventions(self, site: Site) -> None:
+        """What a forged token claims is in the reason, and does not make it another one."""
+        tokens = [jwt.encode({"organization_id": f"invented-{number}"}, "k" * 32) for number in range(20)]
+        with logged_lines() as lines:
+            statuses = {
+                httpx.get(f"{site.server.url}/zones", headers={"Authorization": f"Bearer {each}"}).status_code
+                for each in tokens
+            }
+
+        said = [each for each in lines if each["event"] == "request refused"]
+        assert statuses == {401}
+        assert len(said) == 1
+        assert "invented-0" in said[0]["reason"]
+
+    def test_a_path_of_slashes_leads_nowhere(self, site: Site) -> None:
+        """It is no failure of the service, which would have a traceback of thousands of lines in its log."""
+        assert httpx.get(f"{site.server.url}/healthz").status_code == 200
+        with logged_lines() as lines:
+            statuses = [
+                httpx.get(site.server.url + start + "/" * 10_000).status_code
+                for start in ("/healthz", "/zones", "/a/b", "")
+            ]
+
+        assert statuses == [404] * 4
+        assert [each["event"] for each in lines if each["log_level"] == "error"] == []
 
     def test_of_anybody_once_in_a_while(self, site: Site) -> None:
         """A hundred strangers without a credential make one line, so nobody fills the disk with them."""

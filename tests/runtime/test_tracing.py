@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 from tests.support.collector import Collector, attributes, collecting
 from tests.support.factories import App, company_of
 from tests.support.oauth_site import Site
@@ -73,6 +75,20 @@ def trace(collector: Collector, answer: httpx.Response) -> list[Span]:
     request_id = answer.headers["X-Request-ID"]
     wait_until(lambda: collector.trace_of(request_id))
     return collector.trace_of(request_id)
+
+
+def test_a_caller_does_not_choose_that_it_is_traced() -> None:
+    """The library goes by the trace id, which is the caller's: by it alone, these would all be traced."""
+    parent = set_span_in_context(
+        NonRecordingSpan(SpanContext(1, 1, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)))
+    )
+    assert TraceIdRatioBased(0.01).should_sample(parent, 1, "").decision.is_sampled()
+
+    share = tracing._DrawnShare(0.01)
+    traced = sum(share.should_sample(parent, 1, "").decision.is_sampled() for _ in range(1_000))
+
+    assert 0 <= traced < 100
+    assert all(tracing._DrawnShare(1.0).should_sample(parent, 1, "").decision.is_sampled() for _ in range(9))
 
 
 class TestAnExchange:

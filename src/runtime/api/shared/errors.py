@@ -34,7 +34,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.oauth import assertions, resource_metadata
-from runtime.logs import log, throttled_warnings
+from runtime.logs import log, stranger_notes
 
 _RETRY_AFTER_SECONDS = "2"
 # What Sanic itself refuses, in the service's words: status -> (code, message).
@@ -98,7 +98,7 @@ def _log_refusal(request: Request, refusal: ManagementError) -> None:
     reason = f"{refusal.code}: {refusal.internal or refusal.detail}"
     facts = {"path": path_of(request), "method": request.method, "request_id": request_id_of(request)}
     if isinstance(refusal, Unauthorized):
-        throttled_warnings.note("request refused", reason=reason, **facts)
+        stranger_notes.note("request refused", reason=reason, **facts)
     else:
         log.info("request refused", reason=reason, **facts)
 
