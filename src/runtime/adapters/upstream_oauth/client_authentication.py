@@ -19,6 +19,7 @@ ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_SECONDS = 60
 ASSERTION_ALGORITHM: Algorithm = "RS256"  # what every provider that takes assertions can verify
 _TYP = "client-authentication+jwt"
+_PEM = "-----BEGIN "
 _LEAST_SECRET_BYTES = 32  # RFC 7518 section 3.2
 _WITH_ASSERTION = (TokenEndpointAuthMethod.PRIVATE_KEY_JWT, TokenEndpointAuthMethod.CLIENT_SECRET_JWT)
 
@@ -91,6 +92,10 @@ def authenticate_client(
     client_id = required(settings.client_id, "client id")
     if method is TokenEndpointAuthMethod.NONE:
         return ClientAuthentication({"client_id": client_id})
+    if _PEM in (settings.client_secret or "") and not settings.shows_certificate:
+        raise ProviderRefused(
+            "not_configured", f"the client secret is a certificate, which `{method.value}` does not take"
+        )
     if method in _WITH_ASSERTION:
         claims = _claims(assertion_audience(settings, url), client_id, signer.now)
         assertion = {

@@ -17,7 +17,10 @@ from runtime.domain.kinds.values import GrantStatus, Id, Part, SessionStatus, Se
 from runtime.domain.kinds.zone import ZONE
 
 _NEVER = datetime(9999, 12, 31, tzinfo=UTC)
-_REFRESH_TOKEN_SET = "Whether a refresh token of the provider is kept; none is once the grant is revoked."
+_REFRESH_TOKEN_SET = (
+    "Whether a refresh token is kept that the provider accepts, as far as is known: false once the grant is "
+    "revoked, and once the provider has refused the token."
+)
 _REFRESHED_AT = "The last refresh since the account was connected; left out before the first one."
 _ENDED_ONLY = frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE})
 

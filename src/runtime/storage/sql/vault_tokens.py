@@ -423,11 +423,20 @@ async def note_failure(
 ) -> VaultState | None:
     """Count a refresh that the provider has refused, and end the lease; the state that follows.
 
+    Of a credential that is dead by that, the grant says that no refresh token is kept: none is of use.
+
     Only the holder of the lease may: None when that is somebody else by now, or nobody.
 
     Args:
         dead_after: refusals in a row after which the credential counts as dead.
     """
+    # The grant's row is locked before the vault's, as a revocation does it.
+    grant_id = await conn.scalar(
+        select(_grants.c.id)
+        .join(_tokens, and_(_tokens.c.zone_id == _grants.c.zone_id, _tokens.c.grant_id == _grants.c.id))
+        .where(*_version(zone_id, row_id, version))
+        .with_for_update(of=_grants)
+    )
     failures = await conn.scalar(
         update(_tokens)
         .where(*_version(zone_id, row_id, version), _tokens.c.lease_owner == owner)
@@ -440,6 +449,11 @@ async def note_failure(
         return VaultState.LIVE
     await conn.execute(
         update(_tokens).where(*_version(zone_id, row_id, version)).values(state=VaultState.DEAD.value)
+    )
+    await conn.execute(
+        update(_grants)
+        .where(_grants.c.zone_id == zone_id, _grants.c.id == grant_id)
+        .values(refresh_token_set=False)
     )
     return VaultState.DEAD
 

@@ -203,6 +203,25 @@ class TestSecret:
             assert "https" in refused.explanation
             assert len(plain.received) == 1
 
+    @pytest.mark.parametrize(
+        "method",
+        [None, *(each for each in TokenEndpointAuthMethod if each.value.startswith("client_secret"))],
+    )
+    async def test_is_never_sent_as_a_password(
+        self, client: UpstreamOAuthClient, pem: str, method: TokenEndpointAuthMethod | None
+    ) -> None:
+        """Whoever changes the method does not hand the private key to the provider."""
+        with scripted_provider() as plain:
+            plain.answers({"access_token": "at", "token_type": "Bearer"})
+            secret = settings(plain, "s" * 32, token_endpoint_auth_method=method)
+            assert isinstance(await redeem(client, secret), UpstreamTokens)
+
+            refused = await redeem(client, settings(plain, pem, token_endpoint_auth_method=method))
+
+            assert isinstance(refused, UpstreamRefusal)
+            assert "certificate" in refused.explanation
+            assert len(plain.received) == 1
+
     def test_is_not_in_a_representation(self, pem: str) -> None:
         """Of the settings, the certificate or its context."""
         certificate = ClientCertificate.read(pem, now=NOW)
