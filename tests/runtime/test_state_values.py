@@ -180,6 +180,7 @@ def test_a_sealed_value_opens_with_its_own_key_in_its_own_place() -> None:
 
 # Where services read JSON that is not of the short-lived state.
 ELSEWHERE = {
+    "runtime.services.management.people.user_imports": "lines of a file of users",
     "runtime.services.outbox.delivery": "messages of the database; what cannot be read is tried again",
     "runtime.services.secret_values": "secrets of the database",
 }

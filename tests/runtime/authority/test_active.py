@@ -149,6 +149,7 @@ def test_nothing_works_without_it(site: Site, monkeypatch: pytest.MonkeyPatch) -
 LOOKS = {
     "authority/active.py": "the one function",
     "management/members/organization_users.py": "an organization keeps an active administrator",
+    "management/people/user_imports.py": "a user of a file is active unless the file says otherwise",
     "management/people/users.py": "an organization keeps an active administrator; disabling ends sessions",
 }
 

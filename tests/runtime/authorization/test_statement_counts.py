@@ -56,6 +56,7 @@ def test_each_leg_is_a_few_statements(site: Site, browser: Browser) -> None:
     assert refreshing == [
         f"SELECT {family}",
         "SELECT sessions",
+        "SELECT withdrawn_in_sessions",
         f"UPDATE {family}",
         f"SELECT {family}",
     ]

@@ -93,7 +93,7 @@ def connect_link(account: Account) -> Use:
         if "decision" not in page.response.text:
             return False
         answer = at.desk.browser.post(page, decision="deny")
-        return "denied" in answer.text
+        return "You have not allowed this" in answer.text
 
     return use
 
