@@ -162,7 +162,7 @@ class TestForEver:
         (row,) = await conn.execute(select(subjects).where(subjects.c.holder_id == ann.id))
 
         assert not row.is_held
-        assert "ann" not in str(row).replace(ann.id, "")
+        assert not [each for each in ("ann@", "example.com", "ann-1") if each in str(row)]
 
     async def test_names_go_with_their_zone(self, conn, zone):
         """Its issuer never comes back, so they mean nothing any more."""
