@@ -63,16 +63,20 @@ def serve_until_told(settings: Settings, bound: socket.socket) -> None:
 
     Then what has arrived is answered, what is queued is written, and the call returns.
     """
-    serve(build(settings), bound)
+    serve(build(settings), bound, drain_seconds=settings.drain_seconds)
 
 
-def serve(app: Sanic[Any, Any], bound: socket.socket) -> None:
-    """Serve an application as `serve_until_told` does."""
+def serve(app: Sanic[Any, Any], bound: socket.socket, *, drain_seconds: float = 0) -> None:
+    """Serve an application as `serve_until_told` does.
+
+    Args:
+        drain_seconds: how long it goes on serving once it is told to stop, for balancers to hear of it.
+    """
     app.setup_loop()
-    asyncio.run(_serve(app, bound))
+    asyncio.run(_serve(app, bound, drain_seconds))
 
 
-async def _serve(app: Sanic[Any, Any], bound: socket.socket) -> None:
+async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: float) -> None:
     told = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, told.set)
@@ -91,7 +95,7 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket) -> None:
     _keep_what_is_there()
     await told.wait()
     log.info("stopping", connections=len(server.connections))
-    await _announce(app)
+    await _announce(app, drain_seconds)
     await server.before_stop()
     await _drain(app, server)
     bound.close()
@@ -108,7 +112,7 @@ def _keep_what_is_there() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-async def _announce(app: Sanic[Any, Any]) -> None:
+async def _announce(app: Sanic[Any, Any], drain_seconds: float) -> None:
     """Let balancers hear that this process is about to stop, and send elsewhere what comes next.
 
     Until then all is served as before, but that each answer ends its connection: whoever connects just as the
@@ -116,7 +120,7 @@ async def _announce(app: Sanic[Any, Any]) -> None:
     """
     app.ctx.is_stopping = True
     app.config.KEEP_ALIVE = False
-    await asyncio.sleep(app.ctx.settings.drain_seconds)
+    await asyncio.sleep(drain_seconds)
 
 
 async def _drain(app: Sanic[Any, Any], server: Any) -> None:
