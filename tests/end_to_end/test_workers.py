@@ -155,22 +155,30 @@ def _get_styles(server: Server, *, times: int) -> None:
     assert statuses == {200}
 
 
+def _counted(server: Server) -> float:
+    """How many of these were counted: whoever asks for more waits until they are."""
+    return samples(server).get(STYLES, 0)
+
+
 def test_one_scrape_tells_of_both_workers(server: Server):
     """Whichever worker answers: its counts are the sums, and each process has its own memory in them."""
+    before = _counted(server)
     _get_styles(server, times=20)
 
-    wait_until(lambda: all(samples(server).get(STYLES) == 20 for _ in range(10)))
+    wait_until(lambda: all(samples(server).get(STYLES) == before + 20 for _ in range(10)))
     memory = {series for series in samples(server) if series.startswith("process_resident_memory_bytes")}
     assert memory == {f'process_resident_memory_bytes{{worker="{number}"}}' for number in (1, 2)}
 
 
 def test_counts_outlive_a_worker(server: Server):
     """What a worker had counted is in the sums after another has taken its place, and goes on from there."""
-    wait_until(lambda: all(samples(server).get(STYLES) == 20 for _ in range(10)))
+    before = _counted(server)
+    _get_styles(server, times=20)
+    wait_until(lambda: all(samples(server).get(STYLES) == before + 20 for _ in range(10)))
     os.kill(workers(server)[0], signal.SIGKILL)
     _wait_for_workers(server, 3)
     _get_styles(server, times=20)
-    wait_until(lambda: all(samples(server)[STYLES] == 40 for _ in range(10)))
+    wait_until(lambda: all(samples(server)[STYLES] == before + 40 for _ in range(10)))
 
 
 def test_stops_when_asked(server: Server):

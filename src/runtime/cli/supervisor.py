@@ -35,8 +35,8 @@ class Supervisor:
     def __init__(self, settings: Settings, bound: socket.socket) -> None:
         self._settings, self._bound = settings, bound
         self._workers: dict[int, SpawnProcess] = {}
-        # A failure that takes each worker once, as lack of memory may, is still mended.
         self._metrics = Path()  # where the workers keep what they count
+        # A failure that takes each worker once, as lack of memory may, is still mended.
         self._ends: deque[float] = deque(maxlen=max(_ENDS, settings.workers + 1))
 
     def run(self) -> None:

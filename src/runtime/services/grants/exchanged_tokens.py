@@ -64,13 +64,13 @@ async def issue(
         key, candidate: where the short-lived state keeps one, and what it has there.
         changed_at: the zone's epoch at the last change of anything that such a token depends on.
     """
-    under = (zone.epoch, *(chain.root.epochs if chain.root else (0, 0)))
+    epochs = (zone.epoch, *(chain.root.epochs if chain.root else (0, 0)))
     token = token_cache.open_entry(
         candidate,
         key=key,
         sealer=zone.sealer,
         opened=zone.cache_of(OpenedTokens),
-        epochs=under,
+        epochs=epochs,
         changed_at=changed_at,
         plan=plan,
         now=now,
@@ -78,7 +78,7 @@ async def issue(
     if token is None or token.token_id in zone.denied:
         await _require_settled(zone, client, chain, plan, now)
         decision.step = Step.SIGNING
-        token = _mint(zone, client, chain, plan, under, now)
+        token = _mint(zone, client, chain, plan, epochs, now)
         decision.step = Step.STORING
         await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
     return token
@@ -106,7 +106,7 @@ def _mint(
     client: ApplicationClient,
     chain: VerifiedChain,
     plan: Delegation,
-    under: token_cache.Epochs,
+    epochs: token_cache.Epochs,
     now: datetime,
 ) -> CachedToken:
     """A new token. Every fact in it was established in this request."""
@@ -128,7 +128,7 @@ def _mint(
         confirmation=confirmation(plan.jkt),
     )
     token = issue_access_token(zone, facts)
-    return CachedToken(token, facts.token_id, seconds(plan.expires_at), plan.scopes, under)
+    return CachedToken(token, facts.token_id, seconds(plan.expires_at), plan.scopes, epochs)
 
 
 def answer(token: CachedToken, jkt: str | None, now: datetime) -> dict[str, Any]:

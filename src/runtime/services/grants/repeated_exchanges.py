@@ -32,8 +32,8 @@ async def repeat(
         return None
     key = _key_of(zone, known, wanted) if issued is None else None
     held = revalidation.CachedRoot(root, is_fresh=False)
-    standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
-    if not _rests_on_the_same(zone, known, standing):
+    current, candidate = await revalidation.revalidate(services, zone, held, key=key)
+    if not _rests_on_the_same(zone, known, current):
         return None
     decision.user_id, decision.resource_id = root.principal.user.id, known.allowed.resource.id
     if key is not None:
@@ -44,9 +44,9 @@ async def repeat(
     return exchanged_tokens.answer(issued.token, None, now)
 
 
-def _rests_on_the_same(zone: CachedZone, known: KnownExchange, standing: SessionRoot | None) -> bool:
+def _rests_on_the_same(zone: CachedZone, known: KnownExchange, current: SessionRoot | None) -> bool:
     """Tell whether session and user stand as they did, and the subject token has not been revoked."""
-    return standing is known.root and known.chain.subject.token_id not in zone.denied
+    return current is known.root and known.chain.subject.token_id not in zone.denied
 
 
 def _covered(known: KnownExchange, scope: bytes | None) -> frozenset[str] | None:
