@@ -19,7 +19,7 @@ from tests.support.server import serve
 MONITORING = Path(__file__).parent.parent / "deploy" / "monitoring"
 DASHBOARD = json.loads((MONITORING / "grafana-dashboard.json").read_text("utf-8"))
 RULES = yaml.safe_load((MONITORING / "prometheus-rules.yaml").read_text("utf-8"))
-PAGE = (MONITORING.parent.parent / "docs" / "observability.md").read_text("utf-8")
+PAGE = (MONITORING.parent.parent / "docs" / "operating" / "monitoring.md").read_text("utf-8")
 
 ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
 PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"] if panel["type"] != "row"}

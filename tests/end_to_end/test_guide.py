@@ -73,7 +73,7 @@ def test_an_mcp_client_needs_an_address_and_no_more(tmp_path: Path):
 
 def test_a_refusal_is_found_in_metrics_and_logs(tmp_path: Path):
     """One request by its id: in the answer, in the access log and in the log; and one in the metrics."""
-    said = run("observability.md", tmp_path)
+    said = run("operating/monitoring.md", tmp_path)
 
     [request_id] = set(re.findall(r'"request_id": ?"([^"]+)"', said))
     assert said.count(request_id) == 3
@@ -83,14 +83,22 @@ def test_a_refusal_is_found_in_metrics_and_logs(tmp_path: Path):
 
 def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     """Saved while it serves, lost, restored, and served again; and the same on PostgreSQL, with its tools."""
-    said = run("operating-data.md", tmp_path, PGHOST=postgres.socket_directory, PGUSER="postgres")
+    said = run("operating/data.md", tmp_path, PGHOST=postgres.socket_directory, PGUSER="postgres")
 
     assert len(re.findall(r" ok$", said, re.MULTILINE)) == 2 * 8, said
     assert len(re.findall(r"  ok  ", said)) == 2, said
     assert said.count("Default organization") == 2
     assert "Since the backup" not in said
+
+
+def test_users_are_imported_and_disabled(tmp_path: Path):
+    """As the page for operators says: added once, listed by status, and given a link for another password."""
+    said = run("operating/users.md", tmp_path)
+
     assert "2 added, 0 unchanged, 0 refused of 2 users" in said
-    assert re.search(r"bob@acme.example\tdisabled\tpassword", said)
+    assert len(re.findall(r"bob@acme.example\tdisabled\tpassword", said)) == 2
+    assert len(re.findall(r"ada@acme.example\tactive\tpassword", said)) == 2
+    assert "for `ada@acme.example`, within 30 minutes" in said
 
 
 def test_organizations_and_their_people(tmp_path: Path):

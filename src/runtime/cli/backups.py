@@ -27,7 +27,7 @@ from runtime.storage.sql.database import Database
 from runtime.storage.sql.sqlite import files_of
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_GUIDE = "docs/operating-data.md"
+_GUIDE = "docs/operating/data.md"
 
 
 @click.command(cls=ReadOnlyCommand)
