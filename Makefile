@@ -1,5 +1,6 @@
 # Every target does its own set-up: python3 (3.11 or newer), make and git are enough.
 #   make demo [KEEP=1]      make test [ARGS="-k exchange" WORKERS=1]      make bench [ONLY=exchange PEERS=1]
+#   make build              make release VERSION=0.2.0
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -10,13 +11,14 @@ ARGS   ?=
 WORKERS ?= auto
 ONLY   ?=
 PEERS  ?=
+VERSION ?=
 SHELL  := /bin/sh
 
 # A stamp is newer than the lock and the package's description once what they name is installed.
 RUNTIME := $(VENV)/.runtime-installed
 DEV     := $(VENV)/.dev-installed
 
-.PHONY: help demo environment test fuzz soak chaos lint serve bench schemas documents pictures lock clean
+.PHONY: help demo environment test fuzz soak chaos lint serve bench schemas documents pictures lock build release clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -64,6 +66,12 @@ pictures: $(DEV) ## take the pictures of the README again, with the machine's Ch
 
 lock: ## resolve the dependencies again and write requirements/*.txt
 	@PYTHON='$(PYTHON)' sh requirements/lock.sh
+
+build: $(DEV) ## build wheel, source, bill of materials (SBOM) and checksums into dist/; the same commit gives the same bytes
+	@$(BIN)/python -m tools.build dist
+
+release: $(DEV) ## make VERSION of a clean main: changelog, version, dist/, a commit and a tag; pushes nothing
+	@$(BIN)/python -m tools.release '$(VERSION)'
 
 clean: ## remove the environment and everything the tools left behind
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artifacts dist build

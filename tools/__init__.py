@@ -1,0 +1,1 @@
+"""What makes a release of this project; nothing here is part of one."""
