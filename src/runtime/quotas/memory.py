@@ -79,6 +79,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "requests that share a database read",
         _REQUESTS,
     ),
+    BoundedMemory(
+        "runtime.storage.sql.group_commit.GroupCommit._running",
+        "SQLite transactions that small writes share",
+        _REQUESTS,
+    ),
     BoundedMemory("runtime.services.epochs._Moved._newer", "recently changed epochs", epochs.MOST_MOVED),
     BoundedMemory(
         "runtime.services.epochs._Moved._older", "the previous generation of the same", epochs.MOST_MOVED

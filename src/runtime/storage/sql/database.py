@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from sqlite3 import OperationalError
 from time import monotonic, perf_counter
 from typing import Any
@@ -26,6 +27,7 @@ from runtime.metrics import (
 from runtime.storage.sql import availability, hang_detection
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
+from runtime.storage.sql.group_commit import GroupCommit
 from runtime.storage.sql.sqlite import CommitWatch, Driver, files_of
 
 DIALECTS = ("sqlite", "postgresql")
@@ -69,6 +71,7 @@ class Database:
         self.dialect = engine.dialect.name
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
         self._holder: asyncio.Task[Any] | None = None
+        self._groups = GroupCommit(partial(self.transaction, brief=True))
         self._takes_no_writes = self._lacks_tables = False
         self._try_write_at = 0.0
         self._waiting = 0
@@ -154,8 +157,7 @@ class Database:
             async with self._connected(self._writing) as connection, connection.begin():
                 yield connection
             return
-        if self._holder is not None and self._holder is asyncio.current_task():
-            raise RuntimeError("this task is in a write transaction already; pass its connection on")
+        self._refuse_second_transaction()
         async with (
             self._write_turn(self._writer),
             self._connected(self._writing) as connection,
@@ -165,17 +167,29 @@ class Database:
             with _at_hand(connection) if brief else nullcontext():
                 yield connection
 
+    def _refuse_second_transaction(self) -> None:
+        if self._holder is not None and self._holder is asyncio.current_task():
+            raise RuntimeError("this task is in a write transaction already; pass its connection on")
+
     @asynccontextmanager
     async def _write_turn(self, writer: asyncio.Lock) -> AsyncIterator[None]:
         """Be the one task of this process that writes to SQLite."""
         with self._wait():
             await writer.acquire()
-        self._holder = asyncio.current_task()
+        try:
+            with self._held_by_this_task():
+                yield
+        finally:
+            writer.release()
+
+    @contextmanager
+    def _held_by_this_task(self) -> Iterator[None]:
+        """Note that this task is the one that writes."""
+        before, self._holder = self._holder, asyncio.current_task()
         try:
             yield
         finally:
-            self._holder = None
-            writer.release()
+            self._holder = before
 
     @asynccontextmanager
     async def reading(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -236,13 +250,16 @@ class Database:
     async def writing_once(self) -> AsyncIterator[AsyncConnection]:
         """A connection for one small write of a hot path, all of it or nothing.
 
-        On PostgreSQL it has to be one statement, which commits by itself: that saves two round trips.
+        On PostgreSQL it has to be one statement, which commits by itself: that saves two round trips. On
+        SQLite, writes that come together are committed together. Refused inside a transaction, as another is.
         """
         if self._writer is None:
             async with self._connected(self._querying) as connection:
                 yield connection
-        else:
-            async with self.transaction(brief=True) as connection:
+            return
+        self._refuse_second_transaction()
+        async with self._groups.write() as connection:
+            with self._held_by_this_task(), self._telling(self._writing):
                 yield connection
 
     @asynccontextmanager
@@ -279,15 +296,21 @@ class Database:
             except Exception as error:
                 _raise_if_away(error, availability.unavailable_connecting(error))
                 raise
-            try:
+            with self._telling(engine):
                 yield connection
-            except Exception as error:  # the driver's own, where no statement of the engine met it
-                for_reading = _is_for_reading(engine.sync_engine.get_execution_options())
-                told = availability.unavailable_using(error, for_reading=for_reading)
-                self._takes_no_writes |= told is not None and told.detail == availability.TAKES_NO_WRITES
-                self._lacks_tables |= told is not None and told.detail == availability.LACKS_TABLES
-                _raise_if_away(error, told)
-                raise
+
+    @contextmanager
+    def _telling(self, engine: AsyncEngine) -> Iterator[None]:
+        """Tell a database that is away from one that refuses, where no statement of the engine has."""
+        try:
+            yield
+        except Exception as error:  # the driver's own
+            for_reading = _is_for_reading(engine.sync_engine.get_execution_options())
+            told = availability.unavailable_using(error, for_reading=for_reading)
+            self._takes_no_writes |= told is not None and told.detail == availability.TAKES_NO_WRITES
+            self._lacks_tables |= told is not None and told.detail == availability.LACKS_TABLES
+            _raise_if_away(error, told)
+            raise
 
     @contextmanager
     def _wait(self) -> Iterator[None]:

@@ -8,8 +8,8 @@ That costs more than most statements do. So a connection that is only asked smal
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,6 +120,26 @@ class _Connection(AsyncAdapt_aiosqlite_connection):
         """Whether a transaction is: ending none would ask a thread for nothing."""
         connection: Any = self._connection
         return connection._connection is not None and connection.in_transaction
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open. SQLite itself ends one where it cannot go on."""
+        return self._open
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what a block has written that raises, and not the transaction. The connection is `at_hand`."""
+        connection: Any = self._connection
+        connection._conn.execute("SAVEPOINT block")
+        try:
+            yield
+        except BaseException:
+            if self._open:
+                connection._conn.execute("ROLLBACK TO block")
+                connection._conn.execute("RELEASE block")
+            raise
+        if self._open:
+            connection._conn.execute("RELEASE block")
 
 
 class Driver(AsyncAdapt_aiosqlite_dbapi):
