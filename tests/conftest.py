@@ -40,6 +40,7 @@ _LONG = (
     "tests/reconciler/hostile",
     "tests/reconciler/plan",
     "tests/reconciler/real",
+    "tests/shipping",
     "tests/runtime/authority/test_revocation_effects.py",
     "tests/runtime/authorization/test_client_libraries.py",
     "tests/runtime/connect",
