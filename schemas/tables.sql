@@ -855,11 +855,9 @@ CREATE TABLE token_events (
     request_id VARCHAR,
     requests BIGINT,
     credential_id VARCHAR,
-    CONSTRAINT token_events_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT token_events_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
-);
-
-CREATE INDEX token_events_age_idx ON token_events (at);
+)
+ PARTITION BY RANGE (at);
 
 CREATE INDEX token_events_at_idx ON token_events (organization_id, zone_id, at);
 
@@ -1089,6 +1087,10 @@ ALTER TABLE zones ADD CONSTRAINT zones_default_mcp_gateway_application_id_fkey F
 ALTER TABLE zones ADD CONSTRAINT zones_default_resource_id_fkey FOREIGN KEY(id, default_resource_id) REFERENCES resources (zone_id, id);
 
 ALTER TABLE zones ADD CONSTRAINT zones_user_identity_provider_id_fkey FOREIGN KEY(id, user_identity_provider_id) REFERENCES providers (zone_id, id);
+
+CREATE TABLE token_events_default (LIKE token_events, PRIMARY KEY (organization_id, id));
+
+ALTER TABLE token_events ATTACH PARTITION token_events_default DEFAULT;
 
 CREATE FUNCTION audit_events_refuse() RETURNS trigger LANGUAGE plpgsql
     AS $$ BEGIN RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'restrict_violation'; END $$;

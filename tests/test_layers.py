@@ -155,6 +155,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "rate_limiter": frozenset({"bounded_cache", "cache_sizes", "rate_limits"}),
     "refused_requests": frozenset({"rate_limiter", "rate_limits"}),
     "retention": frozenset({"container", "management.audit"}),
+    "token_event_partitions": frozenset({"container"}),
     "readiness": frozenset({"container"}),
     "decision_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
     "job_notifier": frozenset(),
@@ -252,7 +253,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "message_handlers": frozenset({"login", "logout", "outbox", "vault", "zones"}),
     "schedule": frozenset(
         {"clients", "decision_log", "epochs", "jobs", "management.organizations", "management.zones"}
-        | {"outbox", "retention", "revocation_list", "vault"}
+        | {"outbox", "retention", "revocation_list", "token_event_partitions", "vault"}
     ),
 }
 ROOMS["management.snapshots"] = _ANY_KIND | {

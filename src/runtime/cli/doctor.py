@@ -17,7 +17,7 @@ from runtime.cli.private_files import exposed_settings, private_files
 from runtime.domain.errors import ServiceError, Unavailable
 from runtime.services.container import Services
 from runtime.settings import Settings
-from runtime.storage.sql import availability, names, resources
+from runtime.storage.sql import availability, names, resources, token_event_partitions
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.availability import LACKS_TABLES, TAKES_NO_WRITES
 from runtime.storage.sql.epochs import database_time
@@ -84,6 +84,7 @@ async def _of_storage(services: Services) -> list[Finding]:
         "database": _of_the_database,
         "short-lived state": _of_the_state,
         "schema": _on_a_connection(_of_the_schema),
+        "partitions": _on_a_connection(_of_partitions),
         "names": _on_a_connection(_of_names),
         "resources": _on_a_connection(_of_resources),
     }
@@ -140,6 +141,19 @@ async def _of_the_schema(conn: AsyncConnection) -> list[Finding]:
             "schema",
             f"the tables are not as the migrations make them: {', '.join(changed[:_SHOWN])}{more}",
             "undo what was changed by hand, or restore a back-up",
+        )
+    ]
+
+
+async def _of_partitions(conn: AsyncConnection) -> list[Finding]:
+    """Whether token events on PostgreSQL go to partitions of their time."""
+    if conn.dialect.name != "postgresql" or await token_event_partitions.latest(conn) is None:
+        return []
+    return [
+        warning(
+            "partitions",
+            "token events are in the default partition: the job `token_event_partitions` has not made others",
+            "let a process with `ZONED_JOBS` run, with an account that owns the tables",
         )
     ]
 

@@ -59,7 +59,8 @@ RECORDS: tuple[GrowingTable, ...] = (
             "sign-ins, codes and tokens issued, and refusals of known applications: one each",
             "one a day for a credential that proves an application, in each process",
         ),
-        f"{_days('token_events')}; job `retention`",
+        f"{_days('token_events')}, on PostgreSQL until its partition is past; jobs `retention` and"
+        " `token_event_partitions`",
         Kept.RETAINED,
     ),
     GrowingTable(

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from runtime.services import epochs, retention, revocation_list
+from runtime.services import epochs, retention, revocation_list, token_event_partitions
 from runtime.services.clients import unused_clients
 from runtime.services.jobs.runner import Job
 from runtime.services.management.organizations import api_keys
@@ -16,6 +16,12 @@ JOBS: tuple[Job, ...] = (
     Job(key_rotation.JOB, timedelta(minutes=10), timedelta(minutes=10), key_rotation.rotate_due),
     Job(api_keys.JOB, timedelta(hours=6), timedelta(minutes=10), api_keys.forget_expired),
     Job(epochs.JOB, timedelta(minutes=5), timedelta(minutes=5), lambda services: services.epochs.prune()),
+    Job(
+        token_event_partitions.JOB,
+        timedelta(hours=1),
+        timedelta(hours=1),  # for tables that are converted: all of their rows are read once
+        token_event_partitions.run,
+    ),
     Job(retention.JOB, timedelta(hours=1), timedelta(minutes=10), retention.run),
     Job(
         revocation_list.JOB,

@@ -28,7 +28,11 @@ database = conftest.database  # each test's own: more than its rows is changed h
 
 
 def _differences(connection: Connection) -> list[Any]:
-    options = {"compare_type": True, "compare_server_default": True}
+    options = {
+        "compare_type": True,
+        "compare_server_default": True,
+        **migrations.what_is_compared(connection),
+    }
     context = MigrationContext.configure(connection, opts=options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -36,7 +40,8 @@ def _differences(connection: Connection) -> list[Any]:
 
 
 def _described(connection: Connection) -> dict[str, Any]:
-    """What a database says of itself: columns, keys, and indexes with their conditions."""
+    """What a database says of itself: columns, keys, and indexes with their conditions; no partitions."""
+    is_compared = migrations.what_is_compared(connection)["include_name"]
     inspector = inspect(connection)
     return {
         table: {
@@ -49,7 +54,7 @@ def _described(connection: Connection) -> dict[str, Any]:
             "indexes": sorted(map(_index, inspector.get_indexes(table))),
         }
         for table in inspector.get_table_names()
-        if table != "alembic_version"
+        if table != "alembic_version" and is_compared(table, "table", {})
     }
 
 

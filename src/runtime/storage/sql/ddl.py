@@ -4,7 +4,8 @@ from sqlalchemy import Dialect, Index, Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import AddConstraint, CreateIndex, CreateTable
 
-from runtime.storage.sql.organization_tables import GUARDS
+from runtime.storage.sql.columns import ONLY_ON
+from runtime.storage.sql.organization_tables import DEFAULT_PARTITION, GUARDS
 from runtime.storage.sql.tables import METADATA
 
 
@@ -24,12 +25,13 @@ def dump() -> str:
             for key in keys
             if key.use_alter
         ]
-    guards = [f"{statement};" for statement in GUARDS["postgresql"]]
+    guards = [f"{statement};" for statement in (*DEFAULT_PARTITION, *GUARDS["postgresql"])]
     return "\n\n".join([*parts, *late, *guards]) + "\n"
 
 
 def _sorted(table: Table) -> list[Index]:
-    return sorted(table.indexes, key=lambda index: str(index.name))
+    there = (index for index in table.indexes if index.info.get(ONLY_ON, "postgresql") == "postgresql")
+    return sorted(there, key=lambda index: str(index.name))
 
 
 def _index(index: Index, dialect: Dialect) -> str:

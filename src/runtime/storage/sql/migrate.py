@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.storage.sql.columns import ONLY_ON
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import METADATA
 
@@ -79,11 +80,30 @@ async def differences(conn: AsyncConnection) -> list[str]:
 
 
 def _differences(connection: Connection) -> Iterator[str]:
-    context = MigrationContext.configure(connection, opts={"compare_type": True})
+    options = {"compare_type": True, **what_is_compared(connection)}
+    context = MigrationContext.configure(connection, opts=options)
     for found in compare_metadata(context, METADATA):
         # A change of a column comes in a list of all that changes about it.
         for change in found if isinstance(found, list) else [found]:
             yield _in_words(change)
+
+
+def what_is_compared(connection: Connection) -> dict[str, Any]:
+    """Options of Alembic: without partitions, which come and go, and indexes of the other database.
+
+    Spec: Alembic, `EnvironmentContext.configure`, `include_name` and `include_object`.
+    """
+    dialect, partitions = connection.dialect.name, set[str]()
+    if dialect == "postgresql":
+        partitions.update(connection.scalars(text("SELECT relname FROM pg_class WHERE relispartition")))
+
+    def is_of_this_database(subject: Any, _name: str, sort: str, *_: Any) -> bool:
+        return sort != "index" or subject.info.get(ONLY_ON, dialect) == dialect
+
+    return {
+        "include_name": lambda name, sort, _parents: sort != "table" or name not in partitions,
+        "include_object": is_of_this_database,
+    }
 
 
 def _in_words(change: tuple[Any, ...]) -> str:

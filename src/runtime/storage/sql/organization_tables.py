@@ -17,7 +17,17 @@ from sqlalchemy import (
     literal_column,
 )
 
-from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, primary_key, text
+from runtime.storage.sql.columns import (
+    METADATA,
+    ONLY_ON,
+    belongs,
+    binary,
+    instant,
+    json,
+    number,
+    primary_key,
+    text,
+)
 
 # What all processes of the service share: the pepper, the key of paging cursors. Wrapped by the master key.
 service_secrets = Table(
@@ -306,7 +316,8 @@ audit_events = Table(
 )
 Index("audit_events_entity_id_idx", audit_events.c.organization_id, audit_events.c.entity_id)
 
-# A row stands for as many `requests` as it says, for one where that is null.
+# A row stands for as many `requests` as it says, for one where that is null. PostgreSQL has partitions of it,
+# each with a key of its own: one of all of them would have to have the time, which the id has in it already.
 token_events = Table(
     "token_events",
     METADATA,
@@ -327,17 +338,26 @@ token_events = Table(
     text("request_id", nullable=True),
     number("requests", nullable=True),
     text("credential_id", nullable=True),
-    primary_key("token_events", "organization_id", "id"),
+    primary_key("token_events", "organization_id", "id").ddl_if(dialect="sqlite"),
     belongs("token_events", "organization_id", "organizations id"),
+    postgresql_partition_by="RANGE (at)",
 )
 Index("token_events_at_idx", token_events.c.organization_id, token_events.c.zone_id, token_events.c.at)
-Index("token_events_age_idx", token_events.c.at)
+# PostgreSQL drops partitions by their age.
+Index("token_events_age_idx", token_events.c.at, info={ONLY_ON: "sqlite"}).ddl_if(dialect="sqlite")
 Index(
     "token_events_request_id_idx",
     token_events.c.organization_id,
     token_events.c.zone_id,
     token_events.c.request_id,
 )
+DEFAULT_PARTITION = (
+    "CREATE TABLE token_events_default (LIKE token_events, PRIMARY KEY (organization_id, id))",
+    "ALTER TABLE token_events ATTACH PARTITION token_events_default DEFAULT",
+)
+for _statement in DEFAULT_PARTITION:
+    _partition = DDL(_statement).execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]
+    event.listen(token_events, "after_create", _partition)
 
 # Where an organization's audit trail begins, once its older records were pruned: `sequence` and `hash` are
 # those of the last that were. Like the trail itself it stays when the organization goes.

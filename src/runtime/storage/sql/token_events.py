@@ -5,15 +5,16 @@ A driver that gets rows one by one fights the event loop for the interpreter at 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Row, delete, select, text, tuple_
+from sqlalchemy import ColumnElement, Row, bindparam, delete, select, text, tuple_
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
+from runtime.storage.sql import token_event_partitions
 from runtime.storage.sql.availability import is_about_data
 from runtime.storage.sql.organization_tables import token_events as _events
 from runtime.storage.sql.paging import KeyColumn, Keyset, Page, fetch
@@ -72,6 +73,7 @@ class TokenEventFilter:
 # What events can be selected by; each is a column.
 FILTERS = ("request_id", "user_id", "application_id", "resource_id", "event", "outcome")
 _NEWEST_FIRST = Keyset((KeyColumn(_events.c.at, descending=True), KeyColumn(_events.c.id, descending=True)))
+_DAY = timedelta(days=1)
 _COLUMNS = TokenEvent._fields
 _ORGANIZATION = _COLUMNS.index("organization_id")
 # A row that is no token request: an application has proved itself, once a day for each credential.
@@ -136,11 +138,24 @@ async def page(
     wanted = [columns.organization_id == organization_id, columns.zone_id == zone_id]
     wanted.extend(columns[name].in_(values) for name, values in selection.filters.items())
     if selection.since is not None:
-        wanted.append(columns.at >= selection.since)
+        wanted += [columns.at >= selection.since, columns.at >= _written_out(_midnight(selection.since))]
     if selection.until is not None:
-        wanted.append(columns.at < selection.until)
+        wanted += [columns.at < selection.until, columns.at < _written_out(_midnight(selection.until) + _DAY)]
     query = select(*(columns[name] for name in _COLUMNS)).where(*wanted)
     return await fetch(conn, query, _NEWEST_FIRST, _read, limit=limit, after=after, before=before)
+
+
+def _midnight(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _written_out(at: datetime) -> ColumnElement[datetime]:
+    """An instant in the text of a statement.
+
+    PostgreSQL plans a statement once for all values. Only what it knows then keeps partitions out of the
+    plan, and reads the others one after the other. The text is the same all day long.
+    """
+    return bindparam(None, at, type_=_events.c.at.type, literal_execute=True)
 
 
 def _read(row: Row[Any]) -> TokenEvent:
@@ -148,7 +163,13 @@ def _read(row: Row[Any]) -> TokenEvent:
 
 
 async def forget(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
-    """Forget the oldest events from before that instant; how many, *limit* at most."""
+    """Forget the oldest events from before that instant; how many, *limit* at most.
+
+    On PostgreSQL only those that no partition takes along when it is dropped, which is once its last is past.
+    """
+    if conn.dialect.name == "postgresql":
+        past = await token_event_partitions.past_until(conn) or before
+        before = max(min(before, past), before - token_event_partitions.WIDEST)
     oldest = select(_events.c.organization_id, _events.c.id).where(_events.c.at < before)
     key = tuple_(_events.c.organization_id, _events.c.id)
     gone = await conn.execute(
