@@ -138,7 +138,7 @@ async def _record(url: str, manifest: BackupManifest) -> None:
             await audit.record_database(conn, "database.restore", by=by, now=now, before=None, after=told)
     finally:
         await database.close()
-    await migrations.require_current(url)
+    await migrations.require_usable(url)
 
 
 def _remove_leftovers(settings: Settings) -> None:

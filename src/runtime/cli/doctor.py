@@ -132,16 +132,21 @@ async def _of_the_state(services: Services) -> list[Finding]:
 
 
 async def _of_the_schema(conn: AsyncConnection) -> list[Finding]:
-    """Whether the tables are those that the migrations make."""
+    """Whether the tables are those that the migrations make, and this program is not behind them."""
+    found = []
+    if (newer := await migrations.newer_version(conn)) is not None:
+        told = f"a newer zoned has migrated the database, to version {newer}; this one works with it"
+        found = [warning("schema", told, "install the newer zoned here, too")]
     if not (changed := await migrations.differences(conn)):
-        return []
+        return found
     more = f", and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
     return [
+        *found,
         problem(
             "schema",
             f"the tables are not as the migrations make them: {', '.join(changed[:_SHOWN])}{more}",
             "undo what was changed by hand, or restore a back-up",
-        )
+        ),
     ]
 
 

@@ -73,7 +73,7 @@ def with_services(
         )
 
     async def run() -> _T:
-        await migrations.require_current(settings.resolved_database_url)
+        await migrations.require_usable(settings.resolved_database_url)
         services = await make_services(settings)
         try:
             return await work(services)

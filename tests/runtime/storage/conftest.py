@@ -48,12 +48,17 @@ async def zone(conn):
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+def empty_server(request: pytest.FixtureRequest) -> PostgresServer | None:
+    """Of each kind in turn: None for SQLite. A server is started here, where no event loop runs yet."""
+    return None if request.param == "sqlite" else request.getfixturevalue("postgres")
+
+
+@pytest.fixture
+async def empty_url(empty_server: PostgresServer | None, tmp_path: Path) -> AsyncIterator[str]:
     """A new database without tables, of each kind in turn."""
-    if request.param == "sqlite":
+    if empty_server is None:
         yield f"sqlite+aiosqlite:///{tmp_path}/empty.db"
         return
-    server: PostgresServer = request.getfixturevalue("postgres")
-    url = await server.empty()
+    url = await empty_server.empty()
     yield url
-    await server.drop(url)
+    await empty_server.drop(url)

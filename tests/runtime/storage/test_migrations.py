@@ -20,7 +20,7 @@ from tests.support.postgres import PostgresServer
 from runtime.storage.sql import api_keys, ddl
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.migrate import VersionUnusable, migrate, require_current
+from runtime.storage.sql.migrate import VersionUnusable, migrate, require_usable
 from runtime.storage.sql.tables import METADATA, TABLES, audit_events, consents
 
 resources = TABLES["Resource"]
@@ -107,43 +107,51 @@ async def test_migrating_twice_changes_nothing(database_url):
             before = await conn.run_sync(_described)
         await migrate(database_url)
 
-        await require_current(database_url)
+        await require_usable(database_url)
         async with database.reading() as conn:
             assert await conn.run_sync(_described) == before
     finally:
         await database.close()
 
 
-async def test_an_empty_database_is_not_current(empty_url):
+async def test_an_empty_database_is_not_usable(empty_url):
     """Nobody serves from a database that was never migrated."""
     with pytest.raises(VersionUnusable, match="no tables of this service yet: run `zoned init`"):
-        await require_current(empty_url)
+        await require_usable(empty_url)
 
 
 @pytest.mark.parametrize(
     ("version", "told"),
     [("0001", "run `zoned migrate`"), ("9999", "Run the newer zoned that has migrated it, or restore")],
 )
-async def test_another_version_is_not_current(database_url, version, told):
-    """An older one is migrated; what a newer build has migrated is left alone, by `migrate`, too."""
+async def test_another_version_is_not_usable(database_url, version, told):
+    """An older one is migrated; what a newer build has changed for good is left alone, by `migrate`, too."""
     await migrate(database_url)
-    await require_current(database_url)
-    database = Database.open(database_url)
-    async with database.transaction() as conn:
-        await conn.execute(text("UPDATE alembic_version SET version_num = :version"), {"version": version})
-    await database.close()
+    await require_usable(database_url)
+    await _claim(database_url, version, oldest="9998")
     with pytest.raises(VersionUnusable, match=f"at version {version}.* {migrations.newest()}.*{told}"):
-        await require_current(database_url)
+        await require_usable(database_url)
     if version == "9999":
         with pytest.raises(VersionUnusable, match=told):
             await migrate(database_url)
+
+
+async def _claim(url: str, version: str, *, oldest: str) -> None:
+    """Have a database say that it is at a version, and which one it supports at least."""
+    database = Database.open(url)
+    async with database.transaction() as conn:
+        await conn.execute(text("UPDATE alembic_version SET version_num = :version"), {"version": version})
+        await conn.execute(
+            text("UPDATE schema_compatibility SET oldest_version = :oldest"), {"oldest": oldest}
+        )
+    await database.close()
 
 
 async def test_two_processes_can_migrate_at_once(empty_url):
     """Of two that start together one waits for the other."""
     await asyncio.gather(migrate(empty_url), migrate(empty_url))
 
-    await require_current(empty_url)
+    await require_usable(empty_url)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE audit_events SET actor_id = 'x'", "DELETE FROM audit_events"])

@@ -1,17 +1,21 @@
 """Migrations: written by hand in `migrations/versions`, run by `zoned migrate`, never by starting up."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import stamina
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.storage.sql import compatibility
 from runtime.storage.sql.columns import ONLY_ON
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import METADATA
@@ -19,6 +23,11 @@ from runtime.storage.sql.tables import METADATA
 _SCRIPTS = Path(__file__).parent / "migrations"
 # An arbitrary number that everything migrating this schema on one PostgreSQL server waits for.
 _LOCK = 7_286_193_001
+# While a migration waits for a table, whoever comes next waits behind it. So it gives way, before PostgreSQL
+# would look for a deadlock (after a second) and might end a request for it, and tries again.
+_LOCK_TIMEOUT_MS = 500
+_LOCK_NOT_AVAILABLE = "55P03"
+_TRY_FOR_SECONDS = 300.0
 
 
 class VersionUnusable(Exception):
@@ -32,76 +41,134 @@ Then = Callable[[AsyncConnection, str, str], Awaitable[None]]
 async def migrate(url: str, *, then: Then | None = None) -> None:
     """Bring the database to the newest version, in one transaction and one process at a time.
 
+    Programs that serve meanwhile wait while a table is changed, and half a second while a lock is asked for.
+    A database that a newer build has migrated is left as it is, where this one may serve it.
+
     Args:
         then: what belongs to it, done once the tables are those of the newest version; not for a new
             database, nor for one that is at that version already.
-    Raises: VersionUnusable for a database that a newer build has migrated.
+    Raises: VersionUnusable for a database that this build cannot serve after all, or whose tables are in use
+        by a long transaction.
     """
     database = Database.open(url, migrating=True)
     try:
-        async with database.transaction() as connection:
-            if database.dialect == "postgresql":
-                await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            before = await connection.run_sync(_version)
-            _refuse_unknown(before)
-            await connection.run_sync(_upgrade)
-            after = await connection.run_sync(_version)
-            if (
-                database.dialect == "sqlite"
-                and (await connection.execute(text("PRAGMA foreign_key_check"))).first()
-            ):
-                raise RuntimeError("a migration left rows behind that refer to nothing; nothing was changed")
-            if then is not None and before is not None and after is not None and before != after:
-                await then(connection, before, after)
+        async for attempt in stamina.retry_context(
+            on=_gave_way, attempts=None, timeout=_TRY_FOR_SECONDS, wait_initial=0.2, wait_max=2.0
+        ):
+            with attempt:
+                await _migrate(database, then)
+    except DBAPIError as failure:
+        if not _gave_way(failure):
+            raise
+        raise VersionUnusable(
+            "the tables are in use by a transaction that does not end, and nothing was changed: end it"
+            " (`pg_stat_activity` has it), and run `zoned migrate` again"
+        ) from None
     finally:
         await database.close()
 
 
-async def require_current(url: str) -> None:
-    """Raise VersionUnusable unless the database is at the newest version this build knows."""
+async def _migrate(database: Database, then: Then | None) -> None:
+    async with database.transaction() as connection:
+        if database.dialect == "postgresql":
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            await connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
+        before = await connection.run_sync(_version)
+        if before is not None and before not in lineage():
+            await connection.run_sync(_refuse_incompatible, before)
+            return
+        await connection.run_sync(_upgrade)
+        after = await connection.run_sync(_version)
+        if (
+            database.dialect == "sqlite"
+            and (await connection.execute(text("PRAGMA foreign_key_check"))).first()
+        ):
+            raise RuntimeError("a migration left rows behind that refer to nothing; nothing was changed")
+        if then is not None and before is not None and after is not None and before != after:
+            await then(connection, before, after)
+
+
+def _gave_way(failure: Exception) -> bool:
+    """Whether a table was in use for longer than a migration waits for it."""
+    return isinstance(failure, DBAPIError) and getattr(failure.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
+
+
+async def require_usable(url: str) -> None:
+    """Raise VersionUnusable unless this build may serve the database.
+
+    It is at the newest version that this build knows, or at one of a newer build that says that this one may.
+    """
     database = Database.open(url)
     try:
         async with database.reading() as connection:
-            found = await connection.run_sync(_version)
+            await connection.run_sync(_refuse_unusable)
     finally:
         await database.close()
-    _refuse_unknown(found)
+
+
+def _refuse_unusable(connection: Connection) -> None:
+    found = _version(connection)
     if found is None:
         raise VersionUnusable("the database has no tables of this service yet: run `zoned init`")
-    if found != newest():
+    if found not in lineage():
+        _refuse_incompatible(connection, found)
+    elif found != newest():
         raise VersionUnusable(
             f"the database is at version {found}, and this zoned works with {newest()}: run `zoned migrate`"
         )
 
 
+def _refuse_incompatible(connection: Connection, found: str) -> None:
+    oldest = compatibility.noted(connection)
+    if oldest in lineage():
+        return
+    raise VersionUnusable(
+        f"the database is at version {found}, which this zoned does not know: the newest that it works"
+        f" with is {newest()}. Run the newer zoned that has migrated it, or restore a back-up from before"
+    )
+
+
+async def newer_version(conn: AsyncConnection) -> str | None:
+    """The version of the database where a newer build has migrated it; None where this one knows it."""
+    found = await conn.run_sync(_version)
+    return None if found is None or found in lineage() else found
+
+
 async def differences(conn: AsyncConnection) -> list[str]:
-    """What of the tables is not as the migrations make them, in words: somebody else has changed it."""
-    return await conn.run_sync(lambda connection: sorted(set(_differences(connection))))
+    """What of the tables is not as the migrations make them, in words: somebody else has changed it.
+
+    What a newer build has added to them is none.
+    """
+    is_newer = await newer_version(conn) is not None
+    return await conn.run_sync(
+        lambda connection: sorted(set(_differences(connection, additions=not is_newer)))
+    )
 
 
-def _differences(connection: Connection) -> Iterator[str]:
+def _differences(connection: Connection, *, additions: bool) -> Iterator[str]:
     options = {"compare_type": True, **what_is_compared(connection)}
     context = MigrationContext.configure(connection, opts=options)
     for found in compare_metadata(context, METADATA):
         # A change of a column comes in a list of all that changes about it.
         for change in found if isinstance(found, list) else [found]:
-            yield _in_words(change)
+            if additions or not change[0].startswith("remove_"):
+                yield _in_words(change)
 
 
 def what_is_compared(connection: Connection) -> dict[str, Any]:
-    """Options of Alembic: without partitions, which come and go, and indexes of the other database.
+    """Options of Alembic: without partitions, which come and go, its own table, indexes of other databases.
 
     Spec: Alembic, `EnvironmentContext.configure`, `include_name` and `include_object`.
     """
-    dialect, partitions = connection.dialect.name, set[str]()
+    dialect, left_out = connection.dialect.name, {compatibility.TABLE}
     if dialect == "postgresql":
-        partitions.update(connection.scalars(text("SELECT relname FROM pg_class WHERE relispartition")))
+        left_out.update(connection.scalars(text("SELECT relname FROM pg_class WHERE relispartition")))
 
     def is_of_this_database(subject: Any, _name: str, sort: str, *_: Any) -> bool:
         return sort != "index" or subject.info.get(ONLY_ON, dialect) == dialect
 
     return {
-        "include_name": lambda name, sort, _parents: sort != "table" or name not in partitions,
+        "include_name": lambda name, sort, _parents: sort != "table" or name not in left_out,
         "include_object": is_of_this_database,
     }
 
@@ -130,18 +197,16 @@ _THERE = {
 _KINDS = {"fk": "foreign key"}
 
 
-def _refuse_unknown(found: str | None) -> None:
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if found is not None and found not in known:
-        raise VersionUnusable(
-            f"the database is at version {found}, which this zoned does not know: the newest that it works"
-            f" with is {newest()}. Run the newer zoned that has migrated it, or restore a back-up from before"
-        )
+@cache
+def lineage() -> tuple[str, ...]:
+    """Every version that this build knows, the first one first."""
+    known = [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()]
+    return tuple(reversed(known))
 
 
-def newest() -> str | None:
+def newest() -> str:
     """The newest version this build knows."""
-    return ScriptDirectory.from_config(_config()).get_current_head()
+    return lineage()[-1]
 
 
 def _config() -> Config:
@@ -154,6 +219,7 @@ def _upgrade(connection: Connection) -> None:
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+    compatibility.note(connection, compatibility.oldest_supported(lineage()))
 
 
 def _version(connection: Connection) -> str | None:
