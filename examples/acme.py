@@ -12,11 +12,13 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,12 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """The certificates that this machine trusts; SSL_CERT_FILE names others."""
+    return ssl.create_default_context()
 
 
 def command(name: str) -> list[str]:
@@ -135,7 +143,7 @@ class Server:
         """Start serving and return when the server says that it is ready. Raises Unexpected."""
         process = self.launch()
         deadline = time.monotonic() + seconds
-        with httpx.Client(timeout=2, trust_env=False) as client:
+        with httpx.Client(verify=trust(), timeout=2, trust_env=False) as client:
             while time.monotonic() < deadline and process.poll() is None:
                 with contextlib.suppress(httpx.TransportError):
                     if client.get(f"{self.url}/readyz").status_code == 200:
@@ -195,6 +203,7 @@ class Server:
         return httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {self.api_key}"},
+            verify=trust(),
             timeout=60,
             trust_env=False,
         )
@@ -256,7 +265,7 @@ class Browser:
     """What a person uses: keeps cookies, follows redirects, fills in the forms it is shown."""
 
     def __init__(self) -> None:
-        self.client = httpx.Client(follow_redirects=False, timeout=30, trust_env=False)
+        self.client = httpx.Client(verify=trust(), follow_redirects=False, timeout=30, trust_env=False)
         self.visited: list[str] = []
 
     def close(self) -> None:
@@ -305,6 +314,16 @@ class Browser:
         raise Unexpected(f"redirects without end, the last one to {url}")
 
 
+def exchange_form(subject_token: str, resource: str) -> dict[str, str]:
+    """A request for a token for *resource* with the authority of another token (RFC 8693, section 2.1)."""
+    return {
+        "grant_type": TOKEN_EXCHANGE,
+        "subject_token": subject_token,
+        "subject_token_type": ACCESS_TOKEN,
+        "resource": resource,
+    }
+
+
 @dataclass(frozen=True)
 class Application:
     """A client of a zone, with the secret that an apply wrote for it; without one it is a public client."""
@@ -315,26 +334,26 @@ class Application:
 
     def token(self, form: Mapping[str, str] | list[tuple[str, str]]) -> httpx.Response:
         """Send a form to the zone's token endpoint."""
-        fields = [*(form.items() if isinstance(form, Mapping) else form), ("client_id", self.client_id)]
-        if self.secret is not None:
-            fields.append(("client_secret", self.secret))
         return httpx.post(
             f"{self.issuer}/oauth/token",
-            content=urlencode(fields),
+            content=urlencode(
+                [*(form.items() if isinstance(form, Mapping) else form), *self.proof().items()]
+            ),
             headers={"Content-Type": "application/x-www-form-urlencoded"},
+            verify=trust(),
             timeout=30,
             trust_env=False,
         )
 
+    def proof(self) -> dict[str, str]:
+        """The fields by which the zone knows the application."""
+        return {"client_id": self.client_id} | (
+            {"client_secret": self.secret} if self.secret is not None else {}
+        )
+
     def exchange(self, subject_token: str, resource: str, scope: str | None = None) -> httpx.Response:
         """Ask for a token for *resource* with the authority of another token."""
-        form = {
-            "grant_type": TOKEN_EXCHANGE,
-            "subject_token": subject_token,
-            "subject_token_type": ACCESS_TOKEN,
-            "resource": resource,
-        }
-        return self.token(form | ({"scope": scope} if scope else {}))
+        return self.token(exchange_form(subject_token, resource) | ({"scope": scope} if scope else {}))
 
     def sign_in(
         self,

