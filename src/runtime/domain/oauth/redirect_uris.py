@@ -6,6 +6,7 @@ parsers can disagree about it; the port of a loopback address is the single vari
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -46,6 +47,7 @@ TYPES: Mapping[ApplicationType, str] = {
 }
 
 MAX_URI_CHARS = 2048
+_MAX_REMEMBERED_CHARS = 300
 LOOPBACK_HOSTS = ("127.0.0.1", "[::1]", "localhost")
 # Members of an authorization response: in a registered URI they would let an attacker fix part of the
 # answer.
@@ -129,8 +131,15 @@ def refusal(uri: str, *, dotted_scheme: bool = False) -> Refusal | None:
         dotted_scheme: a private-use scheme must hold a dot, as the reversed domain of its owner does:
             asked of clients that register themselves. Spec: RFC 8252 section 7.1.
     """
+    if len(uri) > MAX_URI_CHARS:
+        return "malformed"
+    judge = _remembered if len(uri) <= _MAX_REMEMBERED_CHARS else _judged
+    return judge(uri, dotted_scheme)
+
+
+def _judged(uri: str, dotted_scheme: bool) -> Refusal | None:
     match = _SCHEME.match(uri)
-    if match is None or len(uri) > MAX_URI_CHARS or not _PLAIN.match(uri) or _UNSAFE.search(uri):
+    if match is None or not _PLAIN.match(uri) or _UNSAFE.search(uri):
         return "malformed"
     if "#" in uri:
         return "fragment"
@@ -144,6 +153,10 @@ def refusal(uri: str, *, dotted_scheme: bool = False) -> Refusal | None:
     if dotted_scheme and "." not in scheme:
         return "private_scheme"
     return _common_refusal(uri)
+
+
+# Those in use are a few, and each sign-in asks about its own.
+_remembered = lru_cache(maxsize=2048)(_judged)
 
 
 def registration_refusal(uri: str, application_type: ApplicationType) -> Refusal | None:

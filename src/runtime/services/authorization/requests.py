@@ -4,10 +4,11 @@ Two refusals are told apart throughout. Until client and redirect URI are known 
 be answered but the person at the browser, on a page; from then on every refusal goes back to the application.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 from runtime.domain.errors import (
     BadLink,
@@ -44,6 +45,7 @@ _REQUEST_OBJECTS = {
     "request_uri": RequestUriNotSupported,
     "registration": RegistrationNotSupported,
 }
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
 _UNKNOWN_TARGET = "the application may not request this `resource`"
 
 
@@ -128,7 +130,8 @@ class RedirectionEndpoint:
         if self.mode == "form_post":
             return AuthorizationResponse(self.redirect_uri, members)
         between = "&" if "?" in self.redirect_uri else "?"
-        return AuthorizationResponse(f"{self.redirect_uri}{between}{urlencode(members)}")
+        encoded = "&".join(f"{name}={_quoted(value)}" for name, value in members.items())
+        return AuthorizationResponse(f"{self.redirect_uri}{between}{encoded}")
 
 
 class ZonePageRequest(AuthenticationRequirements):
@@ -261,6 +264,11 @@ async def requested_access(
     if not sign_in and not any(rest & each.scopes for each in granted):
         raise InvalidScope("none of the scopes can be granted; scopes of a resource require `resource`")
     return sign_in, granted
+
+
+def _quoted(value: str) -> str:
+    """A value as a query has it. Most are of characters that stand for themselves."""
+    return value if _UNRESERVED.fullmatch(value) else quote_plus(value)
 
 
 def _refuse_repeated(parameters: Parameters) -> None:

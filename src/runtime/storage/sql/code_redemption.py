@@ -13,6 +13,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from runtime.domain.kinds.role import User
 from runtime.storage.sql import refresh_families, sessions
+from runtime.storage.sql.prepared import PreparedStatement
 from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -62,8 +63,11 @@ def _where_there_is(
     return added.returning(table.c.id)
 
 
-_SESSION = _where_there_is(_STANDING.cte("standing"), _sessions, SessionRecord.__slots__, "session_")
-_BOTH = _where_there_is(_SESSION.cte("session"), _families, RefreshFamily.__slots__, "family_")
+_INSERT_SESSION = _where_there_is(_STANDING.cte("standing"), _sessions, SessionRecord.__slots__, "session_")
+_SESSION = PreparedStatement(_INSERT_SESSION)
+_BOTH = PreparedStatement(
+    _where_there_is(_INSERT_SESSION.cte("session"), _families, RefreshFamily.__slots__, "family_")
+)
 
 
 async def insert_session(
@@ -88,7 +92,7 @@ async def insert_session(
     if family is not None and in_one:
         given |= {f"family_{name}": value for name, value in refresh_families.values(family).items()}
     try:
-        added = (await conn.execute(_BOTH if in_one else _SESSION, given)).one_or_none() is not None
+        added = bool(await (_BOTH if in_one else _SESSION).rows(conn, given))
     except IntegrityError:  # the application was deleted meanwhile
         return False
     if added and family is not None and not in_one:

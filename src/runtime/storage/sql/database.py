@@ -28,7 +28,7 @@ from runtime.storage.sql import availability, hang_detection
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.group_commit import GroupCommit
-from runtime.storage.sql.sqlite import CommitWatch, Driver, files_of
+from runtime.storage.sql.sqlite import BEGIN, CommitWatch, Driver, files_of
 
 DIALECTS = ("sqlite", "postgresql")
 BUSY_SECONDS = 15
@@ -44,7 +44,6 @@ DRY_RUNS = 4
 _DRY_RUN_TIMEOUT_SECONDS = 60
 _DRY_RUN_PAGES = 65_536  # of 4 KiB: what SQLite keeps in memory for one of them
 
-_BEGIN = "zonewright_begin"
 _READS = "zonewright_reads"
 
 
@@ -78,9 +77,9 @@ class Database:
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
-            self._writing = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
-            self._reading = engine.execution_options(**{_BEGIN: "BEGIN"})
-            self._querying = engine.execution_options(**{_BEGIN: ""})
+            self._writing = engine.execution_options(**{BEGIN: "BEGIN IMMEDIATE"})
+            self._reading = engine.execution_options(**{BEGIN: "BEGIN"})
+            self._querying = engine.execution_options(**{BEGIN: ""})
         else:
             self._writing = engine
             self._reading = engine.execution_options(
@@ -540,7 +539,7 @@ def _switch_to_wal(cursor: Any) -> None:
 
 
 def _on_sqlite_begin(connection: Connection) -> None:
-    if begin := connection.get_execution_options().get(_BEGIN, "BEGIN"):
+    if begin := connection.get_execution_options().get(BEGIN, "BEGIN"):
         connection.exec_driver_sql(begin)
 
 

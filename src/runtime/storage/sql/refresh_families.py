@@ -13,6 +13,7 @@ from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.client_refs import ClientRef
+from runtime.storage.sql.prepared import PreparedStatement
 from runtime.storage.sql.tables import METADATA
 
 _families = METADATA.tables["refresh_families"]
@@ -21,7 +22,7 @@ _families = METADATA.tables["refresh_families"]
 _OF_ID = select(_families).where(
     _families.c.zone_id == bindparam("zone"), _families.c.id == bindparam("family")
 )
-_ADD = insert(_families)
+_ADD = PreparedStatement(insert(_families).returning(_families.c.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class RefreshFamily:
 
 async def add(conn: AsyncConnection, family: RefreshFamily) -> None:
     """Keep a new family."""
-    await conn.execute(_ADD, values(family))
+    await _ADD.rows(conn, values(family))
 
 
 def values(family: RefreshFamily) -> dict[str, Any]:

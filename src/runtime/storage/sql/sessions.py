@@ -1,6 +1,6 @@
 """Sessions: a sign-in's browser session, and below it one session for each application."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -346,6 +346,11 @@ PREFIXED = tuple(_sessions.c[name].label(f"session_{name}") for name in SessionR
 def read_prefixed(row: RowMapping) -> SessionRecord:
     """The session in a row that has the columns of `PREFIXED`, among others."""
     return read_session({name: row[f"session_{name}"] for name in SessionRecord.__slots__})
+
+
+def read_in_order(values: Sequence[Any]) -> SessionRecord:
+    """The session whose columns are those of `PREFIXED`, in that order."""
+    return read_session(dict(zip(SessionRecord.__slots__, values, strict=True)))
 
 
 def read_session(row: RowMapping | Mapping[str, Any]) -> SessionRecord:

@@ -27,6 +27,8 @@ from sqlalchemy.exc import ArgumentError
 
 from runtime import files
 
+BEGIN = "zonewright_begin"  # execution option: the statement that begins a transaction; empty for none
+
 
 class _Outcome(NamedTuple):
     """What is asked of a cursor when its statement is done."""
