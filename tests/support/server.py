@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runtime.api.shared.request_bodies import PromptProtocol
+from runtime.api.shared.connections import PromptProtocol
 from runtime.app import build, key_encryption_of, listening_socket
 from runtime.domain.identifiers import new_id
 from runtime.services.clock import system_time

@@ -17,7 +17,7 @@ from sanic.application.state import ApplicationServerInfo
 from sanic.http.constants import HTTP
 
 from runtime import files
-from runtime.api.shared.request_bodies import PromptProtocol
+from runtime.api.shared.connections import PromptProtocol
 from runtime.app import build
 from runtime.logs import log
 from runtime.metrics import DIRECTORY

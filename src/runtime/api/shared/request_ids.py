@@ -8,7 +8,9 @@ from time import time_ns
 from typing import Any
 from uuid import UUID
 
+from sanic.exceptions import ServerError
 from sanic.request import Request
+from sanic.response import HTTPResponse
 
 from runtime.api.shared import access_log
 from runtime.api.shared.request_bodies import TimedRequest
@@ -35,9 +37,25 @@ class NumberedRequest(TimedRequest):
             self._id = new_ordered_id(time_ns() // 1_000_000)
         return str(self._id)
 
-    async def respond(self, *given: Any, **named: Any) -> Any:
-        """Begin the answer, as Sanic does with every one, refusals and streams included."""
-        response = await super().respond(*given, **named)
+    async def respond(
+        self,
+        response: Any = None,
+        *,
+        status: int = 200,
+        headers: Any = None,
+        content_type: str | None = None,
+    ) -> Any:
+        """Begin the answer, which every one does, refusals and streams included.
+
+        Sanic's own asks for middleware besides, of which there is none. Raises ServerError for a second one.
+        """
+        stream: Any = self.stream
+        if stream.response is not None:
+            raise ServerError("a request has one answer")
+        if response is None:
+            response = HTTPResponse(status=status, headers=headers, content_type=content_type)
+        stream.respond(response)
+        self.responded = True
         response.headers[HEADER] = self.id
         told = self.headers.get(CLIENT_HEADER)
         if told and len(told) <= _MAX_CHARS and _PLAIN.match(told):

@@ -1,0 +1,249 @@
+"""HTTP/1.1 connections: heads by the letter of RFC 9112, deadlines, and whole answers in one piece.
+
+Sanic reads heads leniently: a space in front of a colon, a bare line feed or a digit of another script lets
+two readers disagree about where a request ends. Here a head has to match one regular expression. And nearly
+all requests and answers are there as a whole, so they are read and sent as such, which takes a fraction of
+the time. All else of a connection is Sanic's: chunks, bodies that arrive in parts, streams, failures.
+"""
+
+import re
+from asyncio import Future
+from functools import lru_cache
+from time import monotonic
+from typing import Any
+
+from sanic.compat import Header
+from sanic.exceptions import BadRequest, ExpectationFailed, PayloadTooLarge, RequestCancelled
+from sanic.headers import format_http1_response
+from sanic.http import Http, Stage
+from sanic.server.protocols.http_protocol import HttpProtocol
+
+# How long a server that stops waits for a next request, and for more of one that has begun to come.
+_IDLE_SECONDS, _SILENCE_SECONDS = 0.5, 2.0
+
+# Spec: RFC 9112 sections 3 and 5, RFC 9110 section 5. Possessive, so that each byte is looked at once.
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_HEAD = re.compile(
+    rb"(%b) ([\x21-\x7e]++) HTTP/1\.([01])((?:\r\n%b:[\t\x20-\x7e\x80-\xff]*+)*+)" % (_TOKEN, _TOKEN)
+)
+_END = b"\r\n\r\n"
+# Fields of answers that have one of a few values, as they are spelt here and by Sanic: made once each.
+_ALIKE = frozenset(
+    {
+        "Access-Control-Allow-Origin",
+        "Access-Control-Expose-Headers",
+        "Cache-Control",
+        "connection",
+        "content-type",
+    }
+)
+_WITHOUT_BODY = frozenset({204, 304})
+_NOT_IN_FIELDS = str.maketrans("", "", "\r\n\x00")
+
+
+class Http1(Http):
+    """The requests of a connection, one after the other."""
+
+    __slots__ = ()
+
+    request_body: Any  # Sanic's note of what has not been read: None, "chunked", or True for a length
+    response_func: Any
+    request_bytes_left: Any
+    protocol: Any
+
+    async def http1_request_header(self) -> None:
+        """Read the head of a request. Raises BadRequest, PayloadTooLarge, ExpectationFailed."""
+        buffer = self.recv_buffer
+        end = await self._end_of_head()
+        head = bytes(buffer[:end])
+        found = _HEAD.fullmatch(head)
+        if found is None:
+            raise BadRequest("Bad Request")
+        method, target, minor, lines = found.groups()
+        fields = [_field(line) for line in lines.decode(errors="surrogateescape").split("\r\n")[1:]]
+        headers, is_newest = Header(fields), minor == b"1"
+        self._settle_persistence(headers, is_newest=is_newest)
+        self.head_only = method.upper() == b"HEAD"
+        request = self.protocol.request_class(
+            url_bytes=target,
+            headers=headers,
+            head=head,
+            version=f"1.{minor.decode('ascii')}",
+            method=method.decode("ascii"),
+            transport=self.protocol.transport,
+            app=self.protocol.app,
+        )
+        self.url = request.raw_url.decode("ascii")  # not before it is known to be one
+        is_chunked = self._settle_framing([name for name, _ in fields], headers, is_newest=is_newest)
+        # One CRLF stays in front of chunks: each begins with it.
+        del buffer[: end + (2 if is_chunked else 4)]
+        self.request, request.stream = request, self
+
+    async def _end_of_head(self) -> int:
+        """How long the head is, once all of it has come. Raises PayloadTooLarge."""
+        buffer, looked_at = self.recv_buffer, 0
+        while True:
+            end = buffer.find(_END, looked_at)
+            looked_at = end if end >= 0 else max(0, len(buffer) - 3)
+            if looked_at >= self.HEADER_MAX_SIZE:
+                raise PayloadTooLarge("Request header exceeds the size limit")
+            if end >= 0:
+                return int(end)
+            await self._receive_more()
+
+    def _settle_persistence(self, headers: Header, *, is_newest: bool) -> None:
+        """Whether another request may follow. Spec: RFC 9112 section 9.3."""
+        wishes = headers.getall("connection", None)
+        self.keep_alive = (
+            is_newest if wishes is None else all(each.lower() == "keep-alive" for each in wishes)
+        )
+        if not self.protocol.app.config["KEEP_ALIVE"]:
+            self.keep_alive = False
+
+    def _settle_framing(self, names: list[str], headers: Header, *, is_newest: bool) -> bool:
+        """Take note of where the body ends; whether it comes in chunks. Spec: RFC 9112 sections 3.2 and 6.
+
+        Args:
+            names: of all fields, as often as they are there.
+        Raises: BadRequest where two readers could take it for two things, ExpectationFailed.
+        """
+        self.request_bytes_left = self.request_bytes = 0
+        lengths, encodings = names.count("content-length"), names.count("transfer-encoding")
+        if lengths + encodings > 1 or names.count("host") > 1:
+            raise BadRequest("Bad Request")
+        if lengths + encodings == 0:
+            return False
+        expected = headers.getone("expect", None)
+        if expected is not None:
+            if expected.lower() != "100-continue":
+                raise ExpectationFailed(f"Unknown Expect: {expected}")
+            self.expecting_continue = True
+        if encodings:
+            if headers["transfer-encoding"] != "chunked" or not is_newest:
+                raise BadRequest("Bad transfer-encoding")
+            self.request_body = "chunked"
+            return True
+        length = headers["content-length"]
+        if not (length.isascii() and length.isdigit()):
+            raise BadRequest("Bad content-length")
+        self.request_body = True
+        self.request_bytes_left = self.request_bytes = int(length)
+        return False
+
+    def take_body(self) -> bytes | None:
+        """All of the body, if that has come already; else None, and it has to be read part by part."""
+        size, buffer = self.request_bytes_left, self.recv_buffer
+        if self.request_body is not True or self.expecting_continue:
+            return None
+        if size > len(buffer) or size > self.request_max_size:
+            return None
+        body = bytes(buffer[:size])
+        del buffer[:size]
+        self.request_bytes_left, self.request_body = 0, None
+        return body
+
+    async def http1_response_header(self, data: bytes, end_stream: bool) -> None:
+        """Send the head of an answer; with the body, when all of it is there, as it nearly always is."""
+        response: Any = self.response
+        is_whole = end_stream and not data and response.body is not None
+        if not is_whole or self.expecting_continue or response.status in _WITHOUT_BODY:
+            await super().http1_response_header(data, end_stream)
+            return
+        headers, body = response.headers, response.body
+        if "content-type" not in headers:
+            headers["content-type"] = response.content_type
+        headers["content-length"] = self.response_size = len(body)
+        headers["connection"] = "keep-alive" if self.keep_alive else "close"
+        self.response_func = None
+        lines = [field_line(name, value) for name, value in headers.items()]
+        await self._send(
+            b"".join((_status_line(response.status), *lines, b"\r\n", b"" if self.head_only else body))
+        )
+        self.stage = Stage.IDLE
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.lower(), value.strip(" \t")
+
+
+@lru_cache(maxsize=128)
+def _status_line(status: int) -> bytes:
+    return format_http1_response(status, ()).removesuffix(b"\r\n")
+
+
+def field_line(name: str, value: Any) -> bytes:
+    """A header field of an answer on the wire, without what would begin another one."""
+    return _shared_line(name, value) if name in _ALIKE else _line(name, value)
+
+
+def _line(name: str, value: Any) -> bytes:
+    text = f"{name}: {value}"
+    if not text.isprintable():
+        text = text.translate(_NOT_IN_FIELDS)
+    return text.encode(errors="surrogateescape") + b"\r\n"
+
+
+_shared_line = lru_cache(maxsize=256)(_line)
+
+
+class PromptProtocol(HttpProtocol):
+    """HTTP connections on which the head of a request has to arrive in time from its first byte."""
+
+    HTTP_CLASS = Http1
+
+    transport: Any
+
+    __slots__ = ("_arrival", "_most_buffered")
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._arrival: Future[None] | None = None
+        self._most_buffered: int = self.app.config.REQUEST_BUFFER_SIZE
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come; in the midst of a head it changes nothing about when that has begun."""
+        http = self.http
+        if http is None or http.stage is not Stage.REQUEST:
+            self._time = monotonic()
+        buffer = self.recv_buffer
+        buffer += data
+        if len(buffer) >= self._most_buffered:
+            self.transport.pause_reading()
+        arrival = self._arrival
+        if arrival is not None and not arrival.done():
+            arrival.set_result(None)
+
+    async def receive_more(self) -> None:
+        """Wait until more has come."""
+        self.transport.resume_reading()
+        self._arrival = self.loop.create_future()
+        await self._arrival
+
+    async def send(self, data: bytes) -> None:
+        """Send, once what was sent before has nearly gone. Raises RequestCancelled when nobody is there."""
+        if not self._can_write.is_set():
+            await self._can_write.wait()
+        if self.transport.is_closing():
+            raise RequestCancelled
+        self.transport.write(data)
+        self._time = monotonic()
+
+    def finish(self) -> None:
+        """Close with the answer that is under way, or once nothing comes that could be answered.
+
+        To be called again and again until the connection is gone.
+        """
+        http = self.http
+        if http is None or self.transport is None:
+            return  # it is about to begin, or has ended
+        silence = monotonic() - self._time
+        if http.stage is Stage.IDLE:
+            # A request may be on its way, which would be lost: its sender has not been told to go.
+            is_over = silence > _IDLE_SECONDS and not self.recv_buffer
+        else:
+            http.keep_alive = False
+            is_arriving = http.stage is Stage.REQUEST or (http.stage is Stage.HANDLER and http.request_body)
+            is_over = is_arriving and silence > _SILENCE_SECONDS
+        if is_over:
+            self.close()
