@@ -19,6 +19,7 @@ class Counting(InProcessState):
     def __init__(self, inner: StateStore) -> None:
         super().__init__()
         self.inner = inner
+        self.version = None
         self.calls: list[str] = []
 
     async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:

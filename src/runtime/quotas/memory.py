@@ -84,6 +84,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "SQLite transactions that small writes share",
         _REQUESTS,
     ),
+    BoundedMemory(
+        "runtime.services.epochs.Epochs._answered",
+        "epochs as they were asked for since the last reading, without Redis",
+        epochs.MOST_ANSWERED,
+    ),
     BoundedMemory("runtime.services.epochs._Moved._newer", "recently changed epochs", epochs.MOST_MOVED),
     BoundedMemory(
         "runtime.services.epochs._Moved._older", "the previous generation of the same", epochs.MOST_MOVED

@@ -73,7 +73,7 @@ async def test_commits_of_others_are_read_at_once_where_the_database_tells_of_th
     await until(is_read)
 
     (epoch,) = bumped.values()
-    names = [epochs.user_key(bob.user.id)]
+    names = (epochs.user_key(bob.user.id),)
     await process.state.raise_all({names[0]: 1}, ttl_seconds=60)
     assert await process.epochs.latest(names) == ([epoch], None)
 

@@ -32,6 +32,7 @@ class Busy(InProcessState):
         super().__init__(wall=lambda: 0.0)
         self._inner, self._write = inner, write
         self.writes = 0
+        self.version = None
 
     async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
         self.writes += 1

@@ -9,6 +9,7 @@ the time. All else of a connection is Sanic's: chunks, bodies that arrive in par
 import re
 from asyncio import Future
 from functools import lru_cache
+from http import HTTPStatus
 from time import monotonic
 from typing import Any
 
@@ -16,6 +17,7 @@ from sanic.compat import Header
 from sanic.exceptions import BadRequest, ExpectationFailed, PayloadTooLarge, RequestCancelled
 from sanic.headers import format_http1_response
 from sanic.http import Http, Stage
+from sanic.http.http1 import HTTP_CONTINUE
 from sanic.server.protocols.http_protocol import HttpProtocol
 
 # How long a server that stops waits for a next request, and for more of one that has begun to come.
@@ -146,19 +148,21 @@ class Http1(Http):
         """Send the head of an answer; with the body, when all of it is there, as it nearly always is."""
         response: Any = self.response
         is_whole = end_stream and not data and response.body is not None
-        if not is_whole or self.expecting_continue or response.status in _WITHOUT_BODY:
+        if not is_whole or response.status in _WITHOUT_BODY:
             await super().http1_response_header(data, end_stream)
             return
-        headers, body = response.headers, response.body
-        if "content-type" not in headers:
-            headers["content-type"] = response.content_type
-        headers["content-length"] = self.response_size = len(body)
+        body, headers = response.body, response.headers
+        if response.content_type is not None:
+            headers.setdefault("content-type", response.content_type)
+        if not (self.head_only and "content-length" in headers):
+            headers["content-length"] = len(body)
         headers["connection"] = "keep-alive" if self.keep_alive else "close"
-        self.response_func = None
         lines = [field_line(name, value) for name, value in headers.items()]
-        await self._send(
-            b"".join((_status_line(response.status), *lines, b"\r\n", b"" if self.head_only else body))
-        )
+        may_send = self.expecting_continue and response.status != HTTPStatus.EXPECTATION_FAILED
+        begun = HTTP_CONTINUE if may_send else b""
+        self.expecting_continue, self.response_func, self.response_size = False, None, len(body)
+        sent = b"" if self.head_only else body
+        await self._send(b"".join((begun, _status_line(response.status), *lines, b"\r\n", sent)))
         self.stage = Stage.IDLE
 
 

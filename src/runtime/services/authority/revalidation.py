@@ -105,6 +105,12 @@ async def _standing(
     return current
 
 
+async def catch_up(services: Services, stale: CachedZone) -> None:
+    """Read a zone that has changed, unless somebody has already. Raises NotFound when it is gone."""
+    if services.zones.cached(stale.id) is stale:
+        await services.zones.refresh(stale.id)
+
+
 async def on_current_zone(
     services: Services, zone_id: str, attempt: Callable[[CachedZone], Awaitable[T]], *, may_repeat: bool
 ) -> T:
@@ -125,8 +131,7 @@ async def on_current_zone(
         try:
             return await attempt(zone)
         except StaleZone:
-            if services.zones.cached(zone_id) is zone:  # nobody has read the newer one yet
-                await services.zones.refresh(zone_id)
+            await catch_up(services, zone)
         except OAuthError:
             if held is None or await services.zones.get(zone_id) is zone:
                 raise
@@ -137,7 +142,7 @@ async def _at_one_instant(
     services: Services, zone_id: str, attempt: Callable[[CachedZone], Awaitable[T]]
 ) -> T:
     """What *attempt* makes of the zone as the database has it at one instant, after what was published."""
-    (published, _), _ = await services.epochs.latest([epochs.zone_key(zone_id), epochs.denials_key(zone_id)])
+    (published, _), _ = await services.epochs.latest((epochs.zone_key(zone_id), epochs.denials_key(zone_id)))
     async with services.database.at_one_instant():
         zone = await services.zones.uncached(zone_id)
         if published is None or published <= zone.epoch:

@@ -19,6 +19,7 @@ from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.forms import Form, read_form
 from runtime.domain.oauth.revocable_names import TokenNames
 from runtime.services.authority import revalidation
+from runtime.services.authority.revalidation import StaleZone
 from runtime.services.clients import authenticate_client, dpop_verification
 from runtime.services.clients.authentication_throttling import FAILED_AUTHENTICATIONS
 from runtime.services.clients.jwt_replay import one_request
@@ -35,7 +36,6 @@ from runtime.services.grants import (
 )
 from runtime.services.grants.context import TokenContext
 from runtime.services.grants.known_exchanges import (
-    KnownExchange,
     KnownExchanges,
     SentRequest,
     may_be_remembered,
@@ -47,6 +47,7 @@ from runtime.services.rate_limiter import network_of
 from runtime.services.zones import CachedZone
 
 _MOST_WAITS = 3
+_MOST_REPETITIONS = 2  # of a request that is known, while the zone is written to
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +99,21 @@ async def respond(
     Raises: OAuthError, after the refusal has been recorded; NotFound for an unknown zone.
     """
     sent = sent_request(body, content_type, authorization) if proof is None else None
-    held = services.zones.cached(zone_id)
-    first = _known(held, sent, services.clock().timestamp())
-    form = read_form(body, content_type) if first is None else None
+    if sent is not None:
+        answer = await _repeated(services, zone_id, sent, address, request_id)
+        if answer is not None:
+            return answer
+    form = read_form(body, content_type)
     decision: Decision | None = None
 
     async def attempt(zone: CachedZone) -> dict[str, Any]:
-        nonlocal decision, first, form
+        nonlocal decision
         decision = Decision(zone.organization_id, zone.id, services.clock(), request_id)
-        known, first = first if zone is held else _known(zone, sent, decision.at.timestamp()), None
-        if known is not None and sent is not None:
-            answer = await _repeated(services, zone, known, sent.scope, decision, address)
-            if answer is not None:
-                return answer
-            decision = Decision(zone.organization_id, zone.id, decision.at, request_id)
-        if form is None:
-            form = read_form(body, content_type)
         return await _granted(services, zone, form, decision, authorization, address, proof, sent)
 
     try:
         with one_request():
-            may_repeat = form is None or form.values.get("grant_type") == TOKEN_EXCHANGE
+            may_repeat = form.values.get("grant_type") == TOKEN_EXCHANGE
             answer = await _once_settled(
                 lambda: revalidation.on_current_zone(services, zone_id, attempt, may_repeat=may_repeat)
             )
@@ -146,31 +141,34 @@ def _changed() -> TemporarilyUnavailable:
     return TemporarilyUnavailable("what the request depends on has just been revoked: send a new one")
 
 
-def _known(zone: CachedZone | None, sent: SentRequest | None, now: float) -> KnownExchange | None:
-    """What the zone knows of a request for a token exchange, if it was answered before."""
-    if zone is None or sent is None:
-        return None
-    return zone.cache_of(KnownExchanges).find(sent, now)
-
-
 async def _repeated(
-    services: Services,
-    zone: CachedZone,
-    known: KnownExchange,
-    scope: bytes | None,
-    decision: Decision,
-    address: str,
+    services: Services, zone_id: str, sent: SentRequest, address: str, request_id: str
 ) -> dict[str, Any] | None:
-    """The answer to a request that is known; None where it has to be read after all."""
-    client, now = known.client, decision.at
-    if FAILED_AUTHENTICATIONS.is_blocked(zone.id, client.client_id, address, now=now.timestamp()):
-        return None
-    decision.event = DecisionEvent.TOKEN_EXCHANGE
-    decision.identify(client)
-    answer = await repeated_exchanges.repeat(services, zone, known, scope, decision=decision)
-    if answer is not None:
-        LAST_USED.record(services, zone.id, client, now)
-    return answer
+    """The answer to a request that is known, and recorded; None where it has to be read after all.
+
+    Raises: NotFound for a zone that is gone; Unavailable.
+    """
+    for _ in range(_MOST_REPETITIONS):
+        zone, now = services.zones.cached(zone_id), services.clock()
+        known = zone.cache_of(KnownExchanges).find(sent, now.timestamp()) if zone is not None else None
+        if zone is None or known is None:
+            return None
+        client = known.client
+        if FAILED_AUTHENTICATIONS.is_blocked(zone_id, client.client_id, address, now=now.timestamp()):
+            return None
+        decision = Decision(zone.organization_id, zone_id, now, request_id, DecisionEvent.TOKEN_EXCHANGE)
+        decision.identify(client)
+        try:
+            answer = await repeated_exchanges.repeat(services, zone, known, sent.scope, decision=decision)
+        except StaleZone:
+            await revalidation.catch_up(services, zone)
+            continue
+        if answer is not None:
+            LAST_USED.record(services, zone_id, client, now)
+            decision.issue()
+            services.decisions.record(decision)
+        return answer
+    return None
 
 
 async def _granted(

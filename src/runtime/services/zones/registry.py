@@ -59,7 +59,7 @@ class ZoneRegistry:
         """The zone, revalidated by its epoch. Raises NotFound."""
         cached = self.cached(zone_id)
         if cached is not None:
-            names = [epochs.zone_key(zone_id), epochs.denials_key(zone_id)]
+            names = epochs.zone_key(zone_id), epochs.denials_key(zone_id)
             (epoch, denials), _ = await self._epochs.latest(names)
             if cached.is_as_new_as(epoch, denials):
                 cached.checked_at = self._epochs.read_at  # that reading vouches for it, and may be older

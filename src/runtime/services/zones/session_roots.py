@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.role import User
-from runtime.services import cache_sizes, epochs
+from runtime.services import cache_sizes
 from runtime.services.epochs import Epochs, RevalidationWindow
 from runtime.services.zones.principals import Principal, SessionRoot, principal_of
 from runtime.services.zones.tagged_cache import ChangeHistory, TaggedCache
@@ -64,8 +64,7 @@ class SessionRootCache:
         """The root of that session, from the cache when its epochs say that it is valid."""
         cached = self._roots.get(session_id)
         if cached is not None:
-            names = [epochs.session_key(session_id), epochs.user_key(cached.principal.user.id)]
-            (session_epoch, user_epoch), _ = await self._epochs.latest(names)
+            (session_epoch, user_epoch), _ = await self._epochs.latest(cached.epoch_names)
             if (
                 self._zone_read.is_followed()
                 and session_epoch is not None

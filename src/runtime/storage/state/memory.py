@@ -38,6 +38,7 @@ class InProcessState:
         self._marks = PartitionedEntries(capacity, bounds)
         self._began = int(wall())  # whole seconds, as most of those instants are
         self._writes = 0
+        self.version: int | None = 0
         self._full_until = 0.0
 
     def __len__(self) -> int:
@@ -120,6 +121,7 @@ class InProcessState:
         for where in (self._marks, self._cached):
             if (entry := where.get(key)) is not None:
                 where.set(key, (entry[0], b"%d" % counted))
+                self._change()
                 break
         return counted
 
@@ -135,6 +137,7 @@ class InProcessState:
 
     async def close(self) -> None:
         """Forget everything."""
+        self._change()
         self._cached.clear()
         self._marks.clear()
 
@@ -147,7 +150,11 @@ class InProcessState:
             return None
         return entry[1]
 
+    def _change(self) -> None:
+        self.version = (self.version or 0) + 1
+
     def _forget(self, key: str) -> None:
+        self._change()
         self._cached.pop(key)
         self._marks.pop(key)
 
@@ -162,6 +169,7 @@ class InProcessState:
         if not self._marks.has_room(key):
             self._make_room(key)
         self._marks.set(key, (until, value))
+        self._change()
         self._written()
 
     def _make_room(self, key: str) -> None:

@@ -10,7 +10,13 @@ FORGOTTEN = "the replay cache was lost; retry with a new assertion, proof or tok
 
 
 class StateStore(Protocol):
-    """What forgets by itself. Keys are `kind:zone:...`, values are bytes, every entry has a lifetime."""
+    """What forgets by itself. Keys are `kind:zone:...`, values are bytes, every entry has a lifetime.
+
+    Attributes:
+        version: a number that grows with each write; None where other processes write, too.
+    """
+
+    version: int | None
 
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
         """Keep a value, in place of one that is there."""

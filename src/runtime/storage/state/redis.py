@@ -102,6 +102,8 @@ PREFIX = "zonewright:"  # of every key
 class RedisState:
     """State in one Redis. Every method raises `Unavailable` when it cannot be reached in time."""
 
+    version: int | None = None  # whoever else writes, nobody tells
+
     def __init__(self, client: Redis, *, prefix: str = PREFIX, timeout_seconds: float | None = None) -> None:
         self._client = client
         self._prefix = prefix
