@@ -161,6 +161,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "job_notifier": frozenset(),
     "jobs": frozenset({"container"}),
     "zone_keys": frozenset({"clock"}),
+    "address_uses": frozenset({"bounded_cache", "cache_sizes", "container", "zones"}),
     "address_bound_secrets": frozenset(),
     "secret_values": frozenset(),
     "outbox": frozenset({"job_notifier"}),

@@ -196,7 +196,7 @@ class Browser:
             assert response.status_code in (302, 303)
             location = urljoin(str(response.url), response.headers["location"])
             where = urlsplit(location)
-            if where.path.removeprefix("/") == "callback" or where.hostname != "127.0.0.1":
+            if where.path.removeprefix("/") == "callback" or where.hostname not in ("127.0.0.1", "localhost"):
                 return Answer(location)
             response = self.http.get(location)
         raise AssertionError("redirects without end")

@@ -1,16 +1,22 @@
-"""`zoned keys` and `zone`: rotate signing keys, set zone settings."""
+"""`zoned keys` and `zone`: rotate signing keys, set zone settings, move zones to other addresses."""
 
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
 from runtime.cli.commands import ReadOnlyCommand
-from runtime.cli.execution import with_services
+from runtime.cli.execution import CommandError, with_services
 from runtime.cli.operators import current_operator
+from runtime.domain.errors import ServiceError
+from runtime.domain.kinds.values import rfc3339
+from runtime.domain.zone_addresses import FormerIssuer
 from runtime.services import zone_keys as zone_keys
 from runtime.services import zone_settings
 from runtime.services.container import Services
-from runtime.services.management.zones import key_rotation, key_wrapping
+from runtime.services.management.zones import key_rotation, key_wrapping, moving
 from runtime.settings import Settings
 
 
@@ -93,7 +99,167 @@ def rewrap_keys(settings: Settings) -> None:
 
 @click.group()
 def zone() -> None:
-    """Settings of zones."""
+    """Settings and addresses of zones."""
+
+
+_KEEP_ENDLESSLY = "until-ended"
+
+
+class _Kept(click.ParamType[Any]):
+    """A number of days, or `until-ended`."""
+
+    name = "days"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta | str:
+        if value == _KEEP_ENDLESSLY:
+            return _KEEP_ENDLESSLY
+        if not (value.isascii() and value.isdigit() and len(value) <= 4):
+            self.fail(f"`{value}` is neither a number of days nor `{_KEEP_ENDLESSLY}`", param, ctx)
+        return timedelta(days=int(value))
+
+
+@zone.command("move")
+@click.option("--zone", metavar="SLUG", help="The zone's slug or id.")
+@click.option("--to", metavar="URL", help="The new address: scheme, host and port; the path stays.")
+@click.option(
+    "--all", "all_zones", is_flag=True, help="Every zone, to the address that the settings give it now."
+)
+@click.option(
+    "--keep-former",
+    type=_Kept(),
+    metavar="DAYS",
+    default=str(moving.KEPT_FORMER.days),
+    show_default=True,
+    help=f"For how many days the former address is answered, too; or `{_KEEP_ENDLESSLY}`.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
+@click.pass_obj
+def move_zone(
+    settings: Settings,
+    zone: str | None,
+    to: str | None,
+    all_zones: bool,
+    keep_former: timedelta | str,
+    dry_run: bool,
+) -> None:
+    """Give a zone another issuer, and answer at the former one for a while.
+
+    Read `docs/operating/moving-an-issuer.md` first: it says what applications, resource servers and identity
+    providers have to do, and in which order.
+    """
+    if all_zones == (zone is not None) or (zone is None) != (to is None):
+        raise click.UsageError("give `--zone` and `--to`, or `--all`")
+
+    async def run(services: Services) -> tuple[int, int]:
+        ends_at = None if isinstance(keep_former, str) else services.clock() + keep_former
+        chosen = [await services.zones.find_id(zone)] if zone else await moving.every_zone(services)
+        done = refused = 0
+        for zone_id in chosen:
+            try:
+                found = await moving.move(
+                    services, zone_id, to, ends_at=ends_at, dry_run=dry_run, by=current_operator()
+                )
+            except ServiceError as refusal:
+                if not all_zones:
+                    raise
+                click.echo(f"zone {zone_id}: not moved: {refusal.detail}", err=True)
+                refused += 1
+                continue
+            done += found is not None
+            for line in _told(found) if found is not None else ():
+                click.echo(line)
+        return done, refused
+
+    done, refused = with_services(settings, run)
+    click.echo(f"{'would be moved' if dry_run else 'moved'}: {done:,} zones")
+    if refused:
+        raise CommandError(f"not moved: {refused:,} zones")
+
+
+def _told(found: moving.Move) -> Iterator[str]:
+    """What a move comes to, for the operator."""
+    former, new = moving.issuer_at_present(found.before), moving.issuer_at_present(found.after)
+    until = "until it is ended" if found.ends_at is None else f"until {rfc3339(found.ends_at)}"
+    yield f"zone {found.before.id} `{found.before.slug}`"
+    yield f"  issuer    {former} -> {new}"
+    yield f"  former    answered {until}"
+    if found.provider is not None:
+        oauth2 = found.after.protocols.oauth2
+        yield f"  register  at the identity provider `{found.provider.identifier}`:"
+        yield f"            {oauth2.redirect_uri} (redirect URI)"
+        yield f"            {oauth2.post_logout_redirect_uri} (post-logout redirect URI)"
+        yield f"            {oauth2.backchannel_logout_uri} (back-channel logout URI)"
+    for zone_id, identifier in found.named_by:
+        yield f"  change    the provider `{identifier}` of zone {zone_id}: it names the former issuer"
+    if found.is_downgrade:
+        yield "  warning   from `https` to `http`: passwords, cookies and tokens travel in clear"
+
+
+@zone.command("end-move")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.option("--issuer", metavar="URL", help="Only this former issuer, or that of this origin.")
+@click.pass_obj
+def end_move(settings: Settings, zone: str, issuer: str | None) -> None:
+    """Answer a zone's former addresses no more, and accept none of their tokens, from now on."""
+
+    async def end(services: Services) -> list[str]:
+        zone_id = await services.zones.find_id(zone)
+        return await moving.end(services, zone_id, issuer, by=current_operator())
+
+    for ended in with_services(settings, end):
+        click.echo(f"ended: {ended}")
+
+
+@zone.command("addresses", cls=ReadOnlyCommand)
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def list_addresses(settings: Settings, zone: str, as_json: bool) -> None:
+    """Print a zone's issuer, its former ones, and who asked there last: to know when a move can be ended."""
+
+    async def read(services: Services) -> tuple[moving.Addresses, datetime]:
+        zone_id = await services.zones.find_id(zone)
+        return await moving.listed(services, zone_id), services.clock()
+
+    found, now = with_services(settings, read)
+    if as_json:
+        click.echo(json.dumps(_document(found, now)))
+        return
+    click.echo(f"{found.issuer}  present")
+    for former in found.former:
+        click.echo(f"{former.issuer}  {_state(former, now)}")
+        for use in (each for each in found.uses if each.issuer == former.issuer):
+            who = f"client {use.client_id}" if use.client_id else "no client named"
+            click.echo(f"  {rfc3339(use.used_at)}  {use.endpoint}  {who}")
+
+
+def _state(former: FormerIssuer, now: datetime) -> str:
+    if former.ends_at is None:
+        return "answered until it is ended"
+    word = "answered until" if former.is_answered(now) else "ended"
+    return f"{word} {rfc3339(former.ends_at)}"
+
+
+def _document(found: moving.Addresses, now: datetime) -> dict[str, Any]:
+    return {
+        "issuer": found.issuer,
+        "former": [
+            {
+                "issuer": each.issuer,
+                "moved_at": rfc3339(each.moved_at),
+                "ends_at": rfc3339(each.ends_at) if each.ends_at else None,
+                "answered": each.is_answered(now),
+                "uses": [
+                    {"endpoint": use.endpoint, "client_id": use.client_id or None, "at": rfc3339(use.used_at)}
+                    for use in found.uses
+                    if use.issuer == each.issuer
+                ],
+            }
+            for each in found.former
+        ],
+    }
 
 
 @zone.command("set")

@@ -52,6 +52,9 @@ REQUEST_SECONDS = Histogram(
     ["endpoint", "outcome"],
     buckets=BUCKETS,
 )
+FORMER_ADDRESSES = Counter(
+    "zoned_former_address_requests_total", "Requests that were sent to an address that a zone was moved from"
+)
 TOKENS = Counter(
     "zoned_token_requests_total", "Token requests by grant type and outcome", ["grant", "outcome"]
 )

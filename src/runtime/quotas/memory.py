@@ -52,6 +52,16 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "writes of their last use",
         _REQUESTS,
     ),
+    BoundedMemory(
+        "runtime.services.address_uses.AddressUseRecorder._recorded",
+        "recorded uses of former addresses of zones",
+        sizes.ADDRESS_USES,
+    ),
+    BoundedMemory(
+        "runtime.services.address_uses.AddressUseRecorder._writes",
+        "writes of their last use",
+        _REQUESTS,
+    ),
     BoundedMemory("runtime.logs.ThrottledWarnings._logged", "recently logged warnings", logs.MOST_TROUBLES),
     BoundedMemory(
         "runtime.services.rate_limiter.RateLimiter._local", "counts of rate limits", "the number of limits"
@@ -174,6 +184,12 @@ MEMORY: tuple[BoundedMemory, ...] = (
         sizes.POLICY_SETS,
     ),
     BoundedMemory(f"{_ZONE}._ids_by_slug", "ids of zones by slug", _ZONES),
+    BoundedMemory(f"{_ZONE}._ids_by_issuer", "ids of zones by former address", _ZONES),
+    _of_zone(
+        "zones.cached_zone.CachedZone._at_former",
+        "the zone at former addresses, with caches of its own",
+        "the number of former addresses that are answered",
+    ),
     _of_zone("zones.cached_zone.CachedZone.keys", "its keys", "the number of keys"),
     _of_zone("zones.cached_zone.CachedZone._signing", "its signing keys", "the number of keys"),
     _of_zone("zones.cached_zone.CachedZone._caches", "the caches below", "the number of caches"),

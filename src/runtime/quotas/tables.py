@@ -13,6 +13,7 @@ from runtime.settings import Settings
 from runtime.storage.sql.tables import TABLES
 
 PEOPLE = "people and programs with a role"
+OPERATORS = "operators, at the command line"
 
 
 class Kept(StrEnum):
@@ -163,6 +164,30 @@ RECORDS: tuple[GrowingTable, ...] = (
         ("one for a zone or an organization", "organizations-made"),
         "never: tokens and keys that contain them may still exist",
         Kept.FOR_EVER,
+    ),
+    GrowingTable(
+        "zone_addresses",
+        "issuers that zones had before they were moved",
+        OPERATORS,
+        ("one for a move of a zone",),
+        "with its zone: an issuer is never of another zone",
+        Kept.FOR_EVER,
+    ),
+    GrowingTable(
+        "zone_address_uses",
+        "who asks at former issuers of a zone",
+        "clients, while a zone is moved",
+        ("one for an endpoint, and for each client of the zone at each endpoint that it proves itself at",),
+        "with its zone",
+        Kept.BOUNDED,
+    ),
+    GrowingTable(
+        "session_issuers",
+        "the issuer that the client of a session was told, where its zone was moved",
+        "clients, while a zone is moved",
+        ("one for a session",),
+        "with its session",
+        Kept.BOUNDED,
     ),
     GrowingTable(
         "outbox",

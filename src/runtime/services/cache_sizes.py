@@ -36,6 +36,7 @@ REVOCATION_LISTS = CacheSize("revocation_lists", 1_000)
 RATE_LIMIT_COUNTS = CacheSize("rate_limit_counts", 20_000)  # of one limit
 BLOCKED_CLIENTS = CacheSize("blocked_clients", 20_000)
 CREDENTIALS_IN_USE = CacheSize("credentials_in_use", 20_000)
+ADDRESS_USES = CacheSize("address_uses", 20_000)
 
 # Of each zone. What there is one of for each application, policy or provider:
 CLIENTS = CacheSize("clients", 2_000)

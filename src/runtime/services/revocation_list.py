@@ -85,14 +85,14 @@ class _Log:
 
     Attributes:
         read_at: when it last looked, on the service's clock.
-        signed: the lists that were signed since then, by where they begin: a dozen at most.
+        signed: the lists that were signed since then, by issuer and where they begin: a dozen for each.
     """
 
     read_at: datetime | None = None
     entries: dict[str, _Entry] = field(default_factory=dict)
     instants: list[datetime] = field(default_factory=list)
     published: list[bytes] = field(default_factory=list)
-    signed: dict[datetime, str] = field(default_factory=dict)
+    signed: dict[tuple[str, datetime], str] = field(default_factory=dict)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -123,8 +123,8 @@ class Revocations:
         asked, now = _read_cursor(cursor), self._clock()
         log = await self._log(zone.id, now)
         after = _signed_from(asked, now)
-        if (found := log.signed.get(after)) is None:
-            found = log.signed[after] = _sign(zone, log, after, now)
+        if (found := log.signed.get((zone.issuer, after))) is None:
+            found = log.signed[zone.issuer, after] = _sign(zone, log, after, now)
         return found
 
     async def _log(self, zone_id: str, now: datetime) -> _Log:

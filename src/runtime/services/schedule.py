@@ -6,7 +6,7 @@ from runtime.services import epochs, retention, revocation_list, token_event_par
 from runtime.services.clients import unused_clients
 from runtime.services.jobs.runner import Job
 from runtime.services.management.organizations import api_keys
-from runtime.services.management.zones import key_rotation
+from runtime.services.management.zones import key_rotation, moving
 from runtime.services.outbox import JOB as OUTBOX
 from runtime.services.vault import refresh_ahead
 
@@ -14,6 +14,7 @@ JOBS: tuple[Job, ...] = (
     Job("unused_clients", timedelta(hours=1), timedelta(minutes=10), unused_clients.run),
     Job(OUTBOX, timedelta(seconds=30), timedelta(minutes=10), lambda services: services.outbox.run_job()),
     Job(key_rotation.JOB, timedelta(minutes=10), timedelta(minutes=10), key_rotation.rotate_due),
+    Job(moving.JOB, timedelta(minutes=10), timedelta(minutes=10), moving.end_due),
     Job(api_keys.JOB, timedelta(hours=6), timedelta(minutes=10), api_keys.forget_expired),
     Job(epochs.JOB, timedelta(minutes=5), timedelta(minutes=5), lambda services: services.epochs.prune()),
     Job(

@@ -6,7 +6,7 @@ so the JWK set always holds what some verifier may still need.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -45,6 +45,11 @@ class KeyRing:
     signing: dict[str, SigningKey]
     published: tuple[dict[str, str], ...]
     changes_at: datetime | None
+
+    def until(self, instant: datetime | None) -> "KeyRing":
+        """The ring, to be looked at again at that instant at the latest."""
+        known = [each for each in (self.changes_at, instant) if each is not None]
+        return replace(self, changes_at=min(known, default=None))
 
 
 async def make(algorithms: Sequence[Algorithm] = ALGORITHMS) -> dict[Algorithm, SigningKey]:

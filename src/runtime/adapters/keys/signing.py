@@ -158,7 +158,7 @@ def verify(
     keys: Mapping[str, VerificationKey],
     *,
     typ: str,
-    issuer: str,
+    issuer: str | frozenset[str],
     audience: str | None,
     now: datetime,
     leeway_seconds: int = 0,
@@ -170,6 +170,7 @@ def verify(
     Args:
         keys: kid -> key; the only keys that count.
         typ: the token class: `at+jwt`, `JWT`, ...
+        issuer: what `iss` must be, or one of several that are the same.
         audience: the one value `aud` must be; None leaves `aud` to the caller.
         leeway_seconds: clock difference put up with for the end. For the beginning it is a minute.
         allow_expired: leave `exp` unchecked, for an `id_token_hint`.
@@ -182,7 +183,7 @@ def verify(
     if not same_type(jws.header.get("typ"), typ):
         raise InvalidJwt("wrong `typ`")
     claims = jws.unverified_claims
-    if claims.get("iss") != issuer:
+    if claims.get("iss") not in ({issuer} if isinstance(issuer, str) else issuer):
         raise InvalidJwt("another issuer")
     if audience is not None and claims.get("aud") != audience:
         raise InvalidJwt("another audience")

@@ -1,7 +1,8 @@
 """Routes of zones: by path (`/z/{zone}`) or by host.
 
 In path mode zones stand at `/z/{zone}`; in host mode each has a host of its own. Handlers are the same:
-they get the zone's id, and nothing they answer is made from the request's host.
+they get the zone's id, and nothing they answer is made from the request's host. Of a zone that was moved that
+only chooses which of the addresses it is that are stored with it.
 """
 
 import re
@@ -14,7 +15,13 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse, json
 
+from runtime.api.shared.client_address import scheme_of
+from runtime.domain import zone_addresses
 from runtime.domain.errors import NotFound
+from runtime.domain.zone_addresses import SentTo
+from runtime.services.address_uses import ADDRESS_USES
+from runtime.services.container import Services
+from runtime.services.zones import ASKED, AskedAddress
 from runtime.settings import Settings
 
 ZoneHandler = Callable[[Request, str], Coroutine[Any, Any, HTTPResponse]]
@@ -29,17 +36,11 @@ _PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, DPoP, MCP-Protocol-Version",
     "Access-Control-Max-Age": "3600",
 }
-_PLACEHOLDER = re.compile(r"\{(?:zone_id|slug)\}")
-_NAME = r"([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)"
 
 
 def host_pattern(settings: Settings) -> re.Pattern[str] | None:
     """What the host of a zone looks like; None when zones stand at paths."""
-    template = settings.zone_url_template.replace("{public_url}", settings.public_url)
-    authority = template.partition("://")[2].partition("/")[0]
-    if not _PLACEHOLDER.search(authority):
-        return None
-    return re.compile(_NAME.join(re.escape(part) for part in _PLACEHOLDER.split(authority)) + r"\Z")
+    return zone_addresses.host_pattern(settings.zone_url_template, settings.public_url)
 
 
 def is_of_a_zone(request: Request) -> bool:
@@ -73,7 +74,7 @@ def bind_zone_route(
     name = f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}{uri}".replace("/", ".")
     # What scripts read is a document, which whoever only wants to know of it may ask about.
     served = (*methods, *(("HEAD",) if "GET" in methods else ()), "OPTIONS") if cors else methods
-    bound = _answering(handler, by_slug=by_slug, cors=cors)
+    bound = _answering(handler, uri, by_slug=by_slug, cors=cors)
     if hosts is not None:
         own = urlsplit(settings.public_url).netloc.lower()
         at_host = _at_host(bound, hosts, own, elsewhere)
@@ -102,29 +103,35 @@ def for_any_origin(handler: Handler) -> Handler:
     return answer
 
 
-def _answering(handler: ZoneHandler, *, by_slug: bool, cors: bool) -> ZoneHandler:
+def _answering(handler: ZoneHandler, uri: str, *, by_slug: bool, cors: bool) -> Handler:
     @wraps(handler)
-    async def located(request: Request, name: str) -> HTTPResponse:
-        return await handler(request, await request.app.ctx.services.zones.locate(name))
+    async def answer(request: Request, name: str | None) -> HTTPResponse:
+        services: Services = request.app.ctx.services
+        sent_to = SentTo(scheme_of(request), request.headers.get("host", ""))
+        if name is None:
+            zone_id = await services.zones.find_at(sent_to, "")
+        else:
+            zone_id = await services.zones.locate(name, sent_to) if by_slug else name
+        asked = AskedAddress(sent_to, zone_id)
+        before = ASKED.set(asked)
+        try:
+            return await handler(request, zone_id)
+        finally:
+            ASKED.reset(before)
+            if asked.former is not None:
+                ADDRESS_USES.record(services, asked, uri)
 
-    @wraps(handler)
-    def named(request: Request, name: str) -> Coroutine[Any, Any, HTTPResponse]:
-        return handler(request, name)
-
-    answer = located if by_slug else named
     return for_any_origin(answer) if cors else answer
 
 
-def _at_host(bound: ZoneHandler, hosts: re.Pattern[str], own: str, elsewhere: Handler | None) -> Handler:
+def _at_host(bound: Handler, hosts: re.Pattern[str], own: str, elsewhere: Handler | None) -> Handler:
     @wraps(bound)
     async def answer(request: Request) -> HTTPResponse:
         host = request.headers.get("host", "").lower()
         if elsewhere is not None and host == own:  # first: the service's own host may look like a zone's
             return await elsewhere(request)
         found = hosts.match(host)
-        if found is None:
-            raise NotFound("there is no such zone")
-        return await bound(request, found[1])
+        return await bound(request, found[1] if found is not None else None)
 
     return answer
 

@@ -1,6 +1,7 @@
 """Zones: isolated authorization servers."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import field_validator
 
@@ -171,3 +172,15 @@ def addresses(issuer: str, origin: str, path: str) -> ZoneProtocols:
             userinfo_endpoint=f"{issuer}/openid/userinfo",
         ),
     )
+
+
+def moved(zone: Zone, issuer: str) -> Zone:
+    """The zone with another issuer, and all the addresses that follow from it; its settings stay."""
+    parts = urlsplit(issuer)
+    followed = addresses(issuer, f"{parts.scheme}://{parts.netloc}", parts.path)
+    own = {name: getattr(zone.protocols.oauth2, name) for name in _SETTINGS}
+    protocols = followed.model_copy(update={"oauth2": followed.oauth2.model_copy(update=own)})
+    return zone.model_copy(update={"protocols": protocols})
+
+
+_SETTINGS = ("cimd", "dcr_enabled", "pkce_required", "strict_assertion_audience")

@@ -39,7 +39,7 @@ def read_hint(
             hint,
             zone.keys,
             typ=ID_TOKEN_TYPE,
-            issuer=zone.issuer,
+            issuer=zone.issuers,
             audience=client_id,
             now=services.clock(),
             allow_expired=True,

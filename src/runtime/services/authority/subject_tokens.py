@@ -21,6 +21,7 @@ from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.domain.oauth.exchange import ACTOR_REFUSED, SUBJECT_REFUSED, check_may_act
 from runtime.domain.oauth.revocable_names import TokenNames, name_of
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
+from runtime.domain.zone_addresses import in_words_of
 from runtime.services import cache_sizes
 from runtime.services.authority import active, consents
 from runtime.services.authority.active import NotActive
@@ -114,7 +115,7 @@ def verify_access_token(zone: CachedZone, token: str, now: datetime) -> Verified
     cache = zone.cache_of(VerifiedTokenCache).tokens
     if (found := cache.get(digest)) is None:
         claims = _claims(zone, token, now)
-        found = VerifiedAccessToken(subject_of(digest, claims), claims)
+        found = VerifiedAccessToken(subject_of(digest, _in_words_of(zone, claims)), claims)
         if found.subject.expires_at > now.timestamp():
             cache[digest] = found
     if found.subject.expires_at <= now.timestamp():
@@ -129,7 +130,7 @@ def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any]:
             token,
             zone.keys,
             typ=ACCESS_TOKEN_TYPE,
-            issuer=zone.issuer,
+            issuer=zone.issuers,
             audience=None,
             now=now,
             allow_expired=True,
@@ -138,6 +139,13 @@ def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any]:
         raise
     except InvalidJwt as failure:
         raise refused(str(failure)) from None
+
+
+def _in_words_of(zone: CachedZone, claims: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a token says, as the zone would say it at the address of the request."""
+    if len(zone.issuers) == 1:
+        return claims
+    return in_words_of(zone.issuer, zone.issuers - {zone.issuer}, claims)
 
 
 def subject_of(digest: str, claims: Mapping[str, Any]) -> SubjectToken:

@@ -332,7 +332,7 @@ async def _resources(zone: CachedZone, client: Client, named: list[str]) -> list
         raise InvalidTarget(f"more than {MAX_RESOURCES} resources in one request")
     found: dict[str, Resource] = {}
     for name in named:
-        if name == zone.issuer:
+        if zone.is_itself(name):
             continue  # the zone itself, which every sign-in is for
         resource = await zone.resources.resolve(name)
         if resource is None or not await client_lookup.may_request(zone, client, resource):

@@ -11,6 +11,7 @@ from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.container import Services
+from runtime.services.zones import ASKED
 from runtime.storage.sql import client_ids
 
 _RECORDED_EVERY = timedelta(minutes=1)
@@ -26,6 +27,8 @@ class LastUsedRecorder:
 
     def record(self, services: Services, zone_id: str, client: Client, now: datetime) -> None:
         """Have it recorded that a client has authenticated now; a public one has proved nothing."""
+        if (asked := ASKED.get()) is not None:
+            asked.client_id = client.client_id
         if not isinstance(client, ApplicationClient) or client.is_public:
             return
         credential = client.credential

@@ -24,7 +24,7 @@ from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import code_redemption, session_users, sessions
+from runtime.storage.sql import code_redemption, session_users, sessions, zone_addresses
 from runtime.storage.sql.code_redemption import BrowserLogin
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -166,6 +166,8 @@ async def _made_under(redemption: CodeRedemption, sign_in: _SignIn) -> dict[str,
         kept = family if client.may_refresh else None
         if not await code_redemption.insert_session(conn, authority.session, kept, under=under):
             raise _Changed
+        if zone.former:
+            await zone_addresses.tell_session(conn, zone.id, authority.session.id, zone.issuer)
         await client_lookup.mark_used(conn, client, now=now)
     return answer | ({"refresh_token": refresh_token} if client.may_refresh else {})
 

@@ -34,6 +34,7 @@ def entry_key(
     """Where the short-lived state keeps a token of such an exchange."""
     return token_cache.entry_key(
         zone_id=zone.id,
+        issuer=zone.issuer,
         principal=root.principal.user.id if root else f"application:{subject.sub}",
         resource=resource_id,
         scopes=scopes,

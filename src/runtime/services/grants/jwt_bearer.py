@@ -162,7 +162,7 @@ def _read_unverified(
     claims = jws.unverified_claims
     if rules.named(claims, "iss") != settings.issuer:
         raise rules.InvalidAssertion("another issuer than the zone's identity provider")
-    rules.check_audience(claims, (zone.issuer,))
+    rules.check_audience(claims, zone.issuers)
     ends = rules.check_times(claims, now=now, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS)
     if claims.get("client_id", client.client_id) != client.client_id:
         raise rules.InvalidAssertion("meant for another client")

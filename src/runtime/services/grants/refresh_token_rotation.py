@@ -26,7 +26,7 @@ from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import refresh_families as storage
-from runtime.storage.sql import revocations, session_users, sessions
+from runtime.storage.sql import revocations, session_users, sessions, zone_addresses
 from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -258,6 +258,8 @@ async def _successor(
                 now=now,
                 expires_at=until,
             )
+            if zone.former:
+                await zone_addresses.tell_session(conn, zone.id, session.id, zone.issuer)
             latest = await storage.find(conn, family.id, zone_id=zone.id)
             await client_lookup.mark_used(conn, client, now=now)
         if rotated:

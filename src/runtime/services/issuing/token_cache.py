@@ -61,6 +61,7 @@ class OpenedTokens(ZoneCache):
 def entry_key(
     *,
     zone_id: str,
+    issuer: str,
     principal: str,
     resource: str,
     scopes: frozenset[str] | None,
@@ -72,11 +73,13 @@ def entry_key(
     """Where the short-lived state keeps such a token.
 
     Args:
+        issuer: that it says: a zone that is moved has several.
         principal: the user's id, or the identifier of the application that a chain without user starts from.
         scopes: as requested, whatever their order; None when the request names none.
         actors: everyone who acted before the requesting application.
     """
     key_parts = [
+        issuer,
         principal,
         resource,
         None if scopes is None else sorted(scopes),

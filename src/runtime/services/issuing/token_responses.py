@@ -104,7 +104,7 @@ async def choose_target(
         )
     decision.step = Step.RESOURCE
     authorized = {each.id: each for each in authority.resources}
-    if wanted == zone.issuer:
+    if zone.is_itself(wanted):
         return None
     if wanted is not None:
         found = await zone.resources.resolve(wanted)

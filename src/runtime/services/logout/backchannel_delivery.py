@@ -34,8 +34,9 @@ class BackchannelLogoutDelivery:
         except NotFound:
             raise Undeliverable("the zone no longer exists") from None
         now = self.clock()
+        known = message.payload.get("issuer")  # to the client, which signed in before the zone was moved
         claims = {
-            "iss": zone.issuer,
+            "iss": known if known in zone.issuers else zone.issuer,
             "aud": message.payload["client_id"],
             "sub": message.payload["subject"],
             "sid": message.payload["session_id"],

@@ -7,8 +7,9 @@ from collections.abc import Collection
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.zone_addresses import issuer_at
 from runtime.services.outbox.delivery import Outbox
-from runtime.storage.sql import logout_recipients
+from runtime.storage.sql import logout_recipients, zone_addresses
 
 TOPIC = "backchannel-logout"
 
@@ -17,12 +18,17 @@ async def enqueue(
     conn: AsyncConnection, outbox: Outbox, session_ids: Collection[str], *, zone_id: str
 ) -> None:
     """Add a logout notice for each client of these sessions; notify the outbox after the commit."""
-    for listener in await logout_recipients.of(conn, session_ids, zone_id=zone_id):
+    listeners = await logout_recipients.of(conn, session_ids, zone_id=zone_id)
+    told = await zone_addresses.told_to(conn, zone_id, [each.session_id for each in listeners])
+    former = await zone_addresses.former(conn, zone_id) if listeners else ()
+    for listener in listeners:
+        issuer = told.get(listener.session_id) or issuer_at(former, listener.began_at)
         payload = {
             "address": listener.address,
             "client_id": listener.client_id,
             "subject": listener.subject,
             "session_id": listener.session_id,
+            **({} if issuer is None else {"issuer": issuer}),
         }
         await outbox.enqueue(
             conn,

@@ -105,7 +105,7 @@ def _read(zone: CachedZone, token: str, now: datetime) -> _RevocableToken | None
                 token,
                 zone.keys,
                 typ=typ,
-                issuer=zone.issuer,
+                issuer=zone.issuers,
                 audience=None,
                 now=now,
                 leeway_seconds=LEEWAY_SECONDS,

@@ -6,6 +6,7 @@ zone then makes a new view of it, which shares all of the caches that this is no
 Nothing that is missing is remembered, so what is new is seen at once wherever it was asked for before.
 """
 
+from runtime.services.zones.asked_address import ASKED, AskedAddress
 from runtime.services.zones.cached_zone import CachedZone, ZoneCache
 from runtime.services.zones.policies import Policies
 from runtime.services.zones.principals import SessionRoot
@@ -13,6 +14,8 @@ from runtime.services.zones.registry import ZoneRegistry
 from runtime.services.zones.tagged_cache import ChangeHistory, Tagged, TaggedCache, collect, collecting
 
 __all__ = [
+    "ASKED",
+    "AskedAddress",
     "CachedZone",
     "ChangeHistory",
     "Policies",

@@ -2,15 +2,16 @@
 
 from copy import copy
 from time import monotonic
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from runtime.adapters.keys.sealing import Sealer
 from runtime.adapters.keys.signing import SigningKey, VerificationKey
-from runtime.domain.errors import Unavailable
+from runtime.domain.errors import NotFound, Unavailable
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.kinds.zone import Zone
+from runtime.domain.kinds.zone import Zone, moved
 from runtime.domain.oauth import zone_settings
+from runtime.domain.zone_addresses import FormerIssuer
 from runtime.services import zone_keys
 from runtime.services.epochs import Epochs, RevalidationWindow, denials_key, zone_key
 from runtime.services.zones.accountability import AccountabilityRule
@@ -53,7 +54,9 @@ class CachedZone:
     """A zone at one epoch, with everything about it that was asked for so far.
 
     Attributes:
-        issuer: as stored when the zone was made: no request can change it.
+        issuer: as stored, the present one or a former one that is still answered: no request can change it.
+        former: the issuers that it had before it was moved, those that have ended, too.
+        issuers: the present one and the former ones that are answered: whose tokens are the zone's.
         epoch_names: where the short-lived state keeps the zone's epoch and the number of its denials.
         keys: kid -> key that tokens of this zone may be signed with.
         jwks: the members of the published JWK set.
@@ -79,6 +82,8 @@ class CachedZone:
         denied: tuple[int, frozenset[str]],
         generation: int,
         history: ChangeHistory | None = None,
+        former: tuple[FormerIssuer, ...] = (),
+        answered: frozenset[str] = frozenset(),
     ) -> None:
         self._database = database
         self._policy_cache = policies
@@ -86,6 +91,8 @@ class CachedZone:
         self.id = zone.id
         self.organization_id = zone.organization_id
         self.issuer = str(zone.protocols.oauth2.issuer)
+        self.former = former
+        self.issuers = answered | {self.issuer}
         self.epoch = internals.epoch
         self.history = history = history or ChangeHistory(internals.epoch)
         self.epoch_names = zone_key(zone.id), denials_key(zone.id)
@@ -109,6 +116,7 @@ class CachedZone:
         self.application_sessions = ApplicationSessionCache(database, zone.id, history)
         self.session_roots = SessionRootCache(database, epochs, zone.id, self._read, history)
         self._caches: dict[type[ZoneCache], ZoneCache] = {}
+        self._at_former: dict[str, CachedZone] = {}
         self._policies: Policies | None = None
         self._policies_read = False
 
@@ -123,6 +131,23 @@ class CachedZone:
         """Whether the database may have been set back since it was read: then its epochs tell nothing."""
         return self._read.has_missed_changes()
 
+    def at(self, issuer: str) -> "CachedZone":
+        """The zone as it answers at one of its addresses: what it says and remembers there is apart.
+
+        Raises: NotFound where that has ended.
+        """
+        if issuer == self.issuer:
+            return self
+        if issuer not in self.issuers:
+            raise NotFound("there is no such zone")
+        if (found := self._at_former.get(issuer)) is None:
+            found = self._at_former[issuer] = _AtFormerAddress(self, issuer, {})
+        return found
+
+    def is_itself(self, audience: str | None) -> bool:
+        """Tell whether an audience or a resource is the zone itself, by whichever of its issuers."""
+        return audience in self.issuers
+
     def later(self) -> "CachedZone":
         """The zone after the changes that its history has by now, with all that is cached of it.
 
@@ -130,8 +155,15 @@ class CachedZone:
         """
         later = copy(self)
         later.epoch = self.history.epoch
-        later._caches = {kind: held for kind, held in self._caches.items() if kind.outlives_changes}
+        later._caches = self._lasting_caches()
+        later._at_former = {
+            issuer: _AtFormerAddress(later, issuer, view._lasting_caches())
+            for issuer, view in self._at_former.items()
+        }
         return later
+
+    def _lasting_caches(self) -> dict[type[ZoneCache], ZoneCache]:
+        return {kind: held for kind, held in self._caches.items() if kind.outlives_changes}
 
     @property
     def sites_of_clients(self) -> str:
@@ -192,3 +224,24 @@ class CachedZone:
                 return await storage.policies_of(conn, self.id, set_version_id)
 
         return await self._policy_cache.of_set_version(set_version_id, read)
+
+
+class _AtFormerAddress(CachedZone):
+    """A zone as it answers at a former address: all of it is the zone's own, but for where it stands.
+
+    What is cached in the words of an address is not shared: nothing that was issued at one is handed out, or
+    found, at another.
+    """
+
+    def __init__(self, zone: CachedZone, issuer: str, caches: dict[type[ZoneCache], ZoneCache]) -> None:
+        self._zone = zone
+        self.issuer = issuer
+        self.entity = moved(zone.entity, issuer)
+        self._caches = caches
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._zone, name)
+
+    def at(self, issuer: str) -> CachedZone:
+        """The zone at any of its addresses."""
+        return self._zone.at(issuer)

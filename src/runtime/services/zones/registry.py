@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from datetime import datetime
 from math import inf
 from time import monotonic
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,14 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.adapters.keys.sealing import KeyEncryption
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
+from runtime.domain.zone_addresses import SentTo, chosen
 from runtime.services import cache_sizes, epochs, zone_keys
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.epochs import Epochs
+from runtime.services.zones.asked_address import ASKED
 from runtime.services.zones.cached_zone import CachedZone
 from runtime.services.zones.policies import PolicyCache
 from runtime.services.zones.tagged_cache import ChangeHistory
 from runtime.settings import Settings
-from runtime.storage.sql import revocations, zone_changes
+from runtime.storage.sql import names, revocations, zone_addresses, zone_changes
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
@@ -49,21 +53,27 @@ class ZoneRegistry:
         self._loading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by zones being read
         self._policies = PolicyCache()
         self._ids_by_slug: BoundedCache[str] = BoundedCache(cache_sizes.ZONES)
+        self._ids_by_issuer: BoundedCache[str] = BoundedCache(cache_sizes.ZONES)
 
     def cached(self, zone_id: str) -> CachedZone | None:
-        """The cached zone without revalidation: the caller compares its epoch. None when it is not cached."""
-        zone = self._zones.get(zone_id)
-        return zone if zone and self._is_current(zone) else None
+        """The cached zone without revalidation: the caller compares its epoch. None when it is not cached.
+
+        As every look-up, it gives the zone as it answers at the address that the present request was sent to.
+        """
+        zone = self._cached(zone_id)
+        with suppress(NotFound):  # that address has ended: whoever asks for the zone is told so
+            return None if zone is None else _as_asked(zone)
+        return None
 
     async def get(self, zone_id: str) -> CachedZone:
         """The zone, revalidated by its epoch. Raises NotFound."""
-        cached = self.cached(zone_id)
+        cached = self._cached(zone_id)
         if cached is not None:
             names = epochs.zone_key(zone_id), epochs.denials_key(zone_id)
             (epoch, denials), _ = await self._epochs.latest(names)
             if cached.is_as_new_as(epoch, denials):
                 cached.checked_at = self._epochs.read_at  # that reading vouches for it, and may be older
-                return cached
+                return _as_asked(cached)
         return await self.refresh(zone_id)
 
     async def recent(self, zone_id: str) -> CachedZone:
@@ -71,15 +81,15 @@ class ZoneRegistry:
 
         For public documents, which clients cache for minutes.
         """
-        cached = self.cached(zone_id)
+        cached = self._cached(zone_id)
         age = monotonic() - cached.checked_at if cached is not None else inf
         if cached is not None and age < RECENT_SECONDS:
-            return cached
+            return _as_asked(cached)
         try:
             return await self.get(zone_id)
         except Unavailable:
             if cached is not None and age < _AWAY_SECONDS:
-                return cached
+                return _as_asked(cached)
             raise
 
     def changed(self, zone_id: str, epoch: int | None, tags: Collection[str] | None) -> None:
@@ -104,16 +114,19 @@ class ZoneRegistry:
 
         Those who ask while another one reads are answered by one reading, which begins afterwards.
         """
+        return _as_asked(await self._refreshed(zone_id))
+
+    async def _refreshed(self, zone_id: str) -> CachedZone:
         await self._epochs.begin()
         waits_since = monotonic()
         async with self._loading.setdefault(zone_id, asyncio.Lock()):
-            if (zone := self.cached(zone_id)) is not None and zone.checked_at >= waits_since:
+            if (zone := self._cached(zone_id)) is not None and zone.checked_at >= waits_since:
                 return zone
             asked_at, generation = monotonic(), self._epochs.generation
             async with self._database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
                 history = await self._followed(conn, zone_id, found)
-                zone = self.cached(zone_id)
+                zone = self._cached(zone_id)
                 if zone is None or found is None or history is None:
                     zone = await self._load(conn, zone_id, generation, history)
                 elif zone.epoch != history.epoch:
@@ -139,12 +152,22 @@ class ZoneRegistry:
         if zone is None:
             raise NotFound(f"there is no zone `{zone_id}`")
         zone.is_uncached = True
-        return zone
+        return _as_asked(zone)
 
-    async def locate(self, slug: str) -> str:
-        """The id of the zone with that slug in its issuer URL. Raises NotFound."""
+    async def locate(self, slug: str, sent_to: SentTo) -> str:
+        """The id of the zone with that slug in its issuer URL, now or before a move. Raises NotFound."""
         settings = self._settings
         issuer = settings.zone_url_template.format(public_url=settings.public_url, zone_id="", slug=slug)
+        path = urlsplit(issuer).path
+        if not sent_to.is_at(issuer):  # a former address comes before whoever has the slug here
+            with suppress(NotFound):
+                return await self.find_at(sent_to, path)
+        try:
+            return await self._with_slug(slug, issuer)
+        except NotFound:
+            return await self.find_at(sent_to, path)
+
+    async def _with_slug(self, slug: str, issuer: str) -> str:
         found = self._ids_by_slug.get(slug)
         if found is None:
             async with self._database.querying() as conn:
@@ -168,6 +191,28 @@ class ZoneRegistry:
                 f"{len(found)} zones have the slug `{id_or_slug}`: name one by its id, {', '.join(found)}"
             )
         return found[0]
+
+    async def find_at(self, sent_to: SentTo, path: str) -> str:
+        """The id of the zone that has, or had, an issuer of that origin and path. Raises NotFound.
+
+        An issuer is of one zone for ever; whether it is still answered there, the zone tells.
+        """
+        schemes = (sent_to.scheme,) if sent_to.scheme else ("https", "http")
+        issuers = [sent_to.issuer(scheme, path) for scheme in schemes]
+        for issuer in issuers:
+            if (held := self._ids_by_issuer.get(issuer)) is not None:
+                return held
+        async with self._database.querying() as conn:
+            for issuer in issuers:
+                found = await names.zone_of_issuer(conn, issuer)
+                if found is not None and await storage.zone_epochs(conn, found) is not None:
+                    self._ids_by_issuer[issuer] = found
+                    return found
+        raise NotFound("there is no such zone")
+
+    def _cached(self, zone_id: str) -> CachedZone | None:
+        zone = self._zones.get(zone_id)
+        return zone if zone and self._is_current(zone) else None
 
     def _is_current(self, zone: CachedZone) -> bool:
         is_due = zone.valid_until is not None and zone.valid_until <= self._clock()
@@ -211,10 +256,14 @@ class ZoneRegistry:
             return None
         zone, internals = found
         stored = await storage.keys(conn, zone_id)
+        former = await zone_addresses.former(conn, zone_id)
         sealer = zone_keys.open_sealer(self._key_encryption, internals)
         parsed = self._parsed_keys.setdefault(zone.id, {})
         now = self._clock()
         ring = await asyncio.to_thread(zone_keys.key_ring, stored, sealer, parsed, now)
+        answered = [each for each in former if each.is_answered(now)]
+        ends = [each.ends_at for each in answered if each.ends_at is not None]
+        ring = ring.until(min(ends, default=None))
         denied = await revocations.denied(conn, zone_id, now=now)
         if history is not None and history.epoch != internals.epoch:
             history = None  # somebody has written meanwhile
@@ -229,4 +278,16 @@ class ZoneRegistry:
             denied,
             generation,
             history,
+            former,
+            frozenset(each.issuer for each in answered),
         )
+
+
+def _as_asked(zone: CachedZone) -> CachedZone:
+    """The zone as it answers at the address that the present request was sent to. Raises NotFound."""
+    asked = ASKED.get()
+    if not zone.former or asked is None or asked.zone_id != zone.id:
+        return zone
+    issuer = chosen(zone.issuer, zone.former, asked.sent_to)
+    asked.former = None if issuer == zone.issuer else issuer
+    return zone.at(issuer)

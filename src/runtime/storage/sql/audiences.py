@@ -3,20 +3,26 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import RESOURCE, ZONE, Kind
 from runtime.domain.oauth.resources import is_issuer
-from runtime.storage.sql.tables import TABLES
+from runtime.storage.sql.tables import METADATA, TABLES
 
 _zones = TABLES[ZONE.name]
+_former = METADATA.tables["zone_addresses"]
+_ISSUERS = (
+    select(_zones.c.protocols, _former.c.issuer)
+    .outerjoin(_former, _former.c.zone_id == _zones.c.id)
+    .where(_zones.c.id == bindparam("zone"))
+)
 _HELD = "zonewright issuer"  # in `info` of a connection
 
 
 async def refuse_issuer(conn: AsyncConnection, kind: Kind, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse resources that go by their zone's own issuer; rows of other kinds are not looked at.
+    """Refuse resources that go by an issuer that their zone has or had; other kinds are not looked at.
 
     A token for the zone opens userinfo and the user's policies. Whoever provides a resource of that name
     could exchange every such token and ask about it, and whoever depends on it would be issued some.
@@ -26,22 +32,30 @@ async def refuse_issuer(conn: AsyncConnection, kind: Kind, rows: Sequence[Mappin
     if kind is not RESOURCE:
         return
     for row in rows:
-        if "://" in row["identifier"] and is_issuer(row["identifier"], await _issuer(conn, row["zone_id"])):
+        if "://" not in row["identifier"]:
+            continue
+        issuers = await _issuers(conn, row["zone_id"])
+        if any(is_issuer(row["identifier"], each) for each in issuers):
             raise ValidationFailed.of(
                 "identifier",
-                f"must not be `{row['identifier']}`, the issuer of the zone, which is the `aud` "
+                f"must not be `{row['identifier']}`, an issuer of the zone, which is the `aud` "
                 "of tokens for the zone itself; use the URL of the resource",
             )
 
 
-async def _issuer(conn: AsyncConnection, zone_id: str) -> str:
-    """The issuer of a zone; empty where there is none. It never changes: each connection keeps the last."""
-    held: tuple[str, str] | None = conn.info.get(_HELD)
-    if held is not None and held[0] == zone_id:
-        return held[1]
-    protocols = await conn.scalar(select(_zones.c.protocols).where(_zones.c.id == zone_id))
-    if protocols is None:
-        return ""
-    issuer = str(protocols["oauth2"]["issuer"])
-    conn.info[_HELD] = zone_id, issuer
-    return issuer
+async def _issuers(conn: AsyncConnection, zone_id: str) -> frozenset[str]:
+    """The issuers that a zone has and had. Each connection keeps the last answer for one transaction."""
+    current = conn.get_transaction()
+    transaction = current and current.sync_transaction
+    held: tuple[object, str, frozenset[str]] | None = conn.info.get(_HELD)
+    if held is not None and transaction is not None and held[:2] == (transaction, zone_id):
+        return held[2]
+    found = await conn.execute(_ISSUERS, {"zone": zone_id})
+    issuers = frozenset(
+        str(each)
+        for row in found
+        for each in (row.protocols["oauth2"]["issuer"], row.issuer)
+        if each is not None
+    )
+    conn.info[_HELD] = transaction, zone_id, issuers
+    return issuers

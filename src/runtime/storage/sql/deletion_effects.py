@@ -52,6 +52,7 @@ UNTOLD = frozenset(
         "policy_set_versions",
         "policy_versions",
         "revocations",
+        "session_issuers",  # with its session
         "subjects",
         "token_events",
         "tombstones",  # they tell of what went before
@@ -59,6 +60,8 @@ UNTOLD = frozenset(
         "vault_tokens",  # a delegated grant has one at most, and is told of
         "withdrawn_in_sessions",
         "withdrawn_names",
+        "zone_address_uses",
+        "zone_addresses",
         "zone_changes",
         "zone_internals",
         "zone_keys",

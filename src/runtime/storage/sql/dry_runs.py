@@ -61,6 +61,7 @@ _BESIDE_KINDS = {
     "policy_set_versions",
     "policy_versions",
     "subjects",
+    "zone_addresses",
     "zone_internals",
     "zone_keys",
 }

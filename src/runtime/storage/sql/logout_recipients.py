@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import and_, select
@@ -31,6 +32,7 @@ class LogoutRecipient:
     subject: str
     client_id: str
     address: str
+    began_at: datetime
 
 
 async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: str) -> list[LogoutRecipient]:
@@ -50,6 +52,7 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
             _sessions.c.organization_id,
             _sessions.c.id,
             _sessions.c.client_id,
+            _sessions.c.created_at,
             _users.c.identifier,
             _applications.c.id.label("application_id"),
             _applications.c.protocols,
@@ -80,7 +83,7 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
     applications = {row.application_id for row, _ in told if row.application_id is not None}
     ended = await accountability.ended(conn, zone_id, applications) if applications else ()
     return [
-        LogoutRecipient(row.organization_id, row.id, row.identifier, row.client_id, address)
+        LogoutRecipient(row.organization_id, row.id, row.identifier, row.client_id, address, row.created_at)
         for row, address in told
         if row.application_id not in ended
     ]

@@ -135,6 +135,16 @@ async def is_assigned(conn: AsyncConnection, kind: Kind, name: str) -> bool:
     return found.first() is not None
 
 
+async def zone_of_issuer(conn: AsyncConnection, issuer: str) -> str | None:
+    """The id of the zone that has, or ever had, that issuer; None where no zone did."""
+    found: str | None = await conn.scalar(
+        select(assigned_names.c.holder_id).where(
+            assigned_names.c.kind == ZONE.name, assigned_names.c.name == rules.canonical_issuer(issuer)
+        )
+    )
+    return found
+
+
 async def is_subject(conn: AsyncConnection, zone_id: str, holder_id: str) -> bool:
     """Tell whether a user or an application has a name of its own.
 

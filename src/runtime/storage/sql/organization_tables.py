@@ -86,6 +86,35 @@ zone_keys = Table(
 )
 Index("zone_keys_zone_id_idx", zone_keys.c.zone_id)
 
+# The issuers that a zone had before it was moved. Those that have ended stay: an address of a zone that is
+# gone is told from one that nobody knows, and no resource of the zone is ever called so.
+zone_addresses = Table(
+    "zone_addresses",
+    METADATA,
+    text("zone_id"),
+    text("issuer"),
+    instant("moved_at"),
+    instant("ends_at", nullable=True),
+    Column("has_ended", Boolean, nullable=False),
+    primary_key("zone_addresses", "zone_id", "issuer"),
+    belongs("zone_addresses", "zone_id", "zones id"),
+)
+Index("zone_addresses_ends_at_idx", zone_addresses.c.ends_at)
+
+# Who still asks at a former address of a zone: each client that has proved who it is, and, without one, each
+# sort of request that is made by nobody in particular.
+zone_address_uses = Table(
+    "zone_address_uses",
+    METADATA,
+    text("zone_id"),
+    text("issuer"),
+    text("endpoint"),
+    text("client_id"),
+    instant("used_at"),
+    primary_key("zone_address_uses", "zone_id", "issuer", "endpoint", "client_id"),
+    belongs("zone_address_uses", "zone_id issuer", "zone_addresses zone_id issuer"),
+)
+
 user_credentials = Table(
     "user_credentials",
     METADATA,

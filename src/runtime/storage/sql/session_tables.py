@@ -45,6 +45,17 @@ sessions = Table(
     belongs("sessions", "zone_id user_agent_id", "user_agents zone_id id"),
     belongs("sessions", "zone_id parent_id", "sessions zone_id id"),
 )
+# Which issuer the client of a session was told last, where its zone was moved: a logout token says that one.
+session_issuers = Table(
+    "session_issuers",
+    METADATA,
+    text("zone_id"),
+    text("session_id"),
+    text("issuer"),
+    primary_key("session_issuers", "zone_id", "session_id"),
+    belongs("session_issuers", "zone_id session_id", "sessions zone_id id"),
+)
+
 Index("sessions_cookie_hash_key", sessions.c.cookie_hash, unique=True)
 Index("sessions_expires_at_idx", sessions.c.expires_at)
 Index("sessions_created_at_idx", sessions.c.zone_id, sessions.c.created_at, sessions.c.id)

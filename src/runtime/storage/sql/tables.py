@@ -25,6 +25,8 @@ from runtime.storage.sql.organization_tables import (
     token_events,
     tombstones,
     user_credentials,
+    zone_address_uses,
+    zone_addresses,
     zone_internals,
     zone_keys,
 )
@@ -32,6 +34,7 @@ from runtime.storage.sql.session_tables import (
     consents,
     delegated_grants,
     refresh_families,
+    session_issuers,
     sessions,
     vault_tokens,
 )
@@ -56,6 +59,7 @@ __all__ = [
     "policy_set_bindings",
     "refresh_families",
     "revocations",
+    "session_issuers",
     "sessions",
     "subjects",
     "token_events",
@@ -64,6 +68,8 @@ __all__ = [
     "vault_tokens",
     "withdrawn_in_sessions",
     "withdrawn_names",
+    "zone_address_uses",
+    "zone_addresses",
     "zone_changes",
     "zone_internals",
     "zone_keys",

@@ -150,6 +150,11 @@ async def zones_named(conn: AsyncConnection, id_or_slug: str) -> list[str]:
     return [id_or_slug] if id_or_slug in found else found
 
 
+async def every(conn: AsyncConnection) -> list[str]:
+    """The ids of all zones, in order."""
+    return list(await conn.scalars(select(_zones.c.id).order_by(_zones.c.id)))
+
+
 async def keys(conn: AsyncConnection, zone_id: str) -> list[StoredKey]:
     """All keys of a zone, oldest first."""
     rows = await conn.execute(

@@ -216,21 +216,24 @@ async def test_an_issuer_made_of_a_slug_is_never_given_again(database_url: str, 
     """
     public_url = "https://id.example"
     template = {"public_url": public_url, "zone_url_template": "{public_url}/z/{slug}"}
+    there = SentTo(None, "id.example")
     async with opened_parts(tmp_path, database_url=database_url, **template) as services:
         first, second = [await found_company(services, name) for name in ("First", "Second")]
         zone = await first.zone("Shop")
         assert zone.protocols.oauth2.issuer == f"{public_url}/z/shop"
-        assert await services.zones.locate("shop") == zone.id
+        assert await services.zones.locate("shop", there) == zone.id
         view = await services.zones.get(zone.id)
         await first.run(ZONE, Verb.DELETE, {}, zone.id)
 
         again = [await company.zone("Shop") for company in (second, first)]
         start = f"{public_url}/z/shop-"
         assert [each.protocols.oauth2.issuer[: len(start)] for each in again] == [start, start]
-        assert [await services.zones.locate(each.slug) for each in again] == [each.id for each in again]
+        assert [await services.zones.locate(each.slug, there) for each in again] == [
+            each.id for each in again
+        ]
         keys = [(await services.zones.get(each.id)).keys.keys() for each in again]
         assert not [each for each in keys if each & view.keys.keys()]
         with pytest.raises(NotFound):
             await services.zones.get(zone.id)
         with pytest.raises(NotFound):
-            await services.zones.locate("shop")
+            await services.zones.locate("shop", there)

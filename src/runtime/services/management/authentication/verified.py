@@ -13,7 +13,7 @@ def claims(services: Services, zone: CachedZone, token: str, *, typ: str) -> dic
         token,
         zone.keys,
         typ=typ,
-        issuer=zone.issuer,
+        issuer=zone.issuers,
         audience=services.settings.public_url,
         now=services.clock(),
     )

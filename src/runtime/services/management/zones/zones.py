@@ -73,7 +73,7 @@ async def _free_slug(unit: UnitOfWork, scope: Parents, name: str) -> str:
     """
     slug, settings = await entities.free_slug(unit, ZONE, scope, name), unit.services.settings
     while "{slug}" in settings.zone_url_template and await names.is_assigned(
-        unit.conn, ZONE, _issuer(settings, zone_id="", slug=slug)
+        unit.conn, ZONE, issuer_of_settings(settings, zone_id="", slug=slug)
     ):
         slug = with_suffix(slug_of(name))
     return slug
@@ -83,13 +83,14 @@ _PLAIN = ("name", "description", "requires_invitation", "external_sync_enabled")
 
 
 def protocols_of(settings: Settings, *, zone_id: str, slug: str) -> ZoneProtocols:
-    """The addresses of a new zone, as the settings have it. They are stored and never worked out again."""
-    issuer = _issuer(settings, zone_id=zone_id, slug=slug)
+    """The addresses of a new zone, as the settings have it. They are stored, and changed by a move alone."""
+    issuer = issuer_of_settings(settings, zone_id=zone_id, slug=slug)
     parts = urlsplit(issuer)
     return addresses(issuer, f"{parts.scheme}://{parts.netloc}", parts.path)
 
 
-def _issuer(settings: Settings, *, zone_id: str, slug: str) -> str:
+def issuer_of_settings(settings: Settings, *, zone_id: str, slug: str) -> str:
+    """The issuer that the settings give a zone: a new one has it, and another one by a move alone."""
     public_url = settings.public_url.rstrip("/")
     return settings.zone_url_template.format(public_url=public_url, zone_id=zone_id, slug=slug).rstrip("/")
 
