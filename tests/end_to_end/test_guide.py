@@ -96,7 +96,7 @@ def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     """Saved while it serves, lost, restored, and served again; and the same on PostgreSQL, with its tools."""
     said = run("operating/data.md", tmp_path, PGHOST=postgres.socket_directory, PGUSER="postgres")
 
-    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 2 * 8, said
+    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 2 * 9, said
     assert len(re.findall(r"  ok  ", said)) == 2, said
     assert said.count("Default organization") == 2
     assert "Since the backup" not in said
@@ -229,3 +229,16 @@ def test_the_token_endpoints_with_curl_alone(tmp_path: Path):
     assert '"sub":"agent"' in before
     assert revoked
     assert '"error":"invalid_grant"' in after
+
+
+def test_a_zone_is_moved_and_the_move_is_ended(tmp_path: Path):
+    """Planned, moved, answered at both addresses, ended: nothing is left at the former one."""
+    said = run("operating/moving-an-issuer.md", tmp_path)
+
+    assert "would be moved: 1 zones" in said
+    assert "\nmoved: 1 zones" in said
+    assert len(re.findall(r"^http://localhost:\d+/z/\w+  present$", said, re.MULTILINE)) == 2
+    assert len(re.findall(r"^http://127.0.0.1:\d+/z/\w+  answered until 2\S+Z$", said, re.MULTILINE)) == 1
+    assert len(re.findall(r"^http://127.0.0.1:\d+/z/\w+  ended 2\S+Z$", said, re.MULTILINE)) == 1
+    assert ".well-known/openid-configuration  no client named" in said
+    assert "the zone has no former address that is answered" in said

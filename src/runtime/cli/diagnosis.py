@@ -60,6 +60,30 @@ def warning(check: str, detail: str, remedy: str = "") -> Finding:
     return Finding(check, Verdict.WARNING, detail, remedy)
 
 
+def public_url(url: str, zones: int) -> Iterator[Finding]:
+    """Zones, none of which stands where the settings say.
+
+    Args:
+        zones: how many there are.
+    """
+    yield warning(
+        "issuers",
+        f"none of the {zones:,} zones has an issuer that ZONED_PUBLIC_URL `{url}` and ZONED_ZONE_URL_TEMPLATE"
+        " give: clients find them at other addresses",
+        "set both to what they were, or move the zones: `zoned zone move --all --dry-run`",
+    )
+
+
+def ended_moves(zones: int) -> Iterator[Finding]:
+    """Zones whose former address has ended, which nobody has recorded for an hour."""
+    if zones:
+        yield warning(
+            "issuers",
+            f"the former addresses of {zones:,} zones have ended, and no job has recorded it",
+            "let a process run jobs: ZONED_JOBS",
+        )
+
+
 def disk(directory: Path, total: int, free: int) -> Iterator[Finding]:
     """The disk that a directory is on, with its room in bytes."""
     if free < min(_LEAST_FREE_BYTES, total * _LEAST_FREE_SHARE):

@@ -16,6 +16,7 @@ from runtime.cli.execution import CommandError, with_services
 from runtime.cli.private_files import exposed_settings, private_files
 from runtime.domain.errors import ServiceError, Unavailable
 from runtime.services.container import Services
+from runtime.services.management.zones import moving
 from runtime.settings import Settings
 from runtime.storage.sql import availability, names, resources, token_event_partitions
 from runtime.storage.sql import migrate as migrations
@@ -87,6 +88,7 @@ async def _of_storage(services: Services) -> list[Finding]:
         "partitions": _on_a_connection(_of_partitions),
         "names": _on_a_connection(_of_names),
         "resources": _on_a_connection(_of_resources),
+        "issuers": _of_issuers,
     }
     found: list[Finding] = []
     for name, check in checks.items():
@@ -169,6 +171,13 @@ async def _of_names(conn: AsyncConnection) -> list[Finding]:
     told = ", ".join(f"`{identifier}` in zone {zone_id}" for zone_id, _, identifier in found)
     why = "applications with the identifier of a user cannot get tokens; give them other identifiers"
     return [problem("names", f"{why}: {told}")] if told else []
+
+
+async def _of_issuers(services: Services) -> list[Finding]:
+    """Zones that stand elsewhere than the settings say, and moves whose end nobody has recorded."""
+    unmoved = await moving.elsewhere(services)
+    found = list(diagnosis.public_url(services.settings.public_url, unmoved)) if unmoved else []
+    return [*found, *diagnosis.ended_moves(await moving.unrecorded_ends(services))]
 
 
 async def _of_resources(conn: AsyncConnection) -> list[Finding]:

@@ -150,6 +150,12 @@ def _with_another_key(site: Site) -> None:
     site.settings |= {"ZONED_KEY_ENCRYPTION_KEY": other, "ZONED_OTHER_KEY_ENCRYPTION_KEYS": own}
 
 
+def _moved(site: Site) -> None:
+    site.ok("init")
+    ((site.names["zone"],),) = site.sql("SELECT zone_id FROM organizations")
+    site.ok("zone", "move", *_OF_ZONE, "--to", "https://id.acme.example")
+
+
 _OF_ZONE = ("--zone", "{zone}")
 _OF_ORGANIZATION = ("--organization", "{organization}")
 
@@ -183,6 +189,8 @@ RECIPES: dict[str, Recipe] = {
     "keys rotate": Recipe(_OF_ZONE, "keys.rotate"),
     "keys rewrap": Recipe((), "keys.rewrap", begin=_with_another_key),
     "keys use": Recipe((*_OF_ZONE, "--algorithm", "ES256"), "zones.use_algorithm"),
+    "zone move": Recipe((*_OF_ZONE, "--to", "https://id.acme.example"), "zones.move"),
+    "zone end-move": Recipe(_OF_ZONE, "zones.end_move", begin=_moved),
     "zone set": Recipe((*_OF_ZONE, "require-dpop-nonce", "on"), "zones.set_switch"),
 }
 
@@ -196,6 +204,7 @@ LOOKING: dict[str, tuple[str, ...]] = {
     "openapi": (),
     "organization list": (),
     "user list": _OF_ZONE,
+    "zone addresses": _OF_ZONE,
 }
 
 

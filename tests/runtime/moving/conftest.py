@@ -66,11 +66,17 @@ class World:
     def _is_published(self) -> bool:
         issuer = str(self.stored().protocols.oauth2.issuer)
         address = f"{issuer}/.well-known/openid-configuration"
-        return all(httpx.get(address).json()["issuer"] == issuer for _node in range(2))
+        return all(httpx.get(address).json().get("issuer") == issuer for _node in range(2))
 
     def end(self, issuer: str | None = None) -> list[str]:
         """End the move."""
-        return self.site.server.call(lambda services: moving.end(services, self.zone.id, issuer))
+        ended = self.site.server.call(lambda services: moving.end(services, self.zone.id, issuer))
+        wait_until(self._is_gone, seconds=10)
+        return ended
+
+    def _is_gone(self) -> bool:
+        address = f"{self.client.issuer}/.well-known/openid-configuration"
+        return all(httpx.get(address).status_code == 404 for _node in range(2))
 
     def stored(self) -> Zone:
         """The zone as it is stored now."""

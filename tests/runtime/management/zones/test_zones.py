@@ -11,6 +11,7 @@ from tests.support.factories import found_company, opened_parts
 from runtime.domain.errors import NotFound
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE, Verb
+from runtime.domain.zone_addresses import SentTo
 from runtime.services.management.organizations import organizations
 
 

@@ -167,6 +167,25 @@ async def listed(services: Services, zone_id: str) -> Addresses:
         return Addresses(issuer_at_present(found[0]), former, await zone_addresses.uses(conn, zone_id))
 
 
+async def elsewhere(services: Services) -> int:
+    """How many zones there are, where none of them stands at the address that the settings give it; or 0."""
+    async with services.database.reading() as conn:
+        found = 0
+        async for zone in entity_storage.all_of(conn, ZONE, within={}):
+            given = zones.issuer_of_settings(services.settings, zone_id=zone.id, slug=zone.slug)
+            if issuer_at_present(zone) == given:
+                return 0
+            found += 1
+    return found
+
+
+async def unrecorded_ends(services: Services) -> int:
+    """How many former addresses have ended an hour ago or longer, without a record of it."""
+    async with services.database.querying() as conn:
+        before = services.clock() - timedelta(hours=1)
+        return len(await zone_addresses.due(conn, now=before, limit=_MOST_ENDED))
+
+
 def issuer_at_present(zone: Zone) -> str:
     """The issuer that is stored with a zone."""
     return str(zone.protocols.oauth2.issuer)
