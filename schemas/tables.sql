@@ -768,6 +768,14 @@ CREATE TABLE service_secrets (
     CONSTRAINT service_secrets_pkey PRIMARY KEY (name)
 );
 
+CREATE TABLE session_issuers (
+    zone_id VARCHAR NOT NULL,
+    session_id VARCHAR NOT NULL,
+    issuer VARCHAR NOT NULL,
+    CONSTRAINT session_issuers_pkey PRIMARY KEY (zone_id, session_id),
+    CONSTRAINT session_issuers_session_id_fkey FOREIGN KEY(zone_id, session_id) REFERENCES sessions (zone_id, id) ON DELETE CASCADE
+);
+
 CREATE TABLE sessions (
     id VARCHAR NOT NULL,
     organization_id VARCHAR NOT NULL,
@@ -1013,6 +1021,28 @@ CREATE TABLE withdrawn_names (
 );
 
 CREATE INDEX withdrawn_names_forget_at_idx ON withdrawn_names (forget_at);
+
+CREATE TABLE zone_address_uses (
+    zone_id VARCHAR NOT NULL,
+    issuer VARCHAR NOT NULL,
+    endpoint VARCHAR NOT NULL,
+    client_id VARCHAR NOT NULL,
+    used_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT zone_address_uses_pkey PRIMARY KEY (zone_id, issuer, endpoint, client_id),
+    CONSTRAINT zone_address_uses_issuer_fkey FOREIGN KEY(zone_id, issuer) REFERENCES zone_addresses (zone_id, issuer) ON DELETE CASCADE
+);
+
+CREATE TABLE zone_addresses (
+    zone_id VARCHAR NOT NULL,
+    issuer VARCHAR NOT NULL,
+    moved_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    ends_at TIMESTAMP WITH TIME ZONE,
+    has_ended BOOLEAN NOT NULL,
+    CONSTRAINT zone_addresses_pkey PRIMARY KEY (zone_id, issuer),
+    CONSTRAINT zone_addresses_zone_id_fkey FOREIGN KEY(zone_id) REFERENCES zones (id) ON DELETE CASCADE
+);
+
+CREATE INDEX zone_addresses_ends_at_idx ON zone_addresses (ends_at);
 
 CREATE TABLE zone_changes (
     zone_id VARCHAR NOT NULL,

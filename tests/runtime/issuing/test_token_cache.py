@@ -77,6 +77,7 @@ async def test_key_holds_everything_a_token_depends_on() -> None:
     """Changing any one of the facts changes the key; the order of scopes does not."""
     facts = {
         "zone_id": "z",
+        "issuer": "i",
         "principal": "u",
         "resource": "r",
         "scopes": frozenset({"a", "b"}),
@@ -87,6 +88,7 @@ async def test_key_holds_everything_a_token_depends_on() -> None:
     }
     changes = {
         "zone_id": "z2",
+        "issuer": "j",
         "principal": "u2",
         "resource": "r2",
         "scopes": frozenset({"a"}),

@@ -39,6 +39,7 @@ EMPTY = {
     "revocations",
     "service_account_credentials",
     "service_secrets",
+    "session_issuers",
     "sessions",
     "token_events",
     "tombstones",
@@ -46,6 +47,7 @@ EMPTY = {
     "vault_tokens",
     "withdrawn_in_sessions",
     "withdrawn_names",
+    "zone_address_uses",
     "zone_changes",
 }
 
