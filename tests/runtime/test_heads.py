@@ -71,6 +71,8 @@ def test_requests_that_come_together_are_answered_one_by_one(server: Server) -> 
 @pytest.mark.parametrize(
     "lines",
     [
+        ("Content-Length: " + "9" * 20,),
+        ("Content-Length: " + "0" * 5_000,),  # more digits than Python converts
         ("Content-Length : 12",),
         ("Content-Length\t: 12",),
         ("X: a\nContent-Length: 12",),

@@ -39,6 +39,7 @@ _ALIKE = frozenset(
         "content-type",
     }
 )
+_LENGTH_DIGITS = 19  # no body is longer, and more than 4,300 digits Python does not convert
 _WITHOUT_BODY = frozenset({204, 304})
 _NOT_IN_FIELDS = str.maketrans("", "", "\r\n\x00")
 
@@ -126,7 +127,7 @@ class Http1(Http):
             self.request_body = "chunked"
             return True
         length = headers["content-length"]
-        if not (length.isascii() and length.isdigit()):
+        if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS):
             raise BadRequest("Bad content-length")
         self.request_body = True
         self.request_bytes_left = self.request_bytes = int(length)
