@@ -34,6 +34,8 @@ class Verifier:
     Args:
         issuer: the zone's issuer, as its metadata has it.
         resource: the resource's identifier as registered in the zone: an absolute URL.
+        former_issuers: issuers that the zone had before it was moved, while their tokens are still accepted.
+            Keys, metadata and revocation list are those of *issuer*.
         scopes: what every request needs: the integrations require it, and challenges name it.
         scopes_supported: further scopes that the metadata offers: those that only some requests need.
         revocations: consult the zone's revocation list, so that a token that is revoked is refused within
@@ -48,6 +50,7 @@ class Verifier:
         issuer: str,
         resource: str,
         *,
+        former_issuers: Sequence[str] = (),
         scopes: Sequence[str] = (),
         scopes_supported: Sequence[str] = (),
         revocations: bool = True,
@@ -56,7 +59,10 @@ class Verifier:
         leeway_seconds: int = 5,
         http: httpx.AsyncClient | None = None,
     ) -> None:
+        if isinstance(former_issuers, str):
+            raise TypeError("`former_issuers` must be a list of issuers, not one text")
         self.issuer, self.resource, self.scopes = issuer, resource, tuple(scopes)
+        self.former_issuers = tuple(former_issuers)
         self.scopes_supported = tuple(dict.fromkeys([*scopes, *scopes_supported]))
         self._own_http = http is None
         self._http = http or new_client()
@@ -128,7 +134,7 @@ class Verifier:
                 self._keys,
                 typ=_TYPE,
                 audience=self.resource,
-                issuer=self.issuer,
+                issuer=[self.issuer, *self.former_issuers],
                 leeway=self._leeway,
                 options={"require": ["iss", "sub", "aud", "exp", "iat", "jti", "client_id"]},
             )
