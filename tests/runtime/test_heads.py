@@ -15,6 +15,7 @@ _LINES = ("Host: x", "Content-Type: application/x-www-form-urlencoded")
 _FORM = "grant_type=x"
 _LENGTH = f"Content-Length: {len(_FORM)}"
 _LAST = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+_METHODS = {_TARGET: "POST", "/healthz": "GET"}
 _CHUNKED = "3\r\na=b\r\n0\r\n\r\n"
 
 
@@ -149,6 +150,40 @@ def test_chunks_need_the_version_that_has_them(server: Server) -> None:
     assert statuses(heard(server, head(*_LINES, chunks) + _CHUNKED + _LAST)) == [404, 200]
 
     assert statuses(heard(server, head(*_LINES, chunks, first=old) + _CHUNKED)) == [400]
+
+
+@pytest.mark.threat("31n")
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        "3\r\na=bXX0\r\n\r\n",
+        "3\r\na=b\n\n0\r\n\r\n",
+        "0x3\r\na=b\r\n0\r\n\r\n",
+        " 3\r\na=b\r\n0\r\n\r\n",
+        "3 \r\na=b\r\n0\r\n\r\n",
+        "+3\r\na=b\r\n0\r\n\r\n",
+        "\u0663\r\na=b\r\n0\r\n\r\n",
+        "\x0b3\r\na=b\r\n0\r\n\r\n",
+        "\r\na=b\r\n0\r\n\r\n",
+        "3;x\ny\r\na=b\r\n0\r\n\r\n",
+        "3;x\ry\r\na=b\r\n0\r\n\r\n",
+        "3;x\x00y\r\na=b\r\n0\r\n\r\n",
+        "3\na=b\r\n0\r\n\r\n",
+        "3\r\na=b\r\n0\r\nX: y\r\n\r\n",
+        "3\r\na=b\r\n-0\r\n\r\n",
+        f"{'0' * 16}3\r\na=b\r\n0\r\n\r\n",
+        f"3;{'x' * 100}",
+    ],
+)
+@pytest.mark.parametrize("target", [_TARGET, "/healthz"])
+def test_chunks_are_read_in_one_way(server: Server, target: str, chunks: str) -> None:
+    """What follows a chunk that some readers end elsewhere is not taken for a request, whoever reads it."""
+    begun = head(*_LINES, "Transfer-Encoding: chunked", first=f"{_METHODS[target]} {target} HTTP/1.1")
+    fine = '2;x="y"\r\na=\r\n01 ;z\r\nb\r\n000\r\n\r\n'
+    status = {_TARGET: 404, "/healthz": 200}[target]
+    assert statuses(heard(server, begun + fine + _LAST)) == [status, 200]
+
+    assert statuses(heard(server, begun + chunks + _LAST)) == [400 if target == _TARGET else status]
 
 
 def test_who_asks_first_is_told_to_send_the_body(server: Server) -> None:

@@ -3,7 +3,8 @@
 Sanic reads heads leniently: a space in front of a colon, a bare line feed or a digit of another script lets
 two readers disagree about where a request ends. Here a head has to match one regular expression. And nearly
 all requests and answers are there as a whole, so they are read and sent as such, which takes a fraction of
-the time. All else of a connection is Sanic's: chunks, bodies that arrive in parts, streams, failures.
+the time. So do the lines between chunks. All else of a connection is Sanic's: bodies that arrive in parts,
+streams, failures.
 """
 
 import re
@@ -29,6 +30,9 @@ _HEAD = re.compile(
     rb"(%b) ([\x21-\x7e]++) HTTP/1\.([01])((?:\r\n%b:[\t\x20-\x7e\x80-\xff]*+)*+)" % (_TOKEN, _TOKEN)
 )
 _END = b"\r\n\r\n"
+# The end of the chunk before, or of the head, and the line that a chunk begins with. Spec: section 7.1.
+_CHUNK = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}+(?:[\t ]*+;[\t\x20-\x7e\x80-\xff]*+)?\r\n")
+_MOST_CHUNK_LINE = 64
 # Fields of answers that have one of a few values, as they are spelt here and by Sanic: made once each.
 _ALIKE = frozenset(
     {
@@ -144,6 +148,23 @@ class Http1(Http):
         del buffer[:size]
         self.request_bytes_left, self.request_body = 0, None
         return body
+
+    async def read(self) -> bytes | None:
+        """More of the body. Raises BadRequest for chunks that can be read in two ways, PayloadTooLarge."""
+        if self.expecting_continue:
+            self.expecting_continue = False
+            await self._send(HTTP_CONTINUE)
+        if self.request_body == "chunked" and self.request_bytes_left == 0:
+            await self._check_chunk_line()
+        return await super().read()
+
+    async def _check_chunk_line(self) -> None:
+        buffer = self.recv_buffer
+        while (end := buffer.find(b"\r\n", 2)) < 0 and len(buffer) <= _MOST_CHUNK_LINE:
+            await self._receive_more()
+        if end < 0 or _CHUNK.match(buffer, 0, end + 2) is None:
+            self.keep_alive, self.request_body = False, None  # where the body ends is not known
+            raise BadRequest("Bad chunked encoding")
 
     async def http1_response_header(self, data: bytes, end_stream: bool) -> None:
         """Send the head of an answer; with the body, when all of it is there, as it nearly always is."""
