@@ -11,6 +11,8 @@ ARGS   ?=
 WORKERS ?= auto
 ONLY   ?=
 PEERS  ?=
+REPORT ?=
+RECORD ?=
 VERSION ?=
 SHELL  := /bin/sh
 
@@ -51,8 +53,8 @@ serve: $(RUNTIME) ## run the service on its embedded default; the first run make
 chaos: $(DEV) ## two nodes under load while things break; what it cost, as a table (ARGS="--only redis-hangs,node-kill")
 	@PYTHONPATH=.:examples $(BIN)/python -m tests.chaos $(ARGS)
 
-bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,writes,tokens,vault,revocation,listing,growth,validate,plan,apply; PEERS=1 beside node-oidc-provider)
-	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)') $(if $(PEERS),--peers)
+bench: $(DEV) ## measure, as tables (ONLY=figures,exchange,writes,tokens,vault,revocation,listing,growth,validate,plan,apply or scale; PEERS=1 beside node-oidc-provider; REPORT=folder for a page with plots; RECORD=1 for docs/figures.md)
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)') $(if $(PEERS),--peers) $(if $(REPORT),--report '$(REPORT)') $(if $(RECORD),--record)
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds
 	$(BIN)/python -m runtime.schemas
@@ -60,6 +62,7 @@ schemas: $(RUNTIME) ## write schemas/ again from the kinds
 
 documents: $(DEV) ## write what of docs/ follows from the code and the tests
 	$(BIN)/python -m tests.support.proofs
+	$(BIN)/python -m benchmarks.report
 
 pictures: $(DEV) ## take the pictures of the README again, with the machine's Chromium
 	@PYTHONPATH=. $(BIN)/python -m tests.support.pictures

@@ -44,3 +44,18 @@ def busy_seconds(pid: int) -> float | None:
         return None
     user, system = told.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def machine_seconds() -> tuple[float, float] | None:
+    """For how long all cores together were busy since the machine began, and could have been.
+
+    None where the system does not say so. Time that a hypervisor gave to others counts as busy.
+    """
+    try:
+        told = Path("/proc/stat").read_text("ascii").splitlines()[0].split()[1:9]
+    except OSError:
+        return None
+    ticks = [int(each) for each in told]
+    idle = ticks[3] + ticks[4]
+    per_second = os.sysconf("SC_CLK_TCK")
+    return (sum(ticks) - idle) / per_second, sum(ticks) / per_second

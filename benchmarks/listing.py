@@ -64,6 +64,14 @@ def _on(storage: str, server: Server, database: str, empty: float) -> Iterator[R
         server.stop()
 
 
+def many(server: Server, count: int) -> str:
+    """The path of a list of so many applications, in a zone that is made for it."""
+    zone = _zone(server, "listed")
+    url = server.settings["ZONED_DATABASE_URL"]
+    asyncio.run(_fill(url, {zone["id"]: count}, zone["organization_id"]))
+    return _path(zone)
+
+
 def _path(zone: dict[str, Any]) -> str:
     return f"/zones/{zone['id']}/applications?limit={LIMIT}"
 

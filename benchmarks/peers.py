@@ -106,7 +106,7 @@ def _placed(server: Server, stage: Stage, folder: Path, algorithm: str, *, one_c
         with cores.started_on(cores.SERVER if one_core else None):
             server.start()
             empty_address = cleanup.enter_context(empty_sanic())
-            peer = cleanup.enter_context(_peer(folder, algorithm))
+            peer = cleanup.enter_context(running(folder, algorithm))
         own = server.process.pid if server.process else None
         loads = {
             "empty": Asked(Load(f"{empty_address}/empty", body)),
@@ -165,7 +165,7 @@ def install() -> Path:
 
 
 @contextlib.contextmanager
-def _peer(folder: Path, algorithm: str) -> Iterator[Asked]:
+def running(folder: Path, algorithm: str) -> Iterator[Asked]:
     """The peer as a process, and a request for a token of it."""
     port, client_id, secret = free_port(), "agent", secrets.token_urlsafe(32)
     process = subprocess.Popen(

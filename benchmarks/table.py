@@ -1,10 +1,14 @@
 """What was measured, as a table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.report import summary
+from benchmarks.results import Scenario
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,24 @@ class Row:
         return self.rate / self.empty
 
 
-def show(rows: list[Row]) -> None:
+def show_scenarios(scenarios: Sequence[Scenario]) -> None:
+    """Print what servers answer at most, how long callers wait at 70 % of that, and what limits them."""
+    if not scenarios:
+        return
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("a second, peak", justify="right", no_wrap=True)
+    table.add_column("p50 / p90 / p99 / p99.9 / max, ms, at 70 %", no_wrap=True)
+    table.add_column("bottleneck")
+    for name, told in summary(scenarios).items():
+        table.add_row(name, *told)
+    Console(width=150, highlight=False).print(table)
+
+
+def show(rows: Sequence[Row]) -> None:
     """Print the rows. Machines differ and are noisy: the ratio is what compares between runs."""
+    if not rows:
+        return
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("what", no_wrap=True)
     for name in ("per second", "of an empty route"):

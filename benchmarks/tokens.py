@@ -37,18 +37,22 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
         cleanup.callback(server.stop)
         config = directory / f"tokens-config-{server.port}"
         stage = prepare(server, config, people=_PEOPLE, browsers=_BROWSERS)
-        issuer, caller = stage.agent.issuer, stage.tool_server
-        form = {"token": stage.subject, "client_id": caller.client_id, "client_secret": caller.secret or ""}
-        body = urlencode(form)
-        empty = empty_rate(body)
-        loads = {
-            "introspection": Load(f"{issuer}/oauth/introspect", body),
-            "metadata": Load(f"{issuer}/.well-known/openid-configuration"),
-            "keys": Load(f"{issuer}/.well-known/jwks.json"),
-            "sign-in, our legs": _sign_in(stage),
-        }
-        for what, load in loads.items():
+        chosen = loads(stage)
+        empty = empty_rate(chosen["introspection"].body)
+        for what, load in chosen.items():
             yield row(f"{what}, {storage}", put(load), empty)
+
+
+def loads(stage: Stage) -> dict[str, Load]:
+    """What is asked, by name. A session of its own for each connection redeems a code."""
+    issuer, caller = stage.agent.issuer, stage.tool_server
+    form = {"token": stage.subject, "client_id": caller.client_id, "client_secret": caller.secret or ""}
+    return {
+        "introspection": Load(f"{issuer}/oauth/introspect", urlencode(form)),
+        "metadata": Load(f"{issuer}/.well-known/openid-configuration"),
+        "keys": Load(f"{issuer}/.well-known/jwks.json"),
+        "sign-in, our legs": _sign_in(stage),
+    }
 
 
 def _sign_in(stage: Stage) -> Load:

@@ -79,6 +79,7 @@ DATABASE_WAITING = Gauge(
 DATABASE_WAIT_SECONDS = Histogram(
     "zoned_database_wait_seconds", "Seconds that work waited for a database connection", buckets=_WAITS
 )
+DATABASE_STATEMENTS = Counter("zoned_database_statements_total", "Statements that were sent to the database")
 DATABASE_FAILURES = Counter(
     "zoned_database_unavailable_total", "Pieces of work that the database did not serve"
 )

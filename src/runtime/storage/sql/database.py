@@ -21,6 +21,7 @@ from runtime.metrics import (
     DATABASE_CONNECTIONS,
     DATABASE_CONNECTIONS_MOST,
     DATABASE_FAILURES,
+    DATABASE_STATEMENTS,
     DATABASE_WAIT_SECONDS,
     DATABASE_WAITING,
 )
@@ -432,6 +433,7 @@ def _pooled(
         **options,
     )
     event.listen(engine.sync_engine, "handle_error", _on_error)
+    event.listen(engine.sync_engine, "before_cursor_execute", _on_statement)
     return engine
 
 
@@ -448,6 +450,10 @@ def _at_hand(connection: AsyncConnection) -> Iterator[None]:
 
 def _dumps(value: Any) -> str:
     return orjson.dumps(value).decode()
+
+
+def _on_statement(*_: Any) -> None:
+    DATABASE_STATEMENTS.inc()
 
 
 def _on_error(context: ExceptionContext) -> None:

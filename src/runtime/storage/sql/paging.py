@@ -156,7 +156,10 @@ async def fetch(
         behind: Select[Any] = query.with_only_columns(literal_column("1"), maintain_column_froms=True).where(
             walked.reversed.after(edge, inclusive=not rows)
         )
-        has_behind = (await conn.execute(behind.limit(1))).first() is not None
+        # Any row would do. Without an order PostgreSQL expects to meet one soon wherever it begins, and reads
+        # the whole table where those of the tenant are at its end.
+        nearest = behind.order_by(*walked.reversed.order_by()).limit(1)
+        has_behind = (await conn.execute(nearest)).first() is not None
     items = [read(row) for row in rows]
     if before is not None:
         return Page(items[::-1], has_next=has_behind, has_previous=has_more)

@@ -1,0 +1,43 @@
+"""What the product has to reach, measured by `make bench`: the least, and what is aimed at.
+
+Requests a second are of a machine with two cores, of which the load generator has one; machines differ
+threefold. So what counts is the ratio to something else in the same run: to an empty route of the same web
+framework, and to another authorization server, which has everything in memory and grants a token for less.
+"""
+
+from dataclasses import dataclass
+
+EMPTY = "an empty route"
+METADATA, INTROSPECTION, SIGN_IN = "metadata", "introspection", "sign-in, our legs"
+WARM, COLD_ES256, COLD_RS256 = "exchange, warm", "exchange, cold, ES256", "exchange, cold, RS256"
+LIST = "list of 100 applications"
+PEER_ES256, PEER_RS256 = "node-oidc-provider, ES256", "node-oidc-provider, RS256"
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a scenario has to reach.
+
+    Attributes:
+        beside: the scenario whose rate it is a share of; empty for requests a second.
+    """
+
+    scenario: str
+    floor: float
+    aim: float
+    beside: str = ""
+
+
+FLOORS = (
+    Floor(WARM, 4_000, 8_000),
+    Floor(COLD_ES256, 1_800, 4_000),
+    Floor(COLD_RS256, 1_200, 2_500),
+    Floor(INTROSPECTION, 4_000, 8_000),
+    Floor(METADATA, 12_000, 20_000),
+    Floor(SIGN_IN, 300, 600),
+    Floor(SIGN_IN, 0.03, 0.06, EMPTY),
+    Floor(LIST, 0.02, 0.04, EMPTY),
+    Floor(WARM, 1.6, 2.5, PEER_ES256),
+    Floor(COLD_ES256, 1.1, 1.5, PEER_ES256),
+    Floor(COLD_RS256, 1.0, 1.3, PEER_RS256),
+)
