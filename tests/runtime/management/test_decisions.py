@@ -225,6 +225,16 @@ def test_a_span_has_its_first_moment_and_not_its_last(decided: Decided) -> None:
     assert decided.list(until=middle["at"]) == [oldest]
 
 
+def test_a_span_may_begin_and_end_with_time_itself(decided: Decided) -> None:
+    """The first and the last moment that a parameter can say are times as others are."""
+    everything = decided.list()
+
+    assert decided.list(since="0001-01-01T00:00:00Z") == everything
+    assert decided.list(until="9999-12-30T23:59:59Z") == decided.list(until="9999-12-31T23:59:59Z")
+    assert decided.list(until="9999-12-31T23:59:59Z") == everything
+    assert decided.list(until="0001-01-01T00:00:00Z") == []
+
+
 def test_no_record_holds_a_secret(decided: Decided) -> None:
     """The client's password is in no record."""
     assert decided.secret not in str(decided.list())

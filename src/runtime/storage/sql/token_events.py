@@ -74,6 +74,7 @@ class TokenEventFilter:
 FILTERS = ("request_id", "user_id", "application_id", "resource_id", "event", "outcome")
 _NEWEST_FIRST = Keyset((KeyColumn(_events.c.at, descending=True), KeyColumn(_events.c.id, descending=True)))
 _DAY = timedelta(days=1)
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  # after which there is none
 _COLUMNS = TokenEvent._fields
 _ORGANIZATION = _COLUMNS.index("organization_id")
 # A row that is no token request: an application has proved itself, once a day for each credential.
@@ -140,7 +141,9 @@ async def page(
     if selection.since is not None:
         wanted += [columns.at >= selection.since, columns.at >= _written_out(_midnight(selection.since))]
     if selection.until is not None:
-        wanted += [columns.at < selection.until, columns.at < _written_out(_midnight(selection.until) + _DAY)]
+        wanted.append(columns.at < selection.until)
+        if (last := _midnight(selection.until)) < _LAST_DAY:
+            wanted.append(columns.at < _written_out(last + _DAY))
     query = select(*(columns[name] for name in _COLUMNS)).where(*wanted)
     return await fetch(conn, query, _NEWEST_FIRST, _read, limit=limit, after=after, before=before)
 
