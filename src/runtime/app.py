@@ -21,14 +21,7 @@ from sanic.response import HTTPResponse, json, raw
 from runtime.adapters.client_documents import ClientDocuments
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.remote import RemoteKeys
-from runtime.adapters.keys.sealing import (
-    KeyEncryption,
-    KeyEncryptionRing,
-    LocalKeyEncryption,
-    Sealer,
-    SecretHasher,
-    new_data_key,
-)
+from runtime.adapters.keys.sealing import Sealer, SecretHasher
 from runtime.adapters.mail import FileTransport, SmtpTransport, Transport, sender_of
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
@@ -45,7 +38,9 @@ from runtime.quotas import BOUNDS, sizes
 from runtime.services import readiness
 from runtime.services.clock import Clock, system_time
 from runtime.services.container import Services
+from runtime.services.data_keys import DataKeys
 from runtime.services.decision_log import DecisionLog
+from runtime.services.encryption_keys import key_encryption_of, service_secrets
 from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.jobs.runner import JobRunner
@@ -61,7 +56,6 @@ from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.epochs import database_time
-from runtime.storage.sql.service_secrets import read_or_create
 from runtime.storage.state import open_state
 
 # Sanic's own limits: what a request may cost before any of our code sees it.
@@ -142,18 +136,6 @@ def check_mail(settings: Settings) -> None:
         )
 
 
-def key_encryption_of(settings: Settings, *, create: bool = False) -> KeyEncryption:
-    """The key that wraps all data keys, and those that some may be wrapped with. Raises KeyUnusable."""
-    if settings.key_encryption_key:
-        current = LocalKeyEncryption.from_text(settings.key_encryption_key.get_secret_value())
-    else:
-        current = LocalKeyEncryption.from_file(settings.key_file, create=create)
-    if settings.other_key_encryption_keys is None:
-        return current
-    texts = settings.other_key_encryption_keys.get_secret_value().split(",")
-    return KeyEncryptionRing(current, tuple(LocalKeyEncryption.from_text(each) for each in texts))
-
-
 def mail_transport_of(settings: Settings) -> Transport:
     """What carries the service's mail."""
     if settings.mail_transport == "file" or settings.mail_smtp_host is None:
@@ -176,16 +158,8 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     """
     database = Database.open(settings.resolved_database_url)
     key_encryption = key_encryption_of(settings)
-    async with database.transaction() as conn:
-        secrets = {
-            name: key_encryption.unwrap(
-                await read_or_create(
-                    conn, name, key_encryption.wrap(new_data_key(), bound_to=f"service_secrets/{name}")
-                ),
-                bound_to=f"service_secrets/{name}",
-            )
-            for name in ("pepper", "cursors", "outbox")
-        }
+    secrets = await service_secrets(database, key_encryption)
+    async with database.querying() as conn:
         asked_at, clock = system(), Clock(system)
         clock.compare(await database_time(conn), asked_at=asked_at, answered_at=system())
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
@@ -199,7 +173,8 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     state = open_state(settings.redis_url, bounds=BOUNDS)
     rate_limiter = RateLimiter(state, clock, settings)
     epochs = Epochs(database, state, clock)
-    zones = ZoneRegistry(database, clock, epochs, key_encryption, settings)
+    data_keys = DataKeys(key_encryption, settings)
+    zones = ZoneRegistry(database, clock, epochs, data_keys, settings)
     jobs = JobNotifier(job.name for job in JOBS)
     mail = mail_transport_of(settings)
     handlers = message_handlers(
@@ -210,6 +185,7 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
         database=database,
         state=state,
         key_encryption=key_encryption,
+        data_keys=data_keys,
         hasher=SecretHasher(secrets["pepper"]),
         cursors=Sealer(secrets["cursors"]),
         outbound=outbound,
@@ -239,6 +215,9 @@ async def close_services(services: Services) -> None:
     """Write what is queued, then close every connection."""
     await services.upstream_refreshes.close()
     await services.decisions.stop()
+    await services.data_keys.stop()
+    await services.zones.stop()
+    await services.key_encryption.aclose()
     await services.outbound.aclose()
     await services.upstream_outbound.aclose()
     services.passwords.close()
@@ -330,6 +309,8 @@ def build(
         app.ctx.measuring = Measuring(app.ctx.services)
         await app.ctx.services.decisions.start()
         app.ctx.measuring.start()
+        app.ctx.services.data_keys.start()
+        app.ctx.services.zones.start()
         if settings.jobs:
             await app.ctx.jobs.start()
         log.info(

@@ -140,12 +140,44 @@ class Settings(BaseSettings):
         "(`traceparent`); no others learn of it",
     )
     key_encryption_key: SecretStr | None = Field(
-        None, description="key-encryption key, 32 bytes in base64; a file in `data_dir` when unset"
+        None,
+        description="key-encryption key: 32 bytes in base64, `aws-kms:` with the ARN of a key, or "
+        "`vault-transit:` with mount and name of one; a file in `data_dir` when unset",
     )
     other_key_encryption_keys: SecretStr | None = Field(
         None,
-        description="further keys that stored keys may be wrapped with, 32 bytes in base64 each, separated "
-        "by commas; for replacing the key-encryption key",
+        description="further keys that stored keys may be wrapped with, written as `key_encryption_key`, "
+        "separated by commas; for replacing the key-encryption key",
+    )
+    zone_encryption_keys: str = Field(
+        "",
+        description="ARNs of AWS KMS keys that zones may have as `encryption_key`, separated by commas; with "
+        "`*` in place of the key's id, all keys of that account and region; none when empty",
+    )
+    encryption_key_check_seconds: int = Field(
+        300,
+        ge=5,
+        le=3600,
+        description="seconds after which a key-management service is asked again whether a key in use may "
+        "still be used",
+    )
+    encryption_key_grace_seconds: int = Field(
+        3600,
+        ge=0,
+        le=86_400,
+        description="seconds beyond that for which zones are served while their key-management service "
+        "cannot be reached",
+    )
+    transit_address: str | None = Field(
+        None, description="address of the Vault or OpenBao of `vault-transit:` keys, https"
+    )
+    transit_token: SecretStr | None = Field(None, description="token for it")
+    transit_token_file: Path | None = Field(
+        None, description="file with the token, as an agent renews it; read again when Vault refuses a token"
+    )
+    transit_namespace: str | None = Field(None, description="namespace of the transit engine")
+    transit_ca_file: Path | None = Field(
+        None, description="certificates (PEM) that its TLS is checked with, in place of the system's"
     )
     token_lifetime_seconds: int = Field(
         3600, ge=60, le=86_400, description="default lifetime of access tokens"
@@ -249,7 +281,7 @@ _KEYS = ("key_encryption_key", "other_key_encryption_keys")
 def _is_secret(setting: tuple[str, Any]) -> bool:
     """Tell whether a setting of a file is a secret, or an address with a password in it."""
     name, value = setting
-    if name in (*_KEYS, "mail_smtp_password"):
+    if name in (*_KEYS, "mail_smtp_password", "transit_token"):
         return value is not None
     if name not in ("database_url", "redis_url") or not isinstance(value, str):
         return False

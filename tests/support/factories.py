@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from tests.support.server import Server
 
-from runtime.app import close_services, key_encryption_of, make_services
+from runtime.app import close_services, make_services
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import (
     APPLICATION,
@@ -42,6 +42,7 @@ from runtime.services.management.kind_handlers import ARCHIVES, CREATES, DELETES
 from runtime.services.management.organizations import organizations
 from runtime.services.management.people import groups
 from runtime.services.management.unit_of_work import unit_of_work
+from runtime.services.encryption_keys import key_encryption_of
 from runtime.settings import Settings
 from runtime.storage.sql import consents, sessions
 from runtime.storage.sql import entities as storage

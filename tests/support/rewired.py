@@ -18,7 +18,7 @@ def with_new_zones(
 ) -> Services:
     """The services with an empty cache of zones, which goes by that clock."""
     clock, epochs = clock or services.clock, epochs or services.epochs
-    zones = ZoneRegistry(services.database, clock, epochs, services.key_encryption, services.settings)
+    zones = ZoneRegistry(services.database, clock, epochs, services.data_keys, services.settings)
     return replace(services, clock=clock, epochs=epochs, zones=zones)
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.api.shared.connections import PromptProtocol
-from runtime.app import build, key_encryption_of, listening_socket
+from runtime.app import build, listening_socket
 from runtime.domain.identifiers import new_id
 from runtime.services.clock import system_time
 from runtime.services.container import Services
 from runtime.services.management.organizations import organizations
+from runtime.services.encryption_keys import key_encryption_of
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql import organization_revision

@@ -34,8 +34,9 @@ _MAX_HEADER_CHARS = 8192
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Method = Literal["GET", "POST"]
-# Of the service itself: documents, keys, people's identity providers, notices; and of connected accounts.
-Purpose = Literal["fetches", "connected_accounts"]
+# Of the service itself: documents, keys, people's identity providers, notices; of connected accounts; and of
+# the service that has its key-encryption keys.
+Purpose = Literal["fetches", "connected_accounts", "key_encryption"]
 
 
 _NOT_PUBLIC = "an address that is not public (ZONED_ALLOW_PRIVATE_ADDRESSES permits those, for development)"

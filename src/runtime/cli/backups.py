@@ -12,12 +12,13 @@ from pathlib import Path
 import click
 
 from runtime import files
-from runtime.app import key_encryption_of
 from runtime.cli.commands import ReadOnlyCommand
 from runtime.cli.database_lock import hold_database
 from runtime.cli.execution import CommandError, errors_in_one_line
 from runtime.cli.operators import current_operator
 from runtime.cli.setup import migrate_recorded
+from runtime.services.data_keys import binding_of_secret
+from runtime.services.encryption_keys import key_encryption_of
 from runtime.services.management import audit
 from runtime.settings import Settings
 from runtime.storage.sql import backups
@@ -119,14 +120,22 @@ def _prepare(settings: Settings, file: Path, manifest: BackupManifest, draft: Pa
     Raises: KeyUnusable, SealBroken, VersionUnusable; BackupUnusable.
     """
     wrapped = backups.copy_out(file, draft)
-    key = key_encryption_of(settings)
     if wrapped is not None:
-        key.unwrap(wrapped, bound_to="service_secrets/pepper")
+        asyncio.run(_require_key(settings, wrapped))
     url = f"sqlite+aiosqlite:///{draft.resolve()}"
     migrate_recorded(url)
     asyncio.run(_record(url, manifest))
     with backups.alone_with(draft):
         pass  # everything is in this one file now
+
+
+async def _require_key(settings: Settings, wrapped: bytes) -> None:
+    """Check that the key opens what is in the backup. Raises KeyUnusable, SealBroken, KeyRefused."""
+    keys = key_encryption_of(settings)
+    try:
+        await keys.unwrap(wrapped, binding_of_secret("pepper"))
+    finally:
+        await keys.aclose()
 
 
 async def _record(url: str, manifest: BackupManifest) -> None:
@@ -165,7 +174,11 @@ def _database_of(settings: Settings, tool: str) -> Path:
 
 
 def _place_of_key(settings: Settings) -> str:
-    return "ZONED_KEY_ENCRYPTION_KEY" if settings.key_encryption_key else f"`{settings.key_file}`"
+    own = settings.key_encryption_key
+    if own is None:
+        return f"`{settings.key_file}`"
+    text = own.get_secret_value().strip()
+    return f"`{text}`" if ":" in text else "ZONED_KEY_ENCRYPTION_KEY"
 
 
 def _content(manifest: BackupManifest) -> str:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import click
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
+from runtime.adapters.keys.sealing import SealBroken
+from runtime.adapters.keys.wrapping import KeyRefused, KeyUnreachable, KeyUnusable
 from runtime.app import close_services, make_services
 from runtime.cli.errors import explain
 from runtime.cli.private_files import close_private_files
@@ -38,6 +39,8 @@ def errors_in_one_line() -> Iterator[None]:
         raise CommandError(refusal.detail) from None
     except (KeyUnusable, migrations.VersionUnusable) as refusal:
         raise CommandError(str(refusal)) from None
+    except (KeyRefused, KeyUnreachable) as refusal:
+        raise CommandError(f"the key-encryption key cannot be used: {refusal}") from None
     except SealBroken:
         raise CommandError(
             "the key-encryption key is not the one that this database was set up with"

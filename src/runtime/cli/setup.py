@@ -8,13 +8,13 @@ import click
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime import files
-from runtime.app import key_encryption_of
 from runtime.cli.addresses import port_mismatch
 from runtime.cli.api_keys import key_expires_in
 from runtime.cli.execution import CommandError, errors_in_one_line, with_services
 from runtime.cli.operators import current_operator
 from runtime.cli.private_files import close_private_files
 from runtime.services.container import Services
+from runtime.services.encryption_keys import key_encryption_of
 from runtime.services.management import audit
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings

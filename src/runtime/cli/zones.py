@@ -89,12 +89,17 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 @keys.command("rewrap")
 @click.pass_obj
 def rewrap_keys(settings: Settings) -> None:
-    """Wrap all stored keys with the current key-encryption key, while the service runs.
+    """Wrap all stored keys with the zone's own key-encryption key or the current one, while the service runs.
 
     Afterwards those in ZONED_OTHER_KEY_ENCRYPTION_KEYS are needed for older backups alone.
     """
     done = with_services(settings, lambda services: key_wrapping.rewrap(services, by=current_operator()))
-    click.echo(f"wrapped anew: the keys of {done:,} zones; all others were already")
+    for zone_id, reason in done.skipped.items():
+        click.echo(f"left as it is: the key of zone {zone_id}: {reason}", err=True)
+    others = "not all others could be" if done.skipped else "all others were already"
+    click.echo(f"wrapped anew: the keys of {done.zones:,} zones; {others}")
+    if done.skipped:
+        raise CommandError(f"the keys of {len(done.skipped):,} zones could not be wrapped: run this again")
 
 
 @click.group()

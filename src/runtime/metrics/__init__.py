@@ -121,6 +121,18 @@ OUTBOUND_SECONDS = Histogram(
     ["client", "outcome"],
     buckets=(*BUCKETS, 20.0),
 )
+KEY_ENCRYPTION_SECONDS = Histogram(
+    "zoned_key_encryption_seconds",
+    "Seconds of requests to key-management services, by service, operation and what they came to",
+    ["service", "operation", "outcome"],
+    buckets=BUCKETS,
+)
+DATA_KEYS = Gauge(
+    "zoned_data_keys",
+    "Data keys that a key-management service has unwrapped: held; unreachable, where its check is overdue",
+    ["state"],
+    multiprocess_mode="sum",
+)
 UPSTREAM_CIRCUITS = Gauge(
     "zoned_upstream_circuits_open",
     "Providers of connected accounts that are not asked at present, or are asked on trial",

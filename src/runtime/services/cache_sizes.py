@@ -31,6 +31,7 @@ class CacheSize(int):
 
 # Of the process.
 ZONES = CacheSize("zones", 1_000)
+DATA_KEYS = CacheSize("data_keys", 1_000)
 POLICY_SETS = CacheSize("policy_sets", 1_000)
 REVOCATION_LISTS = CacheSize("revocation_lists", 1_000)
 RATE_LIMIT_COUNTS = CacheSize("rate_limit_counts", 20_000)  # of one limit

@@ -6,12 +6,14 @@ from datetime import datetime
 
 from runtime.adapters.client_documents import ClientDocuments
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
+from runtime.adapters.keys.key_encryption import KeyEncryption
 from runtime.adapters.keys.remote import RemoteKeys
-from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
+from runtime.adapters.keys.sealing import Sealer, SecretHasher
 from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
+from runtime.services.data_keys import DataKeys
 from runtime.services.decision_log import DecisionLog
 from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
@@ -30,6 +32,8 @@ class Services:
     """Everything with a lifetime longer than a request.
 
     Attributes:
+        key_encryption: the keys that wrap data keys.
+        data_keys: the unwrapped data keys of zones in this process.
         cursors: seals paging cursors, for all workers alike.
         remote_keys: the JWK sets of clients and providers, remembered.
         client_documents: what clients publish about themselves, likewise.
@@ -53,6 +57,7 @@ class Services:
     database: Database
     state: StateStore
     key_encryption: KeyEncryption
+    data_keys: DataKeys
     hasher: SecretHasher
     cursors: Sealer
     outbound: Outbound

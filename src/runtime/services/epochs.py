@@ -145,6 +145,18 @@ class Epochs:
         if self._following is None or self._following.done():
             self._following = asyncio.get_running_loop().create_task(self._follow())
 
+    async def observe(self) -> None:
+        """Read the epoch changes, if the last reading is old, without being a reason to go on reading.
+
+        Raises: Unavailable.
+        """
+        if self._seen is not None and monotonic() - self._read_at > READ_EVERY_SECONDS:
+            await self._read()
+
+    def has_moved(self, key: str, epoch: int) -> bool:
+        """Whether a newer epoch than this is known to this process."""
+        return self._moved.to(key) > epoch
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
         """A transaction, and a dict for the epochs that its block bumps, published after the commit."""

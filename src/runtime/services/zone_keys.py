@@ -6,18 +6,23 @@ so the JWK set always holds what some verifier may still need.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.keys.sealing import KeyEncryption, Sealer, new_data_key
+from runtime.adapters.keys.key_encryption import KeyEncryption
+from runtime.adapters.keys.sealing import SealBroken, Sealer, new_data_key
 from runtime.adapters.keys.signing import Algorithm, SigningKey, VerificationKey
-from runtime.domain.errors import NotFound
+from runtime.adapters.keys.wrapping import Binding, KeyRefused, KeyUnreachable
+from runtime.domain.errors import NotFound, Unavailable, ValidationFailed
+from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.values import rfc3339
+from runtime.domain.kinds.zone import EncryptionKeyAwsKmsConfig
 from runtime.domain.policy import schema
 from runtime.services.clock import NODES_APART
+from runtime.services.data_keys import DataKeys, binding_of
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.zone_data import StoredKey, ZoneInternals
@@ -57,41 +62,125 @@ async def make(algorithms: Sequence[Algorithm] = ALGORITHMS) -> dict[Algorithm, 
     return {each: await asyncio.to_thread(SigningKey.generate, each) for each in algorithms}
 
 
-async def create_zone_keys(
-    conn: AsyncConnection,
-    key_encryption: KeyEncryption,
+@dataclass(frozen=True)
+class PreparedZone:
+    """What a zone that is going to be made begins with: made before the transaction, because it takes long.
+
+    Attributes:
+        zone_id: the id that the zone gets: its data key is wrapped for it.
+        arn: the zone's own key-encryption key, None for the service's.
+        stored: the data key, wrapped.
+        signing: a signing key of each algorithm.
+    """
+
+    zone_id: str
+    arn: str | None
+    stored: bytes = field(repr=False)
+    sealer: Sealer
+    signing: Mapping[Algorithm, SigningKey] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class KeyChange:
+    """A zone's data key, wrapped with another key-encryption key before the transaction that says so.
+
+    Attributes:
+        arn: the zone's own key from then on; None for the service's.
+        before, after: the data key as it was stored, and is going to be.
+    """
+
+    arn: str | None
+    before: bytes = field(repr=False)
+    after: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PreparedKeys:
+    """What was wrapped before a transaction.
+
+    Attributes:
+        new_zones: of zones that it makes.
+        changes: zone id -> what changes.
+    """
+
+    new_zones: Sequence[PreparedZone] = ()
+    changes: Mapping[str, KeyChange] = field(default_factory=dict)
+
+
+NONE_PREPARED = PreparedKeys()
+
+
+async def prepare(
+    keys: KeyEncryption,
+    data_keys: DataKeys,
     *,
-    organization_id: str,
-    zone_id: str,
-    now: datetime,
-    signing: Mapping[Algorithm, SigningKey],
-) -> Sealer:
-    """Give a new zone its data key and these signing keys; the sealer of that data key."""
-    data_key = new_data_key()
-    wrapped = key_encryption.wrap(data_key, bound_to=data_key_place(zone_id))
+    arn: str | None = None,
+    algorithms: Sequence[Algorithm] = ALGORITHMS,
+) -> PreparedZone:
+    """The id and the keys of a zone that is going to be made. The key that wraps is tried in both directions.
+
+    Raises: ValidationFailed, Unavailable.
+    """
+    zone_id, data_key = new_id(), new_data_key()
+    stored = await wrapped(keys, data_key, binding_of(zone_id), arn=arn)
+    sealer = data_keys.hold(zone_id, stored, data_key)
+    return PreparedZone(zone_id, arn, stored, sealer, await make(algorithms))
+
+
+async def wrapped(keys: KeyEncryption, data_key: bytes, binding: Binding, *, arn: str | None) -> bytes:
+    """A data key, wrapped with a zone's own key or the service's, which has opened it again.
+
+    Raises:
+        ValidationFailed: the zone's key may not be used: by the settings, or as its service says.
+        Unavailable: its service cannot be reached.
+    """
+    try:
+        stored = await keys.wrap(data_key, binding, arn=arn)
+        if await keys.unwrap(stored, binding) != data_key:
+            raise SealBroken("another data key was returned")
+    except KeyUnreachable as failure:
+        raise Unavailable("the encryption key cannot be tried: try again", internal=str(failure)) from failure
+    except (KeyRefused, SealBroken) as failure:
+        if arn is None:
+            raise Unavailable("the service's encryption key is refused", internal=str(failure)) from failure
+        raise ValidationFailed.of("encryption_key.arn", _refusal(str(failure))) from failure
+    return stored
+
+
+def _refusal(reason: str) -> str:
+    return reason if reason.startswith("is ") else f"cannot be used: {reason}"
+
+
+def arn_of(key: EncryptionKeyAwsKmsConfig | None) -> str | None:
+    """The ARN of a zone's own key."""
+    return None if key is None else key.arn
+
+
+async def create_zone_keys(
+    conn: AsyncConnection, prepared: PreparedZone, *, organization_id: str, now: datetime
+) -> None:
+    """Give a new zone its data key and its signing keys."""
+    zone_id = prepared.zone_id
     await storage.add_internals(
         conn,
-        ZoneInternals(zone_id, organization_id, wrapped, DEFAULT_ALGORITHM, 1, schema.current().version),
+        ZoneInternals(
+            zone_id, organization_id, prepared.stored, DEFAULT_ALGORITHM, 1, schema.current().version
+        ),
     )
-    sealer = Sealer(data_key)
     past = now - NODES_APART
-    for key in signing.values():
-        await storage.add_key(conn, zone_id, _stored(key, sealer, publish_at=past, activate_at=past))
-    return sealer
+    for key in prepared.signing.values():
+        await storage.add_key(conn, zone_id, _stored(key, prepared.sealer, publish_at=past, activate_at=past))
 
 
-async def sealer(key_encryption: KeyEncryption, conn: AsyncConnection, zone_id: str) -> Sealer:
-    """The sealer of a zone's secrets, inside the caller's transaction. Raises NotFound."""
+async def sealer(data_keys: DataKeys, conn: AsyncConnection, zone_id: str) -> Sealer:
+    """The sealer of a zone's secrets, inside the caller's transaction.
+
+    Raises: NotFound; DataKeyUnavailable where the data key is not held, and a service would have to be asked.
+    """
     found = await storage.zone(conn, zone_id)
     if found is None:
         raise NotFound(f"there is no Zone `{zone_id}`")
-    return open_sealer(key_encryption, found[1])
-
-
-def open_sealer(key_encryption: KeyEncryption, internals: ZoneInternals) -> Sealer:
-    """The sealer of the data key that a zone keeps wrapped. Raises SealBroken."""
-    place = data_key_place(internals.zone_id)
-    return Sealer(key_encryption.unwrap(internals.data_key_wrapped, bound_to=place))
+    return data_keys.opened(zone_id, found[1].data_key_wrapped).sealer
 
 
 async def listed(database: Database, zone_id: str) -> list[StoredKey]:
@@ -179,10 +268,6 @@ def _stored(
 def _open(stored: StoredKey, zone_sealer: Sealer) -> SigningKey:
     pem = zone_sealer.open(stored.private_sealed, bound_to=_private_key_place(stored.kid))
     return SigningKey.from_pem(pem, cast(Algorithm, stored.algorithm))
-
-
-def data_key_place(zone_id: str) -> str:
-    return f"zone_internals/{zone_id}/data_key_wrapped"
 
 
 def _private_key_place(kid: str) -> str:

@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from runtime.adapters.keys.local_key import LocalKey
 from runtime.adapters.keys.sealing import (
-    KeyUnusable,
-    LocalKeyEncryption,
     SealBroken,
     Sealer,
     SecretHasher,
     new_data_key,
     new_secret,
 )
+from runtime.adapters.keys.wrapping import Binding, KeyUnusable
 
 
 def test_opens_what_it_sealed():
@@ -67,17 +67,18 @@ def test_nothing_that_holds_a_key_shows_it():
     """A representation in a log or a traceback gives nothing away."""
     assert repr(Sealer(bytes(32))) == "Sealer(...)"
     assert repr(SecretHasher(bytes(32))) == "SecretHasher(...)"
-    assert repr(LocalKeyEncryption(bytes(32))) == "LocalKeyEncryption(...)"
+    assert repr(LocalKey(bytes(32))) == "LocalKey(...)"
 
 
 def test_key_file_is_made_once_and_for_its_owner(tmp_path):
     """Processes that start at once all end up with the same key, in a file only its owner reads."""
     path = tmp_path / "keys" / "kek"
     with ThreadPoolExecutor(8) as pool:
-        keys = list(pool.map(lambda _: LocalKeyEncryption.from_file(path, create=True), range(8)))
+        keys = list(pool.map(lambda _: LocalKey.from_file(path, create=True), range(8)))
 
-    wrapped = keys[0].wrap(b"k" * 32, bound_to="zone:1")
-    assert {key.unwrap(wrapped, bound_to="zone:1") for key in keys} == {b"k" * 32}
+    binding = Binding("zone:1", {})
+    wrapped = keys[0].wrapped(b"k" * 32, binding)
+    assert {key.opened(wrapped, binding) for key in keys} == {b"k" * 32}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["kek"]
 
@@ -85,24 +86,24 @@ def test_key_file_is_made_once_and_for_its_owner(tmp_path):
 def test_a_key_file_open_to_others_is_refused(tmp_path):
     """The message says what to do."""
     path = tmp_path / "kek"
-    LocalKeyEncryption.from_file(path, create=True)
+    LocalKey.from_file(path, create=True)
     path.chmod(0o644)
 
     with pytest.raises(KeyUnusable, match="chmod 600"):
-        LocalKeyEncryption.from_file(path)
+        LocalKey.from_file(path)
 
 
 @pytest.mark.parametrize("text", ["", "short", "not base64!", "QUJD"])
 def test_a_malformed_key_is_refused(text):
     """Anything but 32 bytes of base64."""
     with pytest.raises(KeyUnusable):
-        LocalKeyEncryption.from_text(text)
+        LocalKey.from_text(text)
 
 
 def test_a_missing_key_file_is_refused(tmp_path):
     """Without `create` nothing is made up."""
     with pytest.raises(KeyUnusable):
-        LocalKeyEncryption.from_file(tmp_path / "none")
+        LocalKey.from_file(tmp_path / "none")
 
 
 def test_secrets_are_recognised_by_their_hash():

@@ -29,7 +29,7 @@ from sqlalchemy import Connection, MetaData, insert
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import wait_until
 
-from runtime.adapters.keys.sealing import LocalKeyEncryption
+from runtime.adapters.keys.local_key import LocalKey
 from runtime.cli import main
 from runtime.cli.commands import ReadOnlyCommand
 from runtime.cli.operators import current_operator
@@ -104,7 +104,7 @@ class Recipe:
 
 def _migrated(site: Site) -> None:
     """A database with tables and what every process shares, and nothing else; the key beside it."""
-    LocalKeyEncryption.from_file(site.directory / "key-encryption.key", create=True)
+    LocalKey.from_file(site.directory / "key-encryption.key", create=True)
     site.ok("migrate")
     site.ok("organization", "list")
 
@@ -133,7 +133,7 @@ def _older(site: Site) -> None:
         finally:
             await database.close()
 
-    LocalKeyEncryption.from_file(site.directory / "key-encryption.key", create=True)
+    LocalKey.from_file(site.directory / "key-encryption.key", create=True)
     asyncio.run(run())
 
 

@@ -115,7 +115,7 @@ class TestProviders:
             async with services.database.reading() as conn:  # type: ignore[attr-defined]
                 found = await entities.get(conn, PROVIDER, made["id"], within={"zone_id": zone.id})
                 assert b"s3cret-value" not in found.client_secret  # type: ignore[attr-defined]
-                sealer = await zone_keys.sealer(services.key_encryption, conn, zone.id)  # type: ignore[arg-type]
+                sealer = await zone_keys.sealer(services.data_keys, conn, zone.id)  # type: ignore[arg-type]
                 return address_bound_secrets.opened(sealer, PROVIDER, found, "client_secret")
 
         assert api.server.call(stored) == "s3cret-value"

@@ -5,22 +5,13 @@ a few short values and touches no sealed row. Everything sealed is bound to the 
 value copied to another row or column does not open there.
 """
 
-import base64
-import binascii
 import hmac
 import os
 import secrets
-import stat
-from collections.abc import Sequence
-from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
-from typing import Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-from runtime import files
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -30,22 +21,6 @@ _VERSION = b"\x01"  # AES-256-GCM, 96-bit random nonce, version and place as ass
 
 class SealBroken(Exception):
     """The value is altered, sealed under another key, or kept at another place than it was sealed for."""
-
-
-class KeyUnusable(Exception):
-    """The key-encryption key is missing, malformed, or readable by others; the message says which."""
-
-
-class KeyEncryption(Protocol):
-    """Wraps data keys: a local key, or a key management service behind the same two calls."""
-
-    def wrap(self, data_key: bytes, *, bound_to: str) -> bytes:
-        """The data key, sealed for the place *bound_to*."""
-        ...
-
-    def unwrap(self, wrapped: bytes, *, bound_to: str) -> bytes:
-        """The data key again. Raises SealBroken."""
-        ...
 
 
 class Sealer:
@@ -75,100 +50,6 @@ class Sealer:
             return self._cipher.decrypt(nonce, ciphertext, _VERSION + bound_to.encode())
         except InvalidTag:
             raise SealBroken("altered, or sealed under another key or for another place") from None
-
-
-class LocalKeyEncryption:
-    """A key-encryption key that this machine holds, in a file or in a setting."""
-
-    __slots__ = ("_sealer",)
-
-    def __init__(self, key: bytes) -> None:
-        self._sealer = Sealer(key)
-
-    def __repr__(self) -> str:
-        return "LocalKeyEncryption(...)"
-
-    @classmethod
-    def from_file(cls, path: Path, *, create: bool = False) -> "LocalKeyEncryption":
-        """The key in that file: 32 bytes in base64.
-
-        Args:
-            create: make the file, readable by its owner alone, when it is not there. Of several processes
-                that do so at once, one wins and all read the same key.
-        Raises: KeyUnusable.
-        """
-        if create and not path.exists():
-            files.make_directory(path.parent)
-            files.write_once(path, base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
-        try:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            text = path.read_text("ascii")
-        except FileNotFoundError:
-            raise KeyUnusable(
-                f"there is no key file `{path}`: `zoned init` makes the first one; "
-                "a database that is there already needs the one it was set up with"
-            ) from None
-        except (OSError, UnicodeDecodeError) as failure:
-            raise KeyUnusable(f"cannot read the key file `{path}`: {type(failure).__name__}") from None
-        if mode & files.NOT_FOR_A_KEY:
-            raise KeyUnusable(f"the key file `{path}` is open to others (mode {mode:o}); `chmod 600` it")
-        return cls.from_text(text)
-
-    @classmethod
-    def from_text(cls, value: str) -> "LocalKeyEncryption":
-        """The key written as base64, either alphabet, padding optional. Raises KeyUnusable."""
-        text = value.strip().replace("-", "+").replace("_", "/").rstrip("=")
-        try:
-            key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-        except (binascii.Error, ValueError):
-            raise KeyUnusable("the key-encryption key is not base64") from None
-        if len(key) != KEY_BYTES:
-            raise KeyUnusable(f"the key-encryption key has {len(key)} bytes instead of {KEY_BYTES}")
-        return cls(key)
-
-    def wrap(self, data_key: bytes, *, bound_to: str) -> bytes:
-        """The data key, sealed for the place *bound_to*."""
-        return self._sealer.seal(data_key, bound_to=bound_to)
-
-    def unwrap(self, wrapped: bytes, *, bound_to: str) -> bytes:
-        """The data key again. Raises SealBroken."""
-        return self._sealer.open(wrapped, bound_to=bound_to)
-
-
-class KeyEncryptionRing:
-    """Several key-encryption keys, while one is replaced by another: all of them unwrap, and one wraps.
-
-    Args:
-        current: wraps, and is tried first.
-        others: what is not wrapped with the current key may be wrapped with one of these.
-    """
-
-    def __init__(self, current: KeyEncryption, others: Sequence[KeyEncryption]) -> None:
-        self.current = current
-        self._others = tuple(others)
-
-    def __repr__(self) -> str:
-        return "KeyEncryptionRing(...)"
-
-    def wrap(self, data_key: bytes, *, bound_to: str) -> bytes:
-        """The data key, sealed for the place *bound_to* with the current key."""
-        return self.current.wrap(data_key, bound_to=bound_to)
-
-    def unwrap(self, wrapped: bytes, *, bound_to: str) -> bytes:
-        """The data key again, whichever key wrapped it. Raises SealBroken."""
-        for key in (self.current, *self._others[:-1]):
-            with suppress(SealBroken):
-                return key.unwrap(wrapped, bound_to=bound_to)
-        return self._others[-1].unwrap(wrapped, bound_to=bound_to)
-
-
-def rewrapped(key_encryption: KeyEncryption, wrapped: bytes, *, bound_to: str) -> bytes | None:
-    """A data key wrapped with the current key; None for one that is. Raises SealBroken."""
-    current = key_encryption.current if isinstance(key_encryption, KeyEncryptionRing) else key_encryption
-    with suppress(SealBroken):
-        current.unwrap(wrapped, bound_to=bound_to)
-        return None
-    return key_encryption.wrap(key_encryption.unwrap(wrapped, bound_to=bound_to), bound_to=bound_to)
 
 
 def new_data_key() -> bytes:

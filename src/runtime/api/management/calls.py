@@ -20,6 +20,7 @@ from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.listing import ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork, read_only, unit_of_work
+from runtime.services.zone_keys import NONE_PREPARED, PreparedKeys
 
 # What the path calls its parameters -> what services call them.
 _NAMES = {
@@ -110,13 +111,14 @@ class Call:
         """
         return read_only(self.services, self.caller, self.request_id, brief=brief)
 
-    def writing(self, *, new_zones: int = 0) -> AbstractAsyncContextManager[UnitOfWork]:
+    def writing(self, prepared: PreparedKeys = NONE_PREPARED) -> AbstractAsyncContextManager[UnitOfWork]:
         """A unit that commits when its block ends well.
 
         Args:
-            new_zones: how many zones are going to be made in it.
+            prepared: the keys of zones that it makes or changes.
         """
-        return unit_of_work(self.services, self.caller, self.request_id, new_zones=new_zones)
+        zone_ids = [self.path["zone_id"]] if "zone_id" in self.path else []
+        return unit_of_work(self.services, self.caller, self.request_id, prepared=prepared, zone_ids=zone_ids)
 
 
 # None: the handler has sent its answer itself, line by line.

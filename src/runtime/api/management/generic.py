@@ -21,6 +21,8 @@ from runtime.services.management.kind_handlers import (
     UPDATES,
     zones_made,
 )
+from runtime.services.management.zones import key_changes
+from runtime.services.zone_keys import PreparedKeys
 
 
 def handler_of(kind: Kind, verb: Verb) -> Handler:
@@ -39,7 +41,9 @@ async def _list(call: Call) -> HTTPResponse:
 async def _create(call: Call) -> HTTPResponse:
     kind = _kind(call)
     body = read_body(kind, call.body(), Verb.CREATE)
-    async with call.writing(new_zones=zones_made(call.caller, kind)) as unit:
+    number = zones_made(call.caller, kind)
+    prepared = PreparedKeys(await key_changes.for_new_zones(call.services, body, number))
+    async with call.writing(prepared) as unit:
         made = await CREATES[kind.name](unit, kind, call.path, body)
     return send_entity(call, kind, made, shown_once=unit.shown_once.get(made.id))
 
@@ -63,7 +67,8 @@ async def _update(call: Call) -> HTTPResponse:
     if not isinstance(raw, dict):
         raise ValidationFailed("the body must be a JSON object")
     patch = None if kind.variants else read_body(kind, raw, Verb.UPDATE)
-    async with call.writing() as unit:
+    prepared = await key_changes.for_update(call.services, call.caller, kind, call.id, patch)
+    async with call.writing(prepared) as unit:
         if patch is None:
             # What a body may have depends on what the entity is.
             present = await RETRIEVES[kind.name](unit, kind, call.path, call.id)

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import field_validator
+from pydantic import StringConstraints, field_validator
 
 from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind, Listing, PageShape, Verb
 from runtime.domain.kinds.marks import Example, Mark, Ref
@@ -92,10 +92,18 @@ class ZoneProtocols(Part):
     openid: Annotated[ZoneOpenID, Mark.SERVER]
 
 
-class EncryptionKeyAwsKmsConfig(Part):
-    """A customer-managed key in a cloud key-management service."""
+# A key's own ARN, not an alias: that could be moved to another key, which nobody here has agreed to.
+KMS_KEY_ARN = r"^arn:aws(-[a-z]+)*:kms:[a-z0-9-]{1,32}:[0-9]{12}:key/[A-Za-z0-9-]{1,64}$"
 
-    arn: Annotated[NonEmpty, Example("arn:aws:kms:eu-central-1:111122223333:key/1234abcd")]
+
+class EncryptionKeyAwsKmsConfig(Part):
+    """A key of AWS KMS, of any account, that wraps the zone's data key in place of the service's."""
+
+    arn: Annotated[
+        str,
+        StringConstraints(min_length=1, max_length=2048, pattern=KMS_KEY_ARN),
+        Example("arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"),
+    ]
     type: Literal["cloud"]
 
     @field_validator("type", mode="before")

@@ -183,7 +183,7 @@ async def with_secrets(unit: UnitOfWork, kind: Kind, entity: E_, values: Mapping
     given = _secrets(kind, values)
     if not given:
         return entity
-    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, cast(ZoneEntity, entity).zone_id)
+    sealer = await zone_keys.sealer(unit.services.data_keys, unit.conn, cast(ZoneEntity, entity).zone_id)
     done = {
         name: address_bound_secrets.seal(sealer, kind, entity, name, value) for name, value in given.items()
     }

@@ -26,7 +26,9 @@ from runtime.domain.kinds.application import (
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
+from runtime.logs import log
 from runtime.services import zone_keys
+from runtime.services.data_keys import DataKeyUnavailable
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.vault import upstream_revocations
 from runtime.storage.sql import accountability, api_keys, consents, entities, revocations
@@ -145,7 +147,7 @@ async def revoke_upstream(
     ended = await upstream_revocations.find(unit.conn, zone_id=zone_id, **named)
     if not ended:
         return
-    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
+    sealer = await zone_keys.sealer(unit.services.data_keys, unit.conn, zone_id)
     await upstream_revocations.enqueue(unit.conn, outbox, sealer, ended)
 
     async def send() -> None:
@@ -155,8 +157,14 @@ async def revoke_upstream(
 
 
 async def revoke_upstream_of_zone(unit: UnitOfWork, zone_id: str) -> None:
-    """The same for all of a zone that goes: also what waits already is delivered without it."""
-    await revoke_upstream(unit, zone_id)
+    """The same for all of a zone that goes: also what waits already is delivered without it.
+
+    A zone goes although its encryption key is not available: then nobody can read what its providers issued.
+    """
+    try:
+        await revoke_upstream(unit, zone_id)
+    except DataKeyUnavailable as failure:
+        log.warning("not revoked at the providers of a deleted zone", zone_id=zone_id, reason=failure.detail)
     await unit.services.outbox.outlive(unit.conn, upstream_revocations.TOPIC, zone_id=zone_id)
 
 

@@ -4,7 +4,6 @@ from copy import copy
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
 
-from runtime.adapters.keys.sealing import Sealer
 from runtime.adapters.keys.signing import SigningKey, VerificationKey
 from runtime.domain.errors import NotFound, Unavailable
 from runtime.domain.kinds.provider import Provider
@@ -13,6 +12,7 @@ from runtime.domain.kinds.zone import Zone, moved
 from runtime.domain.oauth import zone_settings
 from runtime.domain.zone_addresses import FormerIssuer
 from runtime.services import zone_keys
+from runtime.services.data_keys import HeldKey
 from runtime.services.epochs import Epochs, RevalidationWindow, denials_key, zone_key
 from runtime.services.zones.accountability import AccountabilityRule
 from runtime.services.zones.application_sessions import ApplicationSessionCache
@@ -64,7 +64,8 @@ class CachedZone:
         settings: the zone's settings, by its operator.
         denials: the number of tokens ever revoked by id in the zone, an epoch of its own.
         denied: the ids of those that may not have expired yet.
-        sealer: seals under the zone's data key.
+        data_key: the zone's data key, for as long as it may be used.
+        sealer: seals under it.
         history: the changes of the zone that are known, which later views of it share.
         checked_at: seconds on the monotonic clock: it has all that was committed before.
         is_uncached: read for one request from one database snapshot, and not revalidated.
@@ -77,7 +78,7 @@ class CachedZone:
         policies: PolicyCache,
         zone: Zone,
         internals: ZoneInternals,
-        sealer: Sealer,
+        data_key: HeldKey,
         ring: zone_keys.KeyRing,
         denied: tuple[int, frozenset[str]],
         generation: int,
@@ -98,7 +99,8 @@ class CachedZone:
         self.epoch_names = zone_key(zone.id), denials_key(zone.id)
         self.access_token_algorithm = internals.access_token_algorithm
         self.settings = internals.settings or zone_settings.DEFAULTS
-        self.sealer = sealer
+        self.data_key = data_key
+        self.sealer = data_key.sealer
         self.keys: dict[str, VerificationKey] = ring.verification
         self.jwks = ring.published
         self.valid_until = ring.changes_at

@@ -9,14 +9,15 @@ from time import monotonic
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.keys.sealing import KeyEncryption
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
 from runtime.domain.zone_addresses import SentTo, chosen
 from runtime.services import cache_sizes, epochs, zone_keys
 from runtime.services.bounded_cache import BoundedCache
+from runtime.services.data_keys import DataKeys
 from runtime.services.epochs import Epochs
 from runtime.services.zones.asked_address import ASKED
 from runtime.services.zones.cached_zone import CachedZone
@@ -28,6 +29,7 @@ from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
 RECENT_SECONDS = 1.0
+WATCH_SECONDS = 0.5  # between looks for deleted zones
 _AWAY_SECONDS = 60.0
 _MOST_CHANGES = 1_000  # that a zone is followed over; after more it is read again
 
@@ -40,13 +42,14 @@ class ZoneRegistry:
         database: Database,
         clock: Callable[[], datetime],
         epochs: Epochs,
-        key_encryption: KeyEncryption,
+        data_keys: DataKeys,
         settings: Settings,
     ) -> None:
         self._database = database
         self._clock = clock
         self._epochs = epochs
-        self._key_encryption = key_encryption
+        self._data_keys = data_keys
+        data_keys.on_end = self.forget
         self._settings = settings
         self._zones: BoundedCache[CachedZone] = BoundedCache(cache_sizes.ZONES)
         self._parsed_keys: BoundedCache[dict[str, SigningKey]] = BoundedCache(cache_sizes.ZONES)
@@ -54,6 +57,7 @@ class ZoneRegistry:
         self._policies = PolicyCache()
         self._ids_by_slug: BoundedCache[str] = BoundedCache(cache_sizes.ZONES)
         self._ids_by_issuer: BoundedCache[str] = BoundedCache(cache_sizes.ZONES)
+        self._watching: asyncio.Task[None] | None = None
 
     def cached(self, zone_id: str) -> CachedZone | None:
         """The cached zone without revalidation: the caller compares its epoch. None when it is not cached.
@@ -122,33 +126,84 @@ class ZoneRegistry:
         async with self._loading.setdefault(zone_id, asyncio.Lock()):
             if (zone := self._cached(zone_id)) is not None and zone.checked_at >= waits_since:
                 return zone
-            asked_at, generation = monotonic(), self._epochs.generation
-            async with self._database.reading() as conn:
-                found = await storage.zone_epochs(conn, zone_id)
-                history = await self._followed(conn, zone_id, found)
-                zone = self._cached(zone_id)
-                if zone is None or found is None or history is None:
-                    zone = await self._load(conn, zone_id, generation, history)
-                elif zone.epoch != history.epoch:
-                    zone = self._zones[zone_id] = zone.later()
-                if zone is not None and found is not None and zone.denials != found[1]:
-                    denied = await revocations.denied(conn, zone_id, now=self._clock())
-                    zone.denials, zone.denied = denied
+            asked_at = monotonic()
+            zone = await self._data_keys.with_loaded(lambda: self._reread(zone_id))
             if zone is None:
-                if (gone := self._zones.pop(zone_id, None)) is not None:
-                    self._ids_by_slug.pop(gone.entity.slug, None)
-                self._parsed_keys.pop(zone_id, None)
+                self._data_keys.forget(zone_id)
                 raise NotFound(f"there is no zone `{zone_id}`")
             zone.checked_at = asked_at
         read = {epochs.zone_key(zone_id): zone.epoch, epochs.denials_key(zone_id): zone.denials}
         await self._epochs.remember(read)
         return zone
 
+    async def _reread(self, zone_id: str) -> CachedZone | None:
+        """The zone as the database has it; None when there is none. Raises DataKeyNotLoaded."""
+        generation = self._epochs.generation
+        async with self._database.reading() as conn:
+            found = await storage.zone_epochs(conn, zone_id)
+            history = await self._followed(conn, zone_id, found)
+            zone = self._cached(zone_id)
+            if zone is None or found is None or history is None:
+                zone = await self._load(conn, zone_id, generation, history)
+            elif zone.epoch != history.epoch:
+                zone = self._zones[zone_id] = zone.later()
+            if zone is not None and found is not None and zone.denials != found[1]:
+                denied = await revocations.denied(conn, zone_id, now=self._clock())
+                zone.denials, zone.denied = denied
+        return zone
+
+    def start(self) -> None:
+        """Look for deleted zones from now on, in the background."""
+        self._watching = asyncio.create_task(self._watch(), name="deleted zones")
+
+    async def stop(self) -> None:
+        """End that."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
+            self._watching = None
+
+    async def drop_deleted(self) -> None:
+        """Keep nothing of zones that were deleted, nor of those that would have to be read again anyway.
+
+        A zone that nobody asks for any more would stay in memory with its keys.
+        """
+        held = list(self._zones.values())
+        for zone in held:
+            if not zone.is_followed():
+                self._data_keys.forget(zone.id)
+        moved = [zone for zone in held if self._epochs.has_moved(epochs.zone_key(zone.id), zone.epoch)]
+        if not moved:
+            return
+        async with self._database.querying() as conn:
+            for zone in moved:
+                if await storage.zone_epochs(conn, zone.id) is None:
+                    self._data_keys.forget(zone.id)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            with suppress(Unavailable, DBAPIError, OSError):  # which other work tells of
+                if self._zones:
+                    await self._epochs.observe()
+                    await self.drop_deleted()
+
+    def forget(self, zone_id: str) -> None:
+        """Keep nothing of a zone that is gone, or whose data key may not be used any more."""
+        if (gone := self._zones.pop(zone_id, None)) is not None:
+            self._ids_by_slug.pop(gone.entity.slug, None)
+        self._parsed_keys.pop(zone_id, None)
+
     async def uncached(self, zone_id: str) -> CachedZone:
         """The zone read from the database for one request, and not cached. Raises NotFound."""
         await self._epochs.begin()
-        async with self._database.reading() as conn:
-            zone = await self._read(conn, zone_id, self._epochs.generation)
+
+        async def read() -> CachedZone | None:
+            async with self._database.reading() as conn:
+                return await self._read(conn, zone_id, self._epochs.generation)
+
+        zone = await self._data_keys.with_loaded(read)
         if zone is None:
             raise NotFound(f"there is no zone `{zone_id}`")
         zone.is_uncached = True
@@ -216,7 +271,7 @@ class ZoneRegistry:
 
     def _is_current(self, zone: CachedZone) -> bool:
         is_due = zone.valid_until is not None and zone.valid_until <= self._clock()
-        return zone.is_followed() and not is_due
+        return zone.is_followed() and not is_due and zone.data_key.is_usable()
 
     async def _followed(
         self, conn: AsyncConnection, zone_id: str, found: tuple[int, int] | None
@@ -257,10 +312,10 @@ class ZoneRegistry:
         zone, internals = found
         stored = await storage.keys(conn, zone_id)
         former = await zone_addresses.former(conn, zone_id)
-        sealer = zone_keys.open_sealer(self._key_encryption, internals)
+        data_key = self._data_keys.opened(zone_id, internals.data_key_wrapped)
         parsed = self._parsed_keys.setdefault(zone.id, {})
         now = self._clock()
-        ring = await asyncio.to_thread(zone_keys.key_ring, stored, sealer, parsed, now)
+        ring = await asyncio.to_thread(zone_keys.key_ring, stored, data_key.sealer, parsed, now)
         answered = [each for each in former if each.is_answered(now)]
         ends = [each.ends_at for each in answered if each.ends_at is not None]
         ring = ring.until(min(ends, default=None))
@@ -273,7 +328,7 @@ class ZoneRegistry:
             self._policies,
             zone,
             internals,
-            sealer,
+            data_key,
             ring,
             denied,
             generation,

@@ -7,19 +7,16 @@ from pathlib import Path
 import pytest
 from tests.support.factories import found_company, opened_parts
 
-from runtime.adapters.keys.sealing import (
-    KeyEncryptionRing,
-    KeyUnusable,
-    LocalKeyEncryption,
-    SealBroken,
-    new_data_key,
-    rewrapped,
-)
+from runtime.adapters.keys.key_encryption import KeyEncryption
+from runtime.adapters.keys.local_key import LocalKey
+from runtime.adapters.keys.sealing import SealBroken, new_data_key
+from runtime.adapters.keys.wrapping import Binding, KeyUnusable
 from runtime.services import zone_keys
 from runtime.services.container import Services
 from runtime.services.management import audit
 from runtime.services.management.access.caller import Actor
 from runtime.services.management.zones import key_wrapping
+from runtime.services.management.zones.key_wrapping import Rewrapped
 from runtime.storage.sql.tables import METADATA
 
 BY = Actor("operator", "tester")
@@ -31,13 +28,13 @@ def _key() -> str:
 
 async def _seal(services: Services, zone_id: str) -> bytes:
     async with services.database.reading() as conn:
-        sealer = await zone_keys.sealer(services.key_encryption, conn, zone_id)
+        sealer = await zone_keys.sealer(services.data_keys, conn, zone_id)
     return sealer.seal(b"kept", bound_to="test")
 
 
 async def _open(services: Services, zone_id: str, sealed: bytes) -> bytes:
     async with services.database.reading() as conn:
-        sealer = await zone_keys.sealer(services.key_encryption, conn, zone_id)
+        sealer = await zone_keys.sealer(services.data_keys, conn, zone_id)
     return sealer.open(sealed, bound_to="test")
 
 
@@ -54,8 +51,8 @@ async def test_a_key_is_replaced_without_a_stop(database_url: str, tmp_path: Pat
         sealed = await _seal(first, before.id)
         async with opened_parts(data, **of_database, **wrapping) as second:
             assert await _open(second, before.id, sealed) == b"kept"
-            assert await key_wrapping.rewrap(second, by=BY) == 2
-            assert await key_wrapping.rewrap(second, by=BY) == 0, "nothing is left"
+            assert await key_wrapping.rewrap(second, by=BY) == Rewrapped(2, {})
+            assert await key_wrapping.rewrap(second, by=BY) == Rewrapped(0, {}), "nothing is left"
             assert await _open(first, before.id, sealed) == b"kept"
             verdicts = [each async for each in audit.verify(second)]
             assert {each.broken_at for each in verdicts} == {None}
@@ -77,18 +74,19 @@ async def test_what_an_unknown_key_wraps_is_left(database_url: str, tmp_path: Pa
             await key_wrapping.rewrap(parts, by=BY)
 
 
-def test_a_ring_wraps_with_its_current_key() -> None:
+async def test_a_ring_wraps_with_its_current_key() -> None:
     """Every key unwraps; what is wrapped with the current one is not wrapped again; places stay bound."""
-    first, second, third = (LocalKeyEncryption.from_text(_key()) for _ in range(3))
-    ring, data_key = KeyEncryptionRing(first, (second, third)), new_data_key()
-    wrapped = {each: each.wrap(data_key, bound_to="here") for each in (first, second, third)}
-    assert {ring.unwrap(each, bound_to="here") for each in wrapped.values()} == {data_key}
-    assert rewrapped(ring, wrapped[first], bound_to="here") is None
-    anew = rewrapped(ring, wrapped[third], bound_to="here")
+    first, second, third = (LocalKey.from_text(_key()) for _ in range(3))
+    ring, data_key = KeyEncryption(first, (second, third)), new_data_key()
+    here = Binding("here", {"zone": "here"})
+    stored = {each: (await each.wrap(data_key, here)).stored for each in (first, second, third)}
+    assert {await ring.unwrap(each, here) for each in stored.values()} == {data_key}
+    assert await ring.rewrapped(stored[first], here) is None
+    anew = await ring.rewrapped(stored[third], here)
     assert anew is not None
-    assert first.unwrap(anew, bound_to="here") == data_key
+    assert await KeyEncryption(first).unwrap(anew, here) == data_key
     with pytest.raises(SealBroken):
-        ring.unwrap(wrapped[second], bound_to="there")
+        await ring.unwrap(stored[second], Binding("there", {"zone": "here"}))
 
 
 @pytest.mark.parametrize("text", ["", "abc", ",", "x" * 44], ids=["none", "short", "empty ones", "no base64"])

@@ -212,7 +212,7 @@ def test_the_value_stands_nowhere_but_sealed(api: Api, zone: Zone, owner: str, c
         table = TABLES["Secret"]
         async with services.database.reading() as conn:
             stored = {row.id: row.data for row in await conn.execute(select(table))}
-            sealer = await zone_keys.sealer(services.key_encryption, conn, zone.id)
+            sealer = await zone_keys.sealer(services.data_keys, conn, zone.id)
         opened = [
             sealer.open(stored[each], bound_to=f"secrets/{each}/data") for each in (first["id"], second["id"])
         ]

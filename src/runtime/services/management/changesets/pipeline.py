@@ -9,6 +9,7 @@ the same phases; those from staleness to ownership are in one transaction (`phas
     check each operation     validation           an unknown kind, a kind that the caller may not change
     parse specs              specs                a spec that is no body of a create or an update
     apply once               idempotency          another body under the digest of a plan that was applied
+    wrap data keys           encryption_keys      a key of a zone that may not be used
     check staleness          staleness            entities that were written after the base revision
     apply each operation     operations           what a single call of the management API would refuse
     resolve references       references           a local id that no earlier operation has created
@@ -26,6 +27,7 @@ from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets import authorization, concurrency_limits, receipts
 from runtime.services.management.changesets.changeset import CreateOperation, PackedChangeset
 from runtime.services.management.changesets.dry_run import dry_run_changeset
+from runtime.services.management.changesets.encryption_keys import prepare_keys, zones_of
 from runtime.services.management.changesets.idempotency import (
     AlreadyApplied,
     body_digest,
@@ -35,7 +37,6 @@ from runtime.services.management.changesets.idempotency import (
 from runtime.services.management.changesets.phases import Progress, execute
 from runtime.services.management.changesets.receipts import AppliedChangeset
 from runtime.services.management.changesets.validation import check_operations
-from runtime.services.management.kind_handlers import zones_made
 from runtime.services.management.unit_of_work import read_only, unit_of_work
 
 
@@ -74,9 +75,15 @@ async def apply_changeset(
         )
     digest = await body_digest(services.hasher, changeset)
     try:
-        new_zones = await _new_zones(services, acting, organization, changeset, request_id)
+        await _require_new(services, acting, organization, changeset, request_id)
+        prepared = await prepare_keys(services, acting, changeset)
         async with unit_of_work(
-            services, acting, request_id, changeset_id=new_id(), new_zones=new_zones
+            services,
+            acting,
+            request_id,
+            changeset_id=new_id(),
+            prepared=prepared,
+            zone_ids=zones_of(changeset),
         ) as unit:
             found = await entities.organization_of(unit, organization)
             await unit.next_revision()  # from here on nobody else of the organization writes
@@ -89,18 +96,11 @@ async def apply_changeset(
     return AppliedChangeset(receipts.with_secrets(unit, answer))
 
 
-async def _new_zones(
+async def _require_new(
     services: Services, acting: Caller, organization: str, changeset: PackedChangeset, request_id: str
-) -> int:
-    """How many zones a changeset creates: their signing keys are made before the transaction.
-
-    Raises: AlreadyApplied, for which none are needed.
-    """
-    created = sum(
-        isinstance(each, CreateOperation) and each.kind == ZONE.name for each in changeset.operations
-    )
-    if created:
+) -> None:
+    """Raise AlreadyApplied before keys are made in vain, where a changeset creates zones."""
+    if any(isinstance(each, CreateOperation) and each.kind == ZONE.name for each in changeset.operations):
         async with read_only(services, acting, request_id) as unit:
             found = await entities.organization_of(unit, organization)
             await require_not_applied(unit.conn, found.id, changeset)
-    return zones_made(acting, ZONE, create=created)

@@ -9,7 +9,7 @@ from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
-from runtime.services import rate_limits
+from runtime.services import rate_limits, zone_keys
 from runtime.services.authority.admission import JoiningAccount
 from runtime.services.container import Services
 from runtime.services.management import entities
@@ -23,6 +23,7 @@ from runtime.services.management.members import organization_users
 from runtime.services.management.organizations import api_keys, home_zone
 from runtime.services.management.unit_of_work import UnitOfWork, nested, unit_of_work
 from runtime.services.management.zones import zones
+from runtime.services.zone_keys import PreparedKeys
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import names, organization_revision
 from runtime.storage.sql import organization_users as people
@@ -190,7 +191,8 @@ async def create_organization(
     services: Services, name: str, *, key_expires_in_seconds: int | None = None, by: Actor = SERVICE
 ) -> tuple[Organization, str]:
     """Make an organization with its home zone, and an administrator's API key; the key in clear."""
-    async with unit_of_work(services, by.within(new_id()), new_id(), new_zones=1) as unit:
+    prepared = PreparedKeys([await zone_keys.prepare(services.key_encryption, services.data_keys)])
+    async with unit_of_work(services, by.within(new_id()), new_id(), prepared=prepared) as unit:
         made = await _found(unit, name)
         key = await api_keys.add(
             unit, name="first key", role="org_admin", expires_in_seconds=key_expires_in_seconds

@@ -42,6 +42,6 @@ async def _signing_key(unit: UnitOfWork, zone_id: str) -> SigningKey:
     """The key the zone signs with now, read in this transaction: the zone may be as new as the version."""
     parsed = unit.cache.signing_keys.setdefault(zone_id, {})
     stored = await zone_data.keys(unit.conn, zone_id)
-    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
+    sealer = await zone_keys.sealer(unit.services.data_keys, unit.conn, zone_id)
     ring = zone_keys.key_ring([one for one in stored if one.algorithm == ALGORITHM], sealer, parsed, unit.now)
     return ring.signing[ALGORITHM]

@@ -12,11 +12,9 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain import cache_tags
 from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
-from runtime.services import zone_keys
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.unit_of_work.audit_writer import AuditWriter
@@ -24,6 +22,7 @@ from runtime.services.management.unit_of_work.epoch_updates import EpochUpdates
 from runtime.services.management.unit_of_work.lookup_cache import LookupCache
 from runtime.services.management.unit_of_work.organization_lock import OrganizationLock
 from runtime.services.management.unit_of_work.tombstones import Tombstones
+from runtime.services.zone_keys import NONE_PREPARED, KeyChange, PreparedKeys, PreparedZone
 
 _NOT_AUDITED = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
 
@@ -37,8 +36,9 @@ class UnitOfWork:
     Attributes:
         now: the time of everything that this unit writes.
         dry_run: everything is done and checked, where nobody sees it, and nothing of it is kept.
-        new_zone_keys: signing keys for zones that are going to be created, a set for each: making them takes
-            so long that it is done before the transaction begins.
+        new_zones: the ids and keys of zones that are going to be created: making them takes so long that it
+            is done before the transaction begins.
+        key_changes: zone id -> how its data key is going to be wrapped, likewise.
         lock: on the organization, with its revision.
         cache: what was looked up already.
         shown_once: entity id -> member -> secret in clear, for the answer of this operation alone.
@@ -53,7 +53,8 @@ class UnitOfWork:
     request_id: str
     changeset_id: str | None = None
     dry_run: bool = False
-    new_zone_keys: list[dict[Algorithm, SigningKey]] = field(default_factory=list, repr=False)
+    new_zones: list[PreparedZone] = field(default_factory=list, repr=False)
+    key_changes: Mapping[str, KeyChange] = field(default_factory=dict, repr=False)
     lock: OrganizationLock = field(init=False)
     audit: AuditWriter = field(init=False)
     tombstones: Tombstones = field(init=False)
@@ -187,18 +188,19 @@ async def unit_of_work(
     request_id: str,
     *,
     changeset_id: str | None = None,
-    new_zones: int = 0,
+    prepared: PreparedKeys = NONE_PREPARED,
+    zone_ids: Collection[str] = (),
 ) -> AsyncIterator[UnitOfWork]:
     """A transaction that commits when the block ends well, and whose invalidations follow the commit.
 
     Args:
-        new_zones: how many zones are going to be made: their keys are made before the transaction begins.
+        prepared: the keys of zones that are going to be made, or to have their data key wrapped anew.
+        zone_ids: zones whose data keys may be needed: they are loaded before the transaction begins.
     """
-    made = [await zone_keys.make() for _ in range(new_zones)]
+    await services.data_keys.preload(services.database, zone_ids)
     async with services.database.transaction() as conn:
-        unit = UnitOfWork(
-            conn, caller, services, services.clock(), request_id, changeset_id, new_zone_keys=made
-        )
+        unit = UnitOfWork(conn, caller, services, services.clock(), request_id, changeset_id)
+        unit.new_zones, unit.key_changes = list(prepared.new_zones), prepared.changes
         yield unit
         await unit.flush()
         await unit.announce_epochs()
@@ -219,6 +221,7 @@ async def dry_run_unit(
         zone_ids: the zones that it is about.
         names: what applications are going to be called in them.
     """
+    await services.data_keys.preload(services.database, zone_ids)
     async with services.database.dry_run(caller.organization_id, zone_ids, names) as conn:
         yield UnitOfWork(conn, caller, services, services.clock(), request_id, dry_run=True)
 
@@ -231,7 +234,7 @@ async def nested(unit: UnitOfWork, caller: Caller) -> AsyncIterator[UnitOfWork]:
         caller: who acts there; the organization is theirs.
     """
     inner = UnitOfWork(unit.conn, caller, unit.services, unit.now, unit.request_id, dry_run=unit.dry_run)
-    inner.new_zone_keys = unit.new_zone_keys
+    inner.new_zones, inner.key_changes = unit.new_zones, unit.key_changes
     yield inner
     await inner.flush()
     if not unit.dry_run:

@@ -2,7 +2,6 @@
 
 from functools import lru_cache
 
-from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import POLICY, POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, PROVIDER, ROLE
 from runtime.domain.kinds.policy import Policy, PolicySet, PolicySetVersion, PolicyVersion
@@ -17,6 +16,7 @@ from runtime.services.management.policies import attestations, policy_texts
 from runtime.services.management.policies.composition import manifest_of, manifest_sha
 from runtime.services.management.policies.policy_texts import CheckedPolicyText
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.zone_keys import PreparedZone
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
@@ -30,17 +30,26 @@ _ROLES = (
 )
 
 
-async def create_default_entities(unit: UnitOfWork, zone: Zone) -> None:
-    """Create the keys, built-in providers, platform roles and active default policies of a new zone."""
-    signing = await _signing_keys(unit)
-    await zone_keys.create_zone_keys(
-        unit.conn,
-        unit.services.key_encryption,
-        organization_id=zone.organization_id,
-        zone_id=zone.id,
-        now=unit.now,
-        signing=signing,
+async def prepared_zone(unit: UnitOfWork, arn: str | None) -> PreparedZone:
+    """The id and the keys of a new zone whose data key is wrapped with that key.
+
+    They were made before the transaction, but for a zone that nobody has foreseen. A dry run makes the
+    signing key that attests policy sets; the other takes long to make, for nothing.
+    """
+    for prepared in unit.new_zones:
+        if prepared.arn == arn:
+            unit.new_zones.remove(prepared)
+            return prepared
+    services = unit.services
+    algorithms = (attestations.ALGORITHM,) if unit.dry_run else zone_keys.ALGORITHMS
+    return await zone_keys.prepare(
+        services.key_encryption, services.data_keys, arn=arn, algorithms=algorithms
     )
+
+
+async def create_default_entities(unit: UnitOfWork, zone: Zone, prepared: PreparedZone) -> None:
+    """Create the keys, built-in providers, platform roles and active default policies of a new zone."""
+    await zone_keys.create_zone_keys(unit.conn, prepared, organization_id=zone.organization_id, now=unit.now)
     common = {
         "organization_id": zone.organization_id,
         "zone_id": zone.id,
@@ -62,17 +71,7 @@ async def create_default_entities(unit: UnitOfWork, zone: Zone) -> None:
     for kind, made in ((PROVIDER, providers), (ROLE, roles)):
         for entity in made:
             unit.cache.existing.add((zone.id, kind.name, entity.id))
-    await _policies(unit, zone, common, key_id=signing[attestations.ALGORITHM].kid)
-
-
-async def _signing_keys(unit: UnitOfWork) -> dict[Algorithm, SigningKey]:
-    """The keys of a new zone.
-
-    A dry run makes the one that attests policy sets; the other takes long to make, for nothing.
-    """
-    if unit.dry_run:
-        return await zone_keys.make((attestations.ALGORITHM,))
-    return unit.new_zone_keys.pop() if unit.new_zone_keys else await zone_keys.make()
+    await _policies(unit, zone, common, key_id=prepared.signing[attestations.ALGORITHM].kid)
 
 
 @lru_cache(maxsize=16)

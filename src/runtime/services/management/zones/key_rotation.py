@@ -11,8 +11,10 @@ from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.errors import NotFound
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE
+from runtime.logs import throttled_warnings
 from runtime.services import zone_keys
 from runtime.services.container import Services
+from runtime.services.data_keys import DataKeyUnavailable
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import zone_data as storage
@@ -64,6 +66,11 @@ async def rotate_due(services: Services) -> int:
             )
         except NotFound:
             continue  # the zone is gone meanwhile
+        except DataKeyUnavailable as failure:
+            throttled_warnings.warn(
+                "a signing key is not rotated", reason=failure.detail, about=zone_id, zone_id=zone_id
+            )
+            continue
         done += kid is not None
     return done
 
@@ -118,12 +125,12 @@ async def _rotate(
     """
     organization_id = await _organization(services, zone_id)
     key = await asyncio.to_thread(SigningKey.generate, algorithm)
-    async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
+    async with unit_of_work(services, by.within(organization_id), new_id(), zone_ids=[zone_id]) as unit:
         await unit.lock_organization()
         newest = await storage.newest_activation(unit.conn, zone_id, algorithm) if due else None
         if due is not None and newest is not None and newest > due:
             return None
-        sealer = await zone_keys.sealer(services.key_encryption, unit.conn, zone_id)
+        sealer = await zone_keys.sealer(services.data_keys, unit.conn, zone_id)
         await zone_keys.add_next(unit.conn, zone_id, sealer, key, now=unit.now, at_once=at_once)
         told = {"algorithm": algorithm, "at_once": at_once}
         await unit.record("keys.rotate", SIGNING_KEY, key.kid, zone_id, before=None, after=told)

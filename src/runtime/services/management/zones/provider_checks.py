@@ -87,7 +87,7 @@ async def settings_to_check(unit: UnitOfWork, parents: Parents, provider_id: str
     entities.require(unit, PROVIDER, Verb.UPDATE, scope)
     if provider.type is not ProviderType.EXTERNAL:
         return None
-    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, provider.zone_id)
+    sealer = await zone_keys.sealer(unit.services.data_keys, unit.conn, provider.zone_id)
     try:
         secret = address_bound_secrets.opened(sealer, PROVIDER, provider, "client_secret")
     except SealBroken:

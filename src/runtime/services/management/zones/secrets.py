@@ -108,10 +108,10 @@ async def _resource_identifier(unit: UnitOfWork, zone_id: str, entity_id: str) -
 
 
 async def _sealed(unit: UnitOfWork, zone_id: str, secret_id: str, data: Mapping[str, Any]) -> bytes:
-    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
+    sealer = await zone_keys.sealer(unit.services.data_keys, unit.conn, zone_id)
     return secret_values.seal(sealer, secret_id, data)
 
 
 async def _opened(unit: UnitOfWork, secret: Secret) -> dict[str, Any]:
-    sealer = await zone_keys.sealer(unit.services.key_encryption, unit.conn, secret.zone_id)
+    sealer = await zone_keys.sealer(unit.services.data_keys, unit.conn, secret.zone_id)
     return secret_values.unseal(sealer, secret.id, secret.data)

@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 from runtime.contract.bodies import apply_patch
 from runtime.domain.errors import NotFound, ValidationFailed
-from runtime.domain.identifiers import new_id, slug_of, with_suffix
+from runtime.domain.identifiers import slug_of, with_suffix
 from runtime.domain.kinds import APPLICATION, ROLE_ASSIGNMENT, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.values import ApplicationTrait, OwnerType
 from runtime.domain.kinds.zone import Zone, ZoneProtocols, addresses
 from runtime.services.management import entities, token_revocation
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.services.management.zones import bootstrap, providers
+from runtime.services.management.zones import bootstrap, key_changes, providers
 from runtime.settings import Settings
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import names, revocations, user_agents, zone_data
@@ -27,7 +27,6 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     entities.require(unit, ZONE, Verb.CREATE, scope)
     if body.get("organization_id", unit.organization_id) != unit.organization_id:
         raise ValidationFailed.of("organization_id", "must be the organization of the caller")
-    _refuse_own_key(body)
     zone = await make(unit, body)
     if not body.get("default_mcp_gateway_application"):
         return zone
@@ -44,7 +43,9 @@ async def make(
     """Store a new zone with its keys, providers, roles and default policies."""
     scope = {"organization_id": unit.organization_id}
     await unit.next_revision()
-    zone_id = new_id()
+    own = body.get("encryption_key")
+    prepared = await bootstrap.prepared_zone(unit, own["arn"] if own else None)
+    zone_id = prepared.zone_id
     slug = await _free_slug(unit, scope, body["name"])
     given = {name: value for name, value in body.items() if name in _PLAIN}
     made = await entities.new_entity(
@@ -61,7 +62,7 @@ async def make(
         made = apply_patch(ZONE, made, {"protocols": body["protocols"]})
     await entities.add(unit, ZONE, made)
     unit.cache.zones[made.id] = made
-    await bootstrap.create_default_entities(unit, made)
+    await bootstrap.create_default_entities(unit, made, prepared)
     return made
 
 
@@ -79,7 +80,7 @@ async def _free_slug(unit: UnitOfWork, scope: Parents, name: str) -> str:
     return slug
 
 
-_PLAIN = ("name", "description", "requires_invitation", "external_sync_enabled")
+_PLAIN = ("name", "description", "encryption_key", "requires_invitation", "external_sync_enabled")
 
 
 def protocols_of(settings: Settings, *, zone_id: str, slug: str) -> ZoneProtocols:
@@ -114,10 +115,10 @@ async def update(
     Where another provider signs its users in from now on, or none, what the former has signed in ends.
     """
     scope, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.UPDATE)
-    _refuse_own_key(patch)
     await entities.check_references(unit, ZONE, before.id, patch, before)
     after = await entities.change(unit, ZONE, scope, before, apply_patch(ZONE, before, patch))
     unit.cache.zones[after.id] = after
+    await key_changes.carry_out(unit, before, after)
     await providers.end_what_rested_on_former(unit, before, after)
     await _revoke_not_admitted(unit, before, after)
     return after
@@ -132,14 +133,6 @@ async def _revoke_not_admitted(unit: UnitOfWork, before: Zone, after: Zone) -> N
     ended = [each for each in known if former.admits(each) and not cimd.admits(each)]
     if ended:
         await revocations.add_not_admitted(unit.conn, after.id, ended, now=unit.now)
-
-
-def _refuse_own_key(values: Mapping[str, Any]) -> None:
-    """A customer's key that nothing would be sealed with must not look as if it were in use."""
-    if values.get("encryption_key") is not None:
-        raise ValidationFailed.of(
-            "encryption_key", "is not supported: this service has no key-management service"
-        )
 
 
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
