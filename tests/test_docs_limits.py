@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cachetools import Cache
 from tests.support.factories import company_of
+from tests.support.kms import ALL_KEYS
 from tests.support.remembered import remembered
 from tests.support.server import serve
 from tests.test_caches import BOUNDED as BOUNDED_MODULES
@@ -174,7 +175,7 @@ def _as_served(path: str) -> str:
 @pytest.mark.threat("41h")
 def test_all_that_a_process_remembers_is_listed(tmp_path: Path) -> None:
     """Every container that a running server leads to is in the list, and holds as many as that says."""
-    with serve(tmp_path / "data") as server:
+    with serve(tmp_path / "data", zone_encryption_keys=ALL_KEYS) as server:
         company = company_of(server)
         zone = server.call(lambda _services: company.zone())
 

@@ -160,16 +160,21 @@ ROOMS: dict[str, frozenset[str]] = {
     "decision_log": frozenset({"client_types", "rate_limiter", "rate_limits", "refused_requests"}),
     "job_notifier": frozenset(),
     "jobs": frozenset({"container"}),
-    "zone_keys": frozenset({"clock"}),
+    "data_keys": frozenset({"bounded_cache", "cache_sizes"}),
+    "zone_keys": frozenset({"clock", "data_keys"}),
+    "encryption_keys": frozenset({"data_keys"}),
+    "encryption_key_checks": frozenset({"container", "data_keys"}),
     "address_uses": frozenset({"bounded_cache", "cache_sizes", "container", "zones"}),
     "address_bound_secrets": frozenset(),
     "secret_values": frozenset(),
     "outbox": frozenset({"job_notifier"}),
-    "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "clock", "zone_keys", "client_types"}),
+    "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "clock", "zone_keys", "client_types"})
+    | {"data_keys"},
     "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
     "upstream_refreshes": frozenset(),
     "container": frozenset(
         {
+            "data_keys",
             "upstream_refreshes",
             "decision_log",
             "epochs",
@@ -209,7 +214,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "grants": _GROUND | {"authority", "authorization", "clients", "decision_log", "issuing", "vault"},
     "tokens": _GROUND | {"authority", "clients", "decision_log", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization", "clients", "outbox", "vault"},
-    "management.token_revocation": frozenset({"management.unit_of_work", "zone_keys", "vault"}),
+    "management.token_revocation": frozenset({"management.unit_of_work", "zone_keys", "data_keys", "vault"}),
     "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
     | {"zone_keys", "management.token_revocation", "address_bound_secrets"},
@@ -226,7 +231,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.policies": _ANY_KIND | {"zone_keys"},
     "management.zones": _ANY_KIND
     | {"zone_keys", "management.people", "management.policies", "secret_values", "address_bound_secrets"}
-    | {"management.token_revocation"},
+    | {"management.token_revocation", "data_keys"},
     "management.members": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},
@@ -240,7 +245,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "management.authentication",
         "refused_requests",
     }
-    | {"management.members", "management.people", "management.zones"},
+    | {"management.members", "management.people", "management.zones", "zone_keys"},
     "management.expansions": _ANY_KIND | {"management.zones"},
     "management.permission_maps": frozenset({"management.access", "management.organizations"}),
     "management.kind_handlers": _ANY_KIND
@@ -269,6 +274,7 @@ ROOMS["management.changesets"] = ROOMS["management.kind_handlers"] | {
     "management.kind_handlers",
     "management.snapshots",
     "time_slices",
+    "zone_keys",
 }
 
 

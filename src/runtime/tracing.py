@@ -29,6 +29,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_current_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from sanic.request import Request
 
+from runtime.adapters.keys.key_encryption import KeyEncryption
 from runtime.adapters.keys.signing import SigningKey
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
@@ -75,6 +76,7 @@ STEPS = (
     TracedFunction(credentials, "require", "vault"),
     TracedFunction(refresh, "current", "upstream token"),
     TracedFunction(token_cache, "store", "token cache"),
+    TracedFunction(KeyEncryption, "unwrap", "data key"),
     TracedFunction(SigningKey, "sign", "signing"),
     TracedFunction(Passwords, "verify", "password"),
 )

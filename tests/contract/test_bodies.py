@@ -312,8 +312,9 @@ def test_update_of_a_credential_may_repeat_its_type() -> None:
 @pytest.mark.parametrize("verb", [Verb.CREATE, Verb.UPDATE])
 def test_vendor_spelling_of_the_key_type_is_accepted(verb: Verb) -> None:
     """Older clients send `aws`; `cloud` is stored."""
-    raw: dict[str, Any] = {"name": "x", "encryption_key": {"arn": "a", "type": "aws"}}
-    assert read_body(kinds.ZONE, raw, verb)["encryption_key"] == {"arn": "a", "type": "cloud"}
+    arn = "arn:aws:kms:eu-west-1:111122223333:key/1"
+    raw: dict[str, Any] = {"name": "x", "encryption_key": {"arn": arn, "type": "aws"}}
+    assert read_body(kinds.ZONE, raw, verb)["encryption_key"] == {"arn": arn, "type": "cloud"}
 
 
 @pytest.mark.parametrize(

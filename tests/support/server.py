@@ -19,8 +19,8 @@ from runtime.app import build, listening_socket
 from runtime.domain.identifiers import new_id
 from runtime.services.clock import system_time
 from runtime.services.container import Services
-from runtime.services.management.organizations import organizations
 from runtime.services.encryption_keys import key_encryption_of
+from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql import organization_revision

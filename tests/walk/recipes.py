@@ -34,7 +34,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "client_id": "{ServiceAccountCredential.client_id}",
         "client_secret": "{ServiceAccountCredential.client_secret}",
     },
-    "ZoneCreate": {"encryption_key": DROP},  # no key-management service is connected
+    "ZoneCreate": {"encryption_key": DROP},  # the walk has no key-management service
     "ZoneUpdate": {"encryption_key": DROP},
     "ChangesetInput": {"base_revision": "{revision}"},
 }

@@ -16,6 +16,7 @@ from runtime.cli.execution import CommandError, with_services
 from runtime.cli.private_files import exposed_settings, private_files
 from runtime.domain.errors import ServiceError, Unavailable
 from runtime.services.container import Services
+from runtime.services.encryption_key_checks import unavailable_keys
 from runtime.services.management.zones import moving
 from runtime.settings import Settings
 from runtime.storage.sql import availability, names, resources, token_event_partitions
@@ -36,6 +37,11 @@ _REMEDIES = {
         "grant the account of ZONED_DATABASE_URL all tables of the database"
     ),
 }
+_OF_REFUSED_KEYS = (
+    "enable the key, and permit this service to encrypt and decrypt with it; keys of zones have to be in"
+    " ZONED_ZONE_ENCRYPTION_KEYS"
+)
+_OF_UNREACHABLE_KEYS = "check the network, the address and the credentials of the key-management service"
 
 
 @click.command(cls=ReadOnlyCommand)
@@ -89,6 +95,7 @@ async def _of_storage(services: Services) -> list[Finding]:
         "names": _on_a_connection(_of_names),
         "resources": _on_a_connection(_of_resources),
         "issuers": _of_issuers,
+        "encryption keys": _of_encryption_keys,
     }
     found: list[Finding] = []
     for name, check in checks.items():
@@ -188,6 +195,17 @@ async def _of_resources(conn: AsyncConnection) -> list[Finding]:
     )
     why = "resources with equivalent URLs; delete all but one, or change their identifiers"
     return [problem("resources", f"{why}: {told}")] if told else []
+
+
+async def _of_encryption_keys(services: Services) -> list[Finding]:
+    """Key-encryption keys that cannot be used, and the zones that this stops."""
+    found = []
+    for each in await unavailable_keys(services):
+        more = f", and {len(each.zone_ids) - _SHOWN} more" if len(each.zone_ids) > _SHOWN else ""
+        zones = f"; zones that it stops: {', '.join(each.zone_ids[:_SHOWN])}{more}" if each.zone_ids else ""
+        remedy = _OF_REFUSED_KEYS if each.is_refused else _OF_UNREACHABLE_KEYS
+        found.append(problem("encryption keys", f"`{each.key}`: {each.reason}{zones}", remedy))
+    return found
 
 
 def _remedy(settings: Settings, failure: Unavailable) -> str:

@@ -13,6 +13,7 @@ from runtime.services.zones import tagged_cache
 _REQUESTS = "as many as are worked on"
 _ZONES = sizes.ZONES
 _ZONE = "runtime.services.zones.registry.ZoneRegistry"
+_KEYS = "runtime.services.data_keys.DataKeys"
 _OF_ZONE = "of a zone"
 
 
@@ -174,6 +175,15 @@ MEMORY: tuple[BoundedMemory, ...] = (
     ),
     BoundedMemory("runtime.storage.state.batching.RequestBatcher._sendings", "batches to Redis", _REQUESTS),
     BoundedMemory(f"{_ZONE}._zones", "zones", _ZONES),
+    BoundedMemory(f"{_KEYS}._held", "data keys that a key-management service has unwrapped", sizes.DATA_KEYS),
+    BoundedMemory(f"{_KEYS}._refused", "zones whose key was refused, for ten seconds", sizes.DATA_KEYS),
+    BoundedMemory(f"{_KEYS}._unreachable", "keys that cannot be asked, for five seconds", sizes.DATA_KEYS),
+    BoundedMemory(f"{_KEYS}._loading", "data keys that are being unwrapped", _REQUESTS),
+    BoundedMemory(
+        "runtime.adapters.keys.aws_kms.AwsKms._clients",
+        "clients of AWS KMS",
+        "the regions of the keys that settings name",
+    ),
     BoundedMemory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
     BoundedMemory(
         "runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", sizes.POLICY_SETS

@@ -107,9 +107,6 @@ class PreparedKeys:
     changes: Mapping[str, KeyChange] = field(default_factory=dict)
 
 
-NONE_PREPARED = PreparedKeys()
-
-
 async def prepare(
     keys: KeyEncryption,
     data_keys: DataKeys,

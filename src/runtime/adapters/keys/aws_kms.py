@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Lock
 from time import perf_counter
 from typing import Any
@@ -21,11 +22,13 @@ from runtime.adapters.keys.wrapping import (
     KeyUnreachable,
     WrappedKey,
 )
+from runtime.adapters.timeouts import lag_tolerant_timeout
 from runtime.domain.kinds.zone import KMS_KEY_ARN
 from runtime.metrics import KEY_ENCRYPTION_SECONDS
 
 PREFIX = "aws-kms:"
 DEADLINE_SECONDS = 6.0
+LOADING_SECONDS = 20.0  # of boto3 and its credentials, once
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 1.5, 2.5, 2
 _THREADS = 8
 # Of the errors that KMS answers with a status below 500, those after which the same request may be answered.
@@ -64,7 +67,11 @@ class AwsKms:
         """The answer of KMS to one operation with a key. Raises KeyRefused, KeyUnreachable, SealBroken."""
         began_at, outcome = perf_counter(), "failed"
         try:
-            answer = await self._in_thread(lambda: self._call(operation, arn, parameters))
+            region = arn.split(":")[3]
+            if region not in self._clients:
+                await self._in_thread(partial(self._make_client, region), LOADING_SECONDS)
+            work = partial(self._call, self._clients[region], operation, {"KeyId": arn, **parameters})
+            answer: dict[str, Any] = await self._in_thread(work, DEADLINE_SECONDS)
             outcome = "ok"
             return answer
         except (KeyRefused, SealBroken):
@@ -76,44 +83,46 @@ class AwsKms:
         finally:
             KEY_ENCRYPTION_SECONDS.labels("aws_kms", operation, outcome).observe(perf_counter() - began_at)
 
-    async def _in_thread(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    async def _in_thread(self, work: Callable[[], Any], seconds: float) -> Any:
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with lag_tolerant_timeout(seconds):
                 return await running
         except TimeoutError:
-            raise KeyUnreachable(f"AWS KMS has not answered within {DEADLINE_SECONDS:g} s") from None
+            raise KeyUnreachable(f"AWS KMS has not answered within {seconds:g} s") from None
 
-    def _call(self, operation: str, arn: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        # An extra, which takes time to import: loaded in this thread, when the first key is used.
-        from botocore.exceptions import BotoCoreError, ClientError
+    @staticmethod
+    def _call(client: Any, operation: str, parameters: Mapping[str, Any]) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError  # an extra
 
         try:
-            client = self._client(arn.split(":")[3])
-            found: dict[str, Any] = getattr(client, operation)(KeyId=arn, **parameters)
-            return found
+            return getattr(client, operation)(**parameters)
         except ClientError as failure:
             raise _refusal(failure.response) from failure
         except BotoCoreError as failure:
             raise KeyUnreachable(f"AWS KMS cannot be asked: {type(failure).__name__}") from failure
 
-    def _client(self, region: str) -> Any:
-        with self._making:  # sessions are not made for threads
-            if region not in self._clients:
-                import boto3
-                from botocore.config import Config
+    def _make_client(self, region: str) -> None:
+        # An extra, which takes time to import: loaded in this thread, when the first key is used.
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
 
-                config = Config(
-                    connect_timeout=_CONNECT_SECONDS,
-                    read_timeout=_READ_SECONDS,
-                    retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-                    max_pool_connections=_THREADS,
-                    user_agent_extra="zonewright",
-                )
-                self._clients[region] = boto3.session.Session().client(
-                    "kms", region_name=region, config=config
-                )
-            return self._clients[region]
+        config = Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            max_pool_connections=_THREADS,
+            user_agent_extra="zonewright",
+        )
+        with self._making:  # sessions are not made for threads
+            if region in self._clients:
+                return
+            try:
+                session = boto3.session.Session()
+                self._clients[region] = session.client("kms", region_name=region, config=config)
+            except BotoCoreError as failure:
+                raise KeyUnreachable(f"AWS KMS cannot be asked: {type(failure).__name__}") from failure
 
 
 def _refusal(response: Mapping[str, Any]) -> Exception:

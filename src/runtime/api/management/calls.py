@@ -20,7 +20,7 @@ from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.listing import ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork, read_only, unit_of_work
-from runtime.services.zone_keys import NONE_PREPARED, PreparedKeys
+from runtime.services.zone_keys import PreparedKeys
 
 # What the path calls its parameters -> what services call them.
 _NAMES = {
@@ -111,7 +111,7 @@ class Call:
         """
         return read_only(self.services, self.caller, self.request_id, brief=brief)
 
-    def writing(self, prepared: PreparedKeys = NONE_PREPARED) -> AbstractAsyncContextManager[UnitOfWork]:
+    def writing(self, prepared: PreparedKeys | None = None) -> AbstractAsyncContextManager[UnitOfWork]:
         """A unit that commits when its block ends well.
 
         Args:

@@ -182,10 +182,11 @@ class TestZones:
         assert all(one["permissions"]["zones"]["delete"] is False for one in listed)
 
     @pytest.mark.deviation("encryption-key")
-    def test_a_key_that_nothing_uses_is_refused(self, api: Api) -> None:
-        """Without a key-management service a customer's key must not look as if it were in use."""
-        key = {"arn": "arn:aws:kms:eu-west-1:1:key/1", "type": "aws"}
-        api.refused(400, "POST", "/zones", {"name": "x", "encryption_key": key})
+    def test_a_key_that_the_operator_does_not_allow_is_refused(self, api: Api) -> None:
+        """Also before its service is asked: a request does not choose where credentials go."""
+        key = {"arn": "arn:aws:kms:eu-west-1:111122223333:key/1", "type": "aws"}
+        refused = api.refused(400, "POST", "/zones", {"name": "x", "encryption_key": key})
+        assert "ZONED_ZONE_ENCRYPTION_KEYS" in refused["message"]
 
 
 def test_slugs_are_unique_everywhere_when_addresses_are_made_of_them(tmp_path: Path, sqlite_url: str) -> None:

@@ -30,7 +30,7 @@ async def prepare_keys(services: Services, acting: Caller, changeset: PackedChan
                 new_zones += await key_changes.for_new_zones(services, operation.spec, number)
             elif isinstance(operation, ChangeOperation) and operation.id is not None:
                 prepared = await key_changes.for_update(services, acting, ZONE, operation.id, operation.spec)
-                changes |= prepared.changes
+                changes |= prepared.changes if prepared is not None else {}
     return PreparedKeys(new_zones, changes)
 
 

@@ -22,7 +22,7 @@ from runtime.services.management.unit_of_work.epoch_updates import EpochUpdates
 from runtime.services.management.unit_of_work.lookup_cache import LookupCache
 from runtime.services.management.unit_of_work.organization_lock import OrganizationLock
 from runtime.services.management.unit_of_work.tombstones import Tombstones
-from runtime.services.zone_keys import NONE_PREPARED, KeyChange, PreparedKeys, PreparedZone
+from runtime.services.zone_keys import KeyChange, PreparedKeys, PreparedZone
 
 _NOT_AUDITED = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
 
@@ -188,7 +188,7 @@ async def unit_of_work(
     request_id: str,
     *,
     changeset_id: str | None = None,
-    prepared: PreparedKeys = NONE_PREPARED,
+    prepared: PreparedKeys | None = None,
     zone_ids: Collection[str] = (),
 ) -> AsyncIterator[UnitOfWork]:
     """A transaction that commits when the block ends well, and whose invalidations follow the commit.
@@ -200,7 +200,8 @@ async def unit_of_work(
     await services.data_keys.preload(services.database, zone_ids)
     async with services.database.transaction() as conn:
         unit = UnitOfWork(conn, caller, services, services.clock(), request_id, changeset_id)
-        unit.new_zones, unit.key_changes = list(prepared.new_zones), prepared.changes
+        if prepared is not None:
+            unit.new_zones, unit.key_changes = list(prepared.new_zones), prepared.changes
         yield unit
         await unit.flush()
         await unit.announce_epochs()

@@ -15,7 +15,7 @@ from runtime.services.data_keys import binding_of
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.services.zone_keys import NONE_PREPARED, KeyChange, PreparedKeys, PreparedZone
+from runtime.services.zone_keys import KeyChange, PreparedKeys, PreparedZone
 from runtime.storage.sql import wrapped_keys, zone_data
 
 _MEMBER = "encryption_key"
@@ -35,15 +35,15 @@ async def for_new_zones(services: Services, body: Mapping[str, Any], number: int
 
 async def for_update(
     services: Services, caller: Caller, kind: Kind, zone_id: str, patch: Mapping[str, Any] | None
-) -> PreparedKeys:
+) -> PreparedKeys | None:
     """The data key of a zone, wrapped with the key that a patch gives it; nothing where it gives it none.
 
     Raises: ValidationFailed for a key that may not be used; Unavailable, also for the present key.
     """
     if kind is not ZONE or patch is None or _MEMBER not in patch:
-        return NONE_PREPARED
+        return None
     change = await _change(services, caller, zone_id, patch)
-    return PreparedKeys(changes={zone_id: change}) if change is not None else NONE_PREPARED
+    return PreparedKeys(changes={zone_id: change}) if change is not None else None
 
 
 async def _change(
