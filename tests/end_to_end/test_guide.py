@@ -130,7 +130,7 @@ def test_two_nodes_survive_and_are_restored(tmp_path: Path, postgres: PostgresSe
     assert len(re.findall("least 0, greatest 1, last 1", nodes)) == 2, nodes
     assert re.search("greatest [1-9]", panels["Workers that were started again"]), said
     assert "unavailable: " in panels["Round trips to Redis that failed, a second"], said
-    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 10, said
+    assert len(re.findall(r" ok$", said, re.MULTILINE)) == 11, said
 
 
 def test_keys_move_to_services_and_zones_have_their_own(tmp_path: Path):
