@@ -1,10 +1,8 @@
 """`make chaos`: two nodes under constant load while things break; each scenario is a row of what it cost."""
 
 import argparse
-import asyncio
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -12,13 +10,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-import httpx
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from tests.chaos import ledger, scenarios
 from tests.chaos.ledger import Ledger, Result
-from tests.chaos.load import EXCHANGE, Load, Site
+from tests.chaos.load import EXCHANGE, Site, begin, look_for_created
 from tests.chaos.platform import running, running_on_small_disk, wait_until_ready
 from tests.support.waiting import let_pass
 
@@ -76,7 +73,7 @@ def run(
         restore: returns when all is well again.
     """
     written = Ledger()
-    stop = _loaded(site, written)
+    stop = begin(site, written)
     try:
         let_pass(WARM_SECONDS)
         struck_at = time.monotonic()
@@ -88,30 +85,9 @@ def run(
     finally:
         stop()
     ended_at = time.monotonic()
-    _look_for_created(site, written)
+    look_for_created(site, written)
     times = {"struck_at": struck_at, "mended_at": mended_at, "ended_at": ended_at}
     return ledger.judged(name, written, measured=EXCHANGE, **times)
-
-
-def _loaded(site: Site, written: Ledger) -> Callable[[], None]:
-    """Begin a load; the function that ends it."""
-    loop, over = asyncio.new_event_loop(), asyncio.Event()
-    thread = threading.Thread(target=loop.run_until_complete, args=(Load(site, written).run(over),))
-    thread.start()
-
-    def stop() -> None:
-        loop.call_soon_threadsafe(over.set)
-        thread.join()
-
-    return stop
-
-
-def _look_for_created(site: Site, written: Ledger) -> None:
-    """Write down what the database has of all that was acknowledged."""
-    with httpx.Client(base_url=site.nodes[0], headers=site.headers, timeout=30, trust_env=False) as client:
-        for name in written.created:
-            answer = client.get(site.groups, params={"filter[identifier]": name}).raise_for_status()
-            written.found[name] = [each["id"] for each in answer.json()["items"]]
 
 
 def _told(results: Iterator[Result]) -> Iterator[Result]:

@@ -48,6 +48,7 @@ class Ledger:
         revoked: token -> when its revocation was acknowledged.
         accepted: of each thing that may be used once, how often it was accepted.
         wrong: what was allowed though it must not be, in words.
+        issued: access tokens that exchanges were answered with.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -56,6 +57,7 @@ class Ledger:
     revoked: dict[str, float] = field(default_factory=dict)
     accepted: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    issued: set[str] = field(default_factory=set)
 
     def is_past_grace(self, token: str, asked_at: float) -> bool:
         """Whether a token must be refused by whoever is asked at that time."""

@@ -6,6 +6,7 @@ Everything goes through the balancer, but what asks whether nodes agree: those a
 import asyncio
 import itertools
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ TIMEOUT_SECONDS = 20.0
 EXCHANGE = "exchange"
 # Requests a second of each kind.
 RATES = {EXCHANGE: 15.0, "cold": 4.0, "create": 4.0, "revoke": 2.0, "proof": 2.0, "code": 1.0, "check": 6.0}
+# What a client sends whose next request waits for the answer.
+_IN_TURN = (EXCHANGE, "cold", EXCHANGE, "revoke", EXCHANGE, "cold", "create")
 _VERIFIER = "verifier-" * 6
 
 
@@ -64,13 +67,27 @@ class Load:
             "check": self._check,
         }
 
-    async def run(self, until: asyncio.Event) -> None:
-        """Send until that is set; returns when the last answer is there."""
+    async def run(self, until: asyncio.Event, *, clients: int | None = None) -> None:
+        """Send until that is set; returns when the last answer is there.
+
+        Args:
+            clients: so many send through the balancer alone, each the next after an answer; without,
+                requests are sent at constant rates.
+        """
         # A connection for each request, as from many clients: what one is kept on does not matter here.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False, limits=limits) as self._client:
-            await asyncio.gather(*(self._pace(kind, rate, until) for kind, rate in RATES.items()))
+            if clients is None:
+                await asyncio.gather(*(self._pace(kind, rate, until) for kind, rate in RATES.items()))
+            else:
+                await asyncio.gather(*(self._send_in_turn(number, until) for number in range(clients)))
             await asyncio.gather(*self._tasks)
+
+    async def _send_in_turn(self, first: int, until: asyncio.Event) -> None:
+        for kind in itertools.islice(itertools.cycle(_IN_TURN), first, None):
+            if until.is_set():
+                return
+            await self._attempt(kind, time.monotonic())
 
     async def _pace(self, kind: str, rate: float, until: asyncio.Event) -> None:
         began_at = time.monotonic()
@@ -103,6 +120,8 @@ class Load:
         answer = await self._client.post(f"{issuer}/oauth/{path}", data=form, **options)
         told = "" if answer.status_code == 200 else answer.text
         self._note(kind, due_at, answer.status_code, told)
+        if kind in (EXCHANGE, "cold") and answer.status_code == 200:
+            self._ledger.issued.add(answer.json()["access_token"])
         return answer
 
     async def _exchange(self, due_at: float) -> None:
@@ -220,3 +239,29 @@ class Load:
 
     def _at(self, node: str) -> str:
         return self._site.stage.agent.issuer.replace(self._site.url, node)
+
+
+def begin(site: Site, ledger: Ledger, *, clients: int | None = None) -> Callable[[], None]:
+    """Begin a load in a thread; the function that ends it, and returns when the last answer is there.
+
+    Args:
+        clients: as `Load.run` takes it.
+    """
+    loop, over = asyncio.new_event_loop(), asyncio.Event()
+    load = Load(site, ledger).run(over, clients=clients)
+    thread = threading.Thread(target=loop.run_until_complete, args=(load,))
+    thread.start()
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+
+    return stop
+
+
+def look_for_created(site: Site, ledger: Ledger) -> None:
+    """Write down what the database has of all that was acknowledged."""
+    with httpx.Client(base_url=site.nodes[0], headers=site.headers, timeout=30, trust_env=False) as client:
+        for name in ledger.created:
+            answer = client.get(site.groups, params={"filter[identifier]": name}).raise_for_status()
+            ledger.found[name] = [each["id"] for each in answer.json()["items"]]
