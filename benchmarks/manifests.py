@@ -12,6 +12,7 @@ from pathlib import Path
 
 from acme import Server, Unexpected, clean_environment, command
 
+from benchmarks.cores import busy_seconds
 from benchmarks.exchange import put
 from benchmarks.load import Load
 from benchmarks.servers import empty_sanic
@@ -119,7 +120,11 @@ def _touch_all(config: Path) -> None:
 
 @dataclass(frozen=True)
 class _Runs:
-    """Runs of `zonectl` against one server, each a row: how long, and what was held in memory at most."""
+    """Runs of `zonectl` against one server, each a row.
+
+    Its note says how long it took, how long `zonectl` and the server kept a core busy, and how much memory
+    they held at most.
+    """
 
     server: Server
     cache: Path
@@ -130,7 +135,7 @@ class _Runs:
         """Run a command. Raises Unexpected when it exits otherwise."""
         settings = self.server.client_settings | {"ZONECTL_CACHE_DIR": str(self.cache)}
         with tempfile.TemporaryFile() as said:
-            started = time.perf_counter()
+            started, busy = time.perf_counter(), _busy(self.server)
             process = subprocess.Popen(
                 [*command("zonectl"), *arguments],
                 env=clean_environment(**settings),
@@ -143,10 +148,18 @@ class _Runs:
             if process.returncode != expect:
                 said.seek(0)
                 raise Unexpected(f"{what}: exit {process.returncode}\n{said.read().decode()[-2000:]}")
-        held = [f"{used.ru_maxrss // 1024:,}"]
+        held, worked = [f"{used.ru_maxrss // 1024:,}"], [f"{used.ru_utime + used.ru_stime:.2f}"]
         if (of_server := _most_memory(self.server)) is not None:
             held.append(f"{of_server:,}")
-        return Row(what, self.size / seconds, self.empty, f"{seconds:.2f} s, {' + '.join(held)} MiB")
+        if busy is not None:
+            worked.append(f"{(_busy(self.server) or busy) - busy:.2f}")
+        note = f"{seconds:.2f} s ({' + '.join(worked)} of a core), {' + '.join(held)} MiB"
+        return Row(what, self.size / seconds, self.empty, note)
+
+
+def _busy(server: Server) -> float | None:
+    """How long the server's process has kept cores busy, in seconds; None where nobody says."""
+    return busy_seconds(server.process.pid) if server.process else None
 
 
 def _most_memory(server: Server) -> int | None:
