@@ -8,7 +8,7 @@ import sqlite3
 import threading
 
 import pytest
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import event, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 from tests import conftest
 from tests.support import entities as make
@@ -229,6 +229,48 @@ async def test_sqlite_holds_to_foreign_keys_and_writes_ahead(sqlite_database):
             for connection in (conn, second)
             if not (await connection.execute(text("PRAGMA busy_timeout"))).scalar_one() > 0
         ]
+
+
+async def test_reads_of_many_requests_at_once_share_a_connection(sqlite_database):
+    """Each gives it back before the next one asks: opening one costs a thread, and more than fifty reads."""
+    opened = []
+
+    def note(connection, _record):
+        opened.append(connection)
+
+    async def read():
+        async with sqlite_database.querying() as conn:
+            return (await conn.execute(text("SELECT 1"))).scalar_one()
+
+    assert await read() == 1
+    event.listen(sqlite_database.engine.sync_engine, "connect", note)
+    assert await asyncio.gather(*(read() for _ in range(40))) == [1] * 40
+
+    assert opened == []
+
+
+async def test_a_connection_that_is_given_back_on_the_way_is_clean(sqlite_database):
+    """Requests that are cancelled in a transaction leave nothing open: the next one writes and reads."""
+    begun = asyncio.Event()
+
+    async def never_end():
+        async with sqlite_database.transaction() as conn:
+            await entities.insert(conn, ORGANIZATION, make.organization())
+            begun.set()
+            await asyncio.Event().wait()
+
+    for _ in range(3):
+        begun.clear()
+        task = asyncio.ensure_future(never_end())
+        await begun.wait()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    async with sqlite_database.transaction() as conn:
+        await entities.insert(conn, ORGANIZATION, make.organization())
+
+    async with sqlite_database.reading() as conn:
+        assert await entities.count(conn, ORGANIZATION, within={}) == 1
 
 
 async def test_streams_do_not_need_everything_in_memory(database, zone):

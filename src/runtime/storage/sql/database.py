@@ -282,16 +282,16 @@ class Database:
         async with AsyncExitStack() as stack:
             try:
                 if engine is self._watching:
-                    connection = await stack.enter_async_context(engine.connect())
+                    connection = await _taken(engine, stack)
                 elif self._watch is None:
                     with self._wait():
-                        connection = await stack.enter_async_context(engine.connect())
+                        connection = await _taken(engine, stack)
                 else:
                     waiting = hang_detection.GuardedWait(self._watch)
                     stack.callback(waiting.end)
                     async with waiting.connecting:
                         with self._wait():
-                            connection = await stack.enter_async_context(engine.connect())
+                            connection = await _taken(engine, stack)
                     waiting.driver = connection.sync_connection.connection.driver_connection  # type: ignore[union-attr]
             except Exception as error:
                 _raise_if_away(error, availability.unavailable_connecting(error))
@@ -435,6 +435,26 @@ def _pooled(
     event.listen(engine.sync_engine, "handle_error", _on_error)
     event.listen(engine.sync_engine, "before_cursor_execute", _on_statement)
     return engine
+
+
+async def _taken(engine: AsyncEngine, until: AsyncExitStack) -> AsyncConnection:
+    """A connection of the engine's pool, which has it back when the stack is left."""
+    connection = await engine.connect()
+    until.push_async_callback(_give_back, connection)
+    return connection
+
+
+async def _give_back(connection: AsyncConnection) -> None:
+    """Give a connection back to its pool, at once where that takes no waiting.
+
+    The engine does it in a task, a turn of the event loop later. By then thirty requests can have taken a
+    connection each to SQLite, more than the pool keeps: one after the other was opened, and closed again.
+    """
+    sync: Any = connection.sync_connection
+    if sync.dialect.name == "sqlite" and not sync.invalidated and sync.connection.dbapi_connection.is_idle:
+        await connection.close()
+    else:
+        await connection.__aexit__(None, None, None)
 
 
 @contextmanager

@@ -128,6 +128,11 @@ class _Connection(AsyncAdapt_aiosqlite_connection):
         """Whether a transaction is open. SQLite itself ends one where it cannot go on."""
         return self._open
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing has to be ended before somebody else has the connection."""
+        return not self._open and not self._streams
+
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo what a block has written that raises, and not the transaction. The connection is `at_hand`."""
