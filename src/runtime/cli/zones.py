@@ -173,7 +173,7 @@ def move_zone(
                 refused += 1
                 continue
             done += found is not None
-            for line in _told(found) if found is not None else ():
+            for line in _told(found, settings) if found is not None else ():
                 click.echo(line)
         return done, refused
 
@@ -183,7 +183,7 @@ def move_zone(
         raise CommandError(f"not moved: {refused:,} zones")
 
 
-def _told(found: moving.Move) -> Iterator[str]:
+def _told(found: moving.Move, settings: Settings) -> Iterator[str]:
     """What a move comes to, for the operator."""
     former, new = moving.issuer_at_present(found.before), moving.issuer_at_present(found.after)
     until = "until it is ended" if found.ends_at is None else f"until {rfc3339(found.ends_at)}"
@@ -198,6 +198,9 @@ def _told(found: moving.Move) -> Iterator[str]:
         yield f"            {oauth2.backchannel_logout_uri} (back-channel logout URI)"
     for zone_id, identifier in found.named_by:
         yield f"  change    the provider `{identifier}` of zone {zone_id}: it names the former issuer"
+    if found.differs_by_scheme_alone and not settings.proxies:
+        yield "  warning   nothing tells the two addresses apart, and both are answered as the new one: set"
+        yield "            ZONED_PROXIES, and have the proxy send `X-Forwarded-Proto`"
     if found.is_downgrade:
         yield "  warning   from `https` to `http`: passwords, cookies and tokens travel in clear"
 

@@ -116,6 +116,7 @@ def test_chains_go_on_across_the_move(world: World, place: str) -> None:
     assert [claims(second)["act"]["iss"], claims(second)["act"]["act"]["iss"]] == [issuer, issuer]
 
 
+@pytest.mark.threat("47o")
 def test_no_token_of_one_address_is_handed_out_at_the_other(world: World) -> None:
     """The same request, again and again at both: each address has its own answers, however they are kept."""
     world.move()

@@ -39,7 +39,7 @@ def _good(world: World, place: str, exchanged: str) -> dict[str, bool]:
     }
 
 
-@pytest.mark.threat("47a")
+@pytest.mark.threat("47n")
 def test_the_former_issuer_ends_with_the_move(world: World) -> None:
     """Until then its tokens are good at both; afterwards nowhere, and only what is no token goes on."""
     exchanged = world.exchange("former", world.tokens["access_token"]).json()["access_token"]

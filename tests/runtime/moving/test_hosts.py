@@ -164,6 +164,21 @@ def test_a_proxy_that_is_counted_says_whether_it_was_https(hosts: Hosts) -> None
     assert hosts.issuer_at("plain.acme.test", **through, **{"X-Forwarded-Proto": "http"}) is None
 
 
+def test_a_move_tells_what_an_operator_has_to_know(hosts: Hosts) -> None:
+    """That tokens travel in clear from then on, and that only a proxy tells two addresses apart."""
+    zone = hosts.zone("Told")
+    moves = [
+        hosts.move(zone, to)
+        for to in ("http://told.acme.test", "https://told.acme.test", "https://told.acme.test:8443")
+    ]
+
+    assert [(each.is_downgrade, each.differs_by_scheme_alone) for each in moves if each] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+
+
 def test_cookies_of_http_are_none_of_https(hosts: Hosts) -> None:
     """Whoever could read or write cookies on the way is not signed in, nor anybody in their place."""
     zone = hosts.zone("Cookies")

@@ -56,6 +56,7 @@ def _assertion(world: World, client_id: str, audience: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.threat("47n")
 def test_assertions_are_for_either_issuer_and_count_once(world: World, signer: str) -> None:
     """Until the former one has ended; what was used at one address is used at the other."""
     world.move()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import String, cast, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -140,7 +140,10 @@ async def providers_of(conn: AsyncConnection, issuer: str) -> Sequence[tuple[str
     """Zone id and identifier of the providers, in any zone, whose identifier or issuer that is."""
     rows = await conn.execute(
         select(_providers.c.zone_id, _providers.c.identifier, _providers.c.protocols)
-        .where(_providers.c.type == "external")
+        .where(
+            _providers.c.type == "external",
+            or_(_providers.c.identifier == issuer, cast(_providers.c.protocols, String).contains(issuer)),
+        )
         .order_by(_providers.c.zone_id, _providers.c.identifier)
     )
     return [

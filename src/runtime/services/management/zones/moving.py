@@ -13,11 +13,13 @@ from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import PROVIDER, ZONE
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone, moved
 from runtime.domain.oauth.resources import is_issuer
 from runtime.domain.provider_issuers import issuer_of
 from runtime.domain.zone_addresses import (
     FormerIssuer,
+    SentTo,
     host_pattern,
     is_downgrade,
     new_issuer,
@@ -58,6 +60,12 @@ class Move:
     def is_downgrade(self) -> bool:
         """Whether tokens and passwords travel in clear from then on."""
         return is_downgrade(issuer_at_present(self.before), issuer_at_present(self.after))
+
+    @property
+    def differs_by_scheme_alone(self) -> bool:
+        """Whether only a proxy can tell to which of the two a request was sent."""
+        new = urlsplit(issuer_at_present(self.after)).netloc
+        return SentTo(None, new).is_at(issuer_at_present(self.before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +260,8 @@ async def _carry_out(unit: UnitOfWork, planned: Move) -> None:
     await entities.change(
         unit, ZONE, {"organization_id": zone.organization_id}, zone, planned.after, action="move"
     )
-    await zone_addresses.rename_accounts(unit.conn, former, issuer)
+    if zone.owner_type is OwnerType.PLATFORM:  # only people of a home zone act for organizations
+        await zone_addresses.rename_accounts(unit.conn, former, issuer)
 
 
 async def _end(unit: UnitOfWork, zone_id: str, issuer: str, ended_at: datetime) -> None:
