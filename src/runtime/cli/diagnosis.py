@@ -68,8 +68,8 @@ def public_url(url: str, zones: int) -> Iterator[Finding]:
     """
     yield warning(
         "issuers",
-        f"none of the {zones:,} zones has an issuer that ZONED_PUBLIC_URL `{url}` and ZONED_ZONE_URL_TEMPLATE"
-        " give: clients find them at other addresses",
+        f"no zone has an issuer that ZONED_PUBLIC_URL `{url}` and ZONED_ZONE_URL_TEMPLATE give (zones:"
+        f" {zones:,}): clients find them at other addresses",
         "set both to what they were, or move the zones: `zoned zone move --all --dry-run`",
     )
 

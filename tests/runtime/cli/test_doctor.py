@@ -190,3 +190,23 @@ def test_an_address_that_is_none(data: Path, url: str) -> None:
     assert refused.exit_code == 1
     assert "ZONED_REDIS_URL is not the address of a Redis" in refused.output
     assert url not in refused.output.replace("redis://localhost:6379/0", "")
+
+
+def test_zones_that_stand_elsewhere_than_the_settings_say(data: Path) -> None:
+    """After a change of the public URL, until the zones are moved; and an end that no job has recorded."""
+    settings = {"ZONED_PUBLIC_URL": "https://id.acme.example"}
+    assert "issuers" not in diagnosed(data)[1]
+
+    code, wrong, _ = diagnosed(data, **settings)
+
+    assert code == 0
+    assert "no zone has an issuer that ZONED_PUBLIC_URL" in wrong["issuers"]["detail"]
+    assert "zoned zone move --all" in wrong["issuers"]["remedy"]
+    runner = CliRunner(env={"ZONED_DATA_DIR": str(data), **settings})
+    moved = runner.invoke(main, ["zone", "move", "--all"])
+    assert (moved.exit_code, moved.output.splitlines()[-1]) == (0, "moved: 1 zones")
+    assert "issuers" not in diagnosed(data, **settings)[1]
+
+    with closing(sqlite3.connect(data / "zonewright.db")) as database, database:
+        database.execute("UPDATE zone_addresses SET ends_at = '2026-01-01T00:00:00.000000+00:00'")
+    assert "ended, and no job has recorded it" in diagnosed(data, **settings)[1]["issuers"]["detail"]
