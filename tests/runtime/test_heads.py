@@ -143,6 +143,34 @@ def test_a_request_line_is_read_in_one_way(server: Server, first: str) -> None:
 
 
 @pytest.mark.threat("31n")
+@pytest.mark.parametrize(
+    ("first", "lines"),
+    [
+        ("GET /healthz HTTP/1.1", ()),
+        ("GET /healthz HTTP/1.1", ("Hosts: x",)),
+        ("GET http://x/healthz HTTP/1.1", ()),
+        ("GET http://x/healthz HTTP/1.1", ("Host: y",)),
+        ("GET http://x:80/healthz HTTP/1.1", ("Host: x",)),
+        ("GET http://u@x/healthz HTTP/1.1", ("Host: x",)),
+        ("GET HTTPS://y?/healthz HTTP/1.1", ("Host: x",)),
+        ("GET http://x HTTP/1.1", ("Host: x",)),
+        ("GET http://x?a=b HTTP/1.1", ("Host: x",)),
+        ("GET healthz HTTP/1.1", ("Host: x",)),
+        ("GET *healthz HTTP/1.1", ("Host: x",)),
+        ("CONNECT x:443 HTTP/1.1", ("Host: x:443",)),
+        ("GET http://x/healthz HTTP/1.0", ()),
+    ],
+)
+def test_a_request_is_for_one_host(server: Server, first: str, lines: tuple[str, ...]) -> None:
+    """400 for one that names none, or two; and for one without a path."""
+    for fine in ("GET /healthz HTTP/1.1", "GET http://X/healthz HTTP/1.1"):
+        assert statuses(heard(server, head("Host: x", first=fine) + _LAST)) == [200, 200]
+    assert statuses(heard(server, head(first="GET /healthz HTTP/1.0"))) == [200]
+
+    assert statuses(heard(server, head(*lines, first=first) + _LAST)) == [400]
+
+
+@pytest.mark.threat("31n")
 def test_chunks_need_the_version_that_has_them(server: Server) -> None:
     """An intermediary that speaks HTTP/1.0 does not know where they end. Spec: RFC 9112 section 6.1."""
     old, chunks = f"POST {_TARGET} HTTP/1.0", "Transfer-Encoding: chunked"

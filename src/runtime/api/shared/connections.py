@@ -29,6 +29,7 @@ _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _HEAD = re.compile(
     rb"(%b) ([\x21-\x7e]++) HTTP/1\.([01])((?:\r\n%b:[\t\x20-\x7e\x80-\xff]*+)*+)" % (_TOKEN, _TOKEN)
 )
+_TARGET_BEGINS = re.compile(rb"(?:[A-Za-z][A-Za-z0-9+.-]*+://([^/?#]*+))?/|\*\Z")
 _END = b"\r\n\r\n"
 # The end of the chunk before, or of the head, and the line that a chunk begins with. Spec: section 7.1.
 _CHUNK = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}+(?:[\t ]*+;[\t\x20-\x7e\x80-\xff]*+)?\r\n")
@@ -69,6 +70,7 @@ class Http1(Http):
         method, target, minor, lines = found.groups()
         fields = [_field(line) for line in lines.decode(errors="surrogateescape").split("\r\n")[1:]]
         headers, is_newest = Header(fields), minor == b"1"
+        _check_target(target, headers, is_newest=is_newest)
         self._settle_persistence(headers, is_newest=is_newest)
         self.head_only = method.upper() == b"HEAD"
         request = self.protocol.request_class(
@@ -186,6 +188,18 @@ class Http1(Http):
         sent = b"" if self.head_only else body
         await self._send(b"".join((begun, _status_line(response.status), *lines, b"\r\n", sent)))
         self.stage = Stage.IDLE
+
+
+def _check_target(target: bytes, headers: Header, *, is_newest: bool) -> None:
+    """Check that a target has a path, and one host: zones go by `Host`, and caches in front by the target's.
+
+    Raises: BadRequest. Spec: RFC 9112 sections 3.2 and 3.2.2.
+    """
+    found, host = _TARGET_BEGINS.match(target), headers.getone("host", None)
+    if found is None or (host is None and is_newest):
+        raise BadRequest("Bad Request")
+    if found[1] is not None and found[1].decode("ascii").lower() != (host or "").lower():
+        raise BadRequest("Bad Request")
 
 
 def _field(line: str) -> tuple[str, str]:
