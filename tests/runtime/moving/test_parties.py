@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.runtime.clients.signing import EC
 from tests.runtime.logout.test_backchannel_logout import Receiver, receiver
 from tests.runtime.moving.conftest import World, elsewhere, world_of
-from tests.support.oauth_site import PASSWORD, Browser, Client, Site, claims
+from tests.support.oauth_site import CALLBACK, PASSWORD, Browser, Client, Site, claims
 from tests.support.publisher import publishing
 
 from runtime.cli import main
@@ -186,6 +186,24 @@ def test_operators_see_who_still_asks_at_the_former_address(world: World) -> Non
     assert {use.issuer for use in found.uses} == {world.client.issuer}
     now = world.site.services.clock()
     assert all(timedelta() <= now - use.used_at < timedelta(minutes=5) for use in found.uses)
+
+
+def test_clients_that_register_themselves_are_not_kept_one_by_one(site: Site) -> None:
+    """Anybody can be any number of them, and what is kept of a former address stays as long as the zone."""
+    world = world_of(site)
+    world.move()
+    metadata = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
+    made = httpx.post(f"{world.client.issuer}/oauth/register", json=metadata).json()
+    form = {"grant_type": "authorization_code", "code": "none", "client_id": made["client_id"]}
+    refused = httpx.post(f"{world.client.issuer}/oauth/token", data=form)
+    assert refused.json()["error"] == "invalid_grant"  # the client was known
+    world.at("former").token(grant_type="authorization_code", code="none")
+    world.site.run(ADDRESS_USES.written())
+
+    found = world.site.server.call(lambda services: moving.listed(services, world.zone.id))
+
+    at_tokens = {use.client_id for use in found.uses if use.endpoint == "oauth/token"}
+    assert at_tokens == {"", world.client.app.client_id}
 
 
 def test_commands_say_what_they_do(site: Site, world: World) -> None:

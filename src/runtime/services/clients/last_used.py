@@ -26,10 +26,15 @@ class LastUsedRecorder:
         self._writes: set[asyncio.Task[None]] = set()
 
     def record(self, services: Services, zone_id: str, client: Client, now: datetime) -> None:
-        """Have it recorded that a client has authenticated now; a public one has proved nothing."""
+        """Have it recorded that a client has authenticated now; a public one has proved nothing.
+
+        Nor is it kept of clients that registered themselves, which anybody can do again and again.
+        """
+        if not isinstance(client, ApplicationClient):
+            return
         if (asked := ASKED.get()) is not None:
             asked.client_id = client.client_id
-        if not isinstance(client, ApplicationClient) or client.is_public:
+        if client.is_public:
             return
         credential = client.credential
         last = self._recorded.get(credential.id) or credential.last_used_at
