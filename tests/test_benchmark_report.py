@@ -52,13 +52,19 @@ def run_with(*scenarios: Scenario) -> Results:
 
 
 @asynccontextmanager
-async def answering(work: "asyncio.Queue[bytes]") -> AsyncIterator[str]:
-    """A server that answers each request with the next of the queue, once there is one."""
+async def answering(work: "asyncio.Queue[bytes]", asked: asyncio.Event | None = None) -> AsyncIterator[str]:
+    """A server that answers each request with the next of the queue, once there is one.
+
+    Args:
+        asked: is set by the first request.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             try:
                 await reader.readuntil(b"\r\n\r\n")
+                if asked is not None:
+                    asked.set()
                 writer.write(await work.get())
             except (asyncio.IncompleteReadError, asyncio.CancelledError):
                 writer.close()
@@ -77,18 +83,22 @@ OK, BUSY = (b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % each for each in (b"20
 async def test_an_open_loop_measures_from_when_a_request_was_due() -> None:
     """On a connection that is not answered for a second, those behind it have waited since they were due."""
     held: asyncio.Queue[bytes] = asyncio.Queue()
-    async with answering(held) as url:
+    asked = asyncio.Event()
+    async with answering(held, asked) as url:
         load = Load(url, connections=1, rate=100.0, warm_up=0.0, seconds=0.5)
         running = asyncio.create_task(generator.run(load))
+        await asked.wait()
         await let_elapse(1.0)  # twice as long as the schedule
         for _ in range(50):
             held.put_nowait(OK)
         outcome = await running
 
     assert (outcome.answered, outcome.sent, outcome.errors) == (50, 50, {})
-    assert outcome.percentiles["100"] >= 1_000
-    assert outcome.percentiles["50"] >= 700  # a closed loop would have one slow answer and 49 quick ones
-    assert outcome.rate < 51
+    # Due a hundredth of a second after each other, so that the last had half a second less to wait. A closed
+    # loop would have one slow answer and 49 quick ones. A busy machine makes all of it longer.
+    assert outcome.percentiles["100"] >= 900
+    assert outcome.percentiles["50"] >= 650
+    assert outcome.rate < 60
 
 
 async def test_errors_are_told_by_kind() -> None:

@@ -7,13 +7,13 @@ again, for a review.
 
 import os
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.scale_data import FilledZone, fill
 from sqlalchemy import event, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support import entities as make
@@ -27,11 +27,6 @@ from runtime.storage.sql.filters import Condition, Contains, Equals, SqlConditio
 from runtime.storage.sql.grant_states import has_status
 from runtime.storage.sql.paging import Position
 from runtime.storage.sql.tables import METADATA
-
-ROOT = Path(__file__).parent.parent.parent.parent
-sys.path.insert(0, str(ROOT / "examples"))
-
-from benchmarks.scale_data import FilledZone, fill  # noqa: E402
 
 PLANS = Path(__file__).parent / "plans.txt"
 ZONES, USERS = 20, 20_000
