@@ -30,6 +30,8 @@ _BEYOND_SCHEMAS = (
     r"`manifest\..*` policy `.*` is in the manifest already",
     # a default that follows from another member
     r"`protocols\.oauth2\.issuer` must be an absolute URI",
+    # which keys zones may have, the settings say
+    r"(?:`encryption_key\.arn` )?is not a key that this service may use.*",
     # which addresses a pattern may stand for
     r"`protocols\.oauth2\.cimd\.allowed_client_ids.*",
     # a text in a language of its own
