@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from sanic import Sanic
 from sanic.config import Config
 from sanic.exceptions import ServerError
+from sanic.http import Stage
 from sanic.request import Request
 from sanic.response import HTTPResponse, json, raw
 
@@ -255,6 +256,8 @@ class _Service(Sanic[Any, Any]):
             await response.send(end_stream=True)
         except Exception as failure:  # noqa: BLE001 - the edge: whatever it is, it is answered
             await self.handle_exception(request, failure, run_middleware=False)
+        if stream.request_body and stream.stage is Stage.IDLE:  # answered, and nobody has read it
+            await cast(NumberedRequest, request).discard_body()
 
 
 def _traced(settings: Settings) -> tuple[type[_Service], Any]:

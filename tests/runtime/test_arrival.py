@@ -73,6 +73,21 @@ def test_what_drips_is_not_waited_for(slow_answers: dict[str, tuple[int, bool]],
     assert closed or "does not come" in slow
 
 
+@pytest.mark.threat("31m")
+@pytest.mark.parametrize(
+    "body", ["Content-Length: 5000\r\n\r\na=", "Transfer-Encoding: chunked\r\n\r\n1388\r\n"]
+)
+@pytest.mark.parametrize(
+    ("first", "status"), [("GET /healthz", 200), ("POST /nowhere", 404), ("POST /healthz", 405)]
+)
+def test_nor_is_what_drips_after_the_answer(server: Server, first: str, status: int, body: str) -> None:
+    """A body that nobody asks for has the time of any other one; what comes of it is skipped."""
+    head = f"{first} HTTP/1.1\r\nHost: x\r\n"
+    assert sent(server, f"{head}Content-Length: 3\r\n\r\na=b")[0] == status
+
+    assert sent(server, head + body, "b") == (status, True)
+
+
 @pytest.mark.threat("31n")
 @pytest.mark.parametrize(
     "frame",

@@ -6,7 +6,7 @@ hold a connection, and what was read for it, for ever. A large body has to come 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -46,6 +46,20 @@ class TimedRequest(Request[Any, Any]):
                 prolong(len(part))
         self.body = b"".join(parts)
         self.arrived_at = perf_counter()
+
+    async def discard_body(self) -> None:
+        """Read what is left of the body after the answer, in the time that it has to arrive.
+
+        Raises: BadRequest, PayloadTooLarge; the connection is closed after both.
+        """
+        stream: Any = self.stream
+        stream.request_max_size = min(stream.request_max_size, self.app.config.REQUEST_MAX_SIZE)
+        if stream.take_body() is not None:
+            return
+        with suppress(RequestTimeout):
+            async with _arriving(self):
+                async for _ in stream:
+                    pass
 
 
 @asynccontextmanager
