@@ -62,5 +62,7 @@ def remembering(services: Services) -> Services:
 
 def with_state(services: Services, state: StateStore) -> Services:
     """Another process, as far as memory goes, over the same database and with that state."""
+    if state is services.state:
+        state.version = None  # from now on two write to it
     epochs = Epochs(services.database, state, Clock())
     return with_new_zones(with_limits_on(services, state), epochs=epochs)

@@ -57,7 +57,7 @@ VERIFIED_TOKENS = CacheSize("verified_tokens", 20_000)
 POLICY_DECISIONS = CacheSize("policy_decisions", 20_000)
 CONSENTS = CacheSize("consents", 20_000)
 ALLOWED_TARGETS = CacheSize("allowed_targets", 20_000)
-OPENED_TOKENS = CacheSize("opened_tokens", 5_000)  # a kilobyte or two each
+OPENED_TOKENS = CacheSize("opened_tokens", 20_000)  # a kilobyte or two each
 KNOWN_EXCHANGES = CacheSize("known_exchanges", 5_000)  # with a token each
 
 ALL = tuple(size for size in list(globals().values()) if isinstance(size, CacheSize))

@@ -6,7 +6,6 @@ whom it was issued to or whom it is for. Scopes, actors, expiry and key are also
 `test_delegation_chains.py`, over the pure core and in more steps.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,11 +58,11 @@ def _not_revoked(zone: Any, token_id: str) -> None:
 
 
 def _wider(parent: Any, target: Any, requested: Any, **more: Any) -> Any:
-    return _ATTENUATE(replace(parent, audience="https://elsewhere.test"), target, requested, **more)
+    return _ATTENUATE(parent._replace(audience="https://elsewhere.test"), target, requested, **more)
 
 
 def _for_what_the_parent_is_for(parent: Any, *rest: Any, **more: Any) -> Any:
-    return replace(_ATTENUATE(parent, *rest, **more), audience=parent.audience)
+    return _ATTENUATE(parent, *rest, **more)._replace(audience=parent.audience)
 
 
 async def _always(*_: Any) -> bool:

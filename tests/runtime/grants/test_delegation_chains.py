@@ -5,7 +5,6 @@ audiences as they are requested: which of them an application may have a token f
 `test_attenuated_zone.py`, over a real zone. `tests/end_to_end/test_chains.py` sends chains to a server.
 """
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -61,20 +60,20 @@ def test_nothing_that_is_issued_ever_widens() -> None:
 def _without_the_parents_scopes(
     parent: Delegation, target: TokenLimits, *rest: object, **more: object
 ) -> Delegation:
-    return _ATTENUATE(replace(parent, audience="https://elsewhere.test"), target, *rest, **more)  # type: ignore[arg-type]
+    return _ATTENUATE(parent._replace(audience="https://elsewhere.test"), target, *rest, **more)  # type: ignore[arg-type]
 
 
 def _without_the_parents_end(parent: Delegation, *rest: object, **more: object) -> Delegation:
-    later = replace(parent, expires_at=parent.expires_at + timedelta(days=1))
+    later = parent._replace(expires_at=parent.expires_at + timedelta(days=1))
     return _ATTENUATE(later, *rest, **more)  # type: ignore[arg-type]
 
 
 def _without_the_chain(parent: Delegation, *rest: object, **more: object) -> Delegation:
-    return _ATTENUATE(replace(parent, actors=()), *rest, **more)  # type: ignore[arg-type]
+    return _ATTENUATE(parent._replace(actors=()), *rest, **more)  # type: ignore[arg-type]
 
 
 def _bound_to_no_key(*parts: object, **more: object) -> Delegation:
-    return replace(_ATTENUATE(*parts, **more), jkt=None)  # type: ignore[arg-type]
+    return _ATTENUATE(*parts, **more)._replace(jkt=None)  # type: ignore[arg-type]
 
 
 def _more_than_was_agreed_to(asked: frozenset[str], answered: frozenset[str]) -> UpstreamScopes:

@@ -159,7 +159,7 @@ async def answered(scene: Scene, agent: App, api: Resource, subject: str) -> Ans
     day = PERIOD_BEGINS + timedelta(days=1)
     root = replace(found.root, session=replace(found.root.session, expires_at=day))
     subject_token = replace(found.chain.subject, expires_at=int(day.timestamp()))
-    chain = found.chain._replace(subject=subject_token, root=root)
+    chain = replace(found.chain, subject=subject_token, root=root)
     return Answered(found.client, chain, AllowedTarget(api, limits, Allowance(READ), None, ("rule",)))
 
 
@@ -173,7 +173,7 @@ class TestUntilWhen:
     def test_it_ends_with_the_subject_token(self, answered: Answered) -> None:
         """From then on the same request is refused."""
         ends = int((PERIOD_BEGINS + SOON).timestamp())
-        chain = answered.chain._replace(subject=replace(answered.chain.subject, expires_at=ends))
+        chain = replace(answered.chain, subject=replace(answered.chain.subject, expires_at=ends))
 
         assert replace(answered, chain=chain).until() == SOON.total_seconds()
 
@@ -182,7 +182,7 @@ class TestUntilWhen:
         root = answered.chain.root
         assert root is not None
         session = replace(root.session, expires_at=PERIOD_BEGINS + SOON)
-        chain = answered.chain._replace(root=replace(root, session=session))
+        chain = replace(answered.chain, root=replace(root, session=session))
 
         assert replace(answered, chain=chain).until() == SOON.total_seconds()
 
@@ -202,11 +202,11 @@ class TestUntilWhen:
         own = replace(root, principal=replace(root.principal, own_policies="any"))
 
         assert answered.until() is not None
-        assert replace(answered, chain=answered.chain._replace(root=own)).until() is None
+        assert replace(answered, chain=replace(answered.chain, root=own)).until() is None
 
     def test_an_application_without_a_user_is_looked_at_each_time(self, answered: Answered) -> None:
         """So is its session."""
-        assert replace(answered, chain=answered.chain._replace(root=None)).until() is None
+        assert replace(answered, chain=replace(answered.chain, root=None)).until() is None
 
 
 class TestOnceMore:

@@ -1,6 +1,5 @@
 """Exchanged tokens are given out again, and never to anyone they were not made for."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +17,14 @@ from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
 from runtime.services.zones import ChangeHistory
 from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
+
+
+@pytest.fixture
+def shared_state() -> InProcessState:
+    """A state that does as one that other processes write to."""
+    state = InProcessState()
+    state.version = None
+    return state
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +151,9 @@ async def test_entries_are_sealed_and_bound_to_their_key(
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ENTRY = CachedToken("t", "t1", int(NOW.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
 PLAN = Delegation("https://api.test", frozenset({"a"}), (), NOW + timedelta(seconds=300), None)
-LATER = replace(PLAN, expires_at=NOW + timedelta(seconds=541))
+LATER = PLAN._replace(expires_at=NOW + timedelta(seconds=541))
 SEALER = Sealer(new_data_key())
+OPENED = OpenedTokens(ChangeHistory(1))
 
 
 @pytest.mark.parametrize(
@@ -162,10 +170,10 @@ SEALER = Sealer(new_data_key())
         ({"epochs": (3, 1, 1)}, True),
         ({"epochs": (3, 1, 1), "changed_at": 2}, False),
         ({"epochs": (0, 1, 1), "changed_at": 0}, False),
-        ({"plan": replace(PLAN, scopes=frozenset({"a", "b"}))}, False),
-        ({"plan": replace(PLAN, scopes=frozenset())}, False),
-        ({"plan": replace(PLAN, expires_at=NOW + timedelta(seconds=301))}, True),
-        ({"plan": replace(PLAN, expires_at=NOW + timedelta(seconds=299))}, False),
+        ({"plan": PLAN._replace(scopes=frozenset({"a", "b"}))}, False),
+        ({"plan": PLAN._replace(scopes=frozenset())}, False),
+        ({"plan": PLAN._replace(expires_at=NOW + timedelta(seconds=301))}, True),
+        ({"plan": PLAN._replace(expires_at=NOW + timedelta(seconds=299))}, False),
         ({"key": "other"}, False),
         ({"sealer": Sealer(new_data_key())}, False),
     ],
@@ -191,31 +199,31 @@ SEALER = Sealer(new_data_key())
 )
 @pytest.mark.deviation("cache-lifetime")
 async def test_an_entry_is_given_out_for_what_it_was_made_for(
-    memory_state: StateStore, change: dict[str, Any], opens: bool
+    shared_state: InProcessState, change: dict[str, Any], opens: bool
 ) -> None:
     """Under the same epochs, with just the scopes, within the time there is, and not about to end."""
-    await token_cache.store(memory_state, ENTRY, key="k", sealer=SEALER, now=NOW)
+    await token_cache.store(shared_state, ENTRY, key="k", sealer=SEALER, opened=OPENED, now=NOW)
     same = {"key": "k", "sealer": SEALER, "opened": OpenedTokens(ChangeHistory(1)), "epochs": (1, 1, 1)}
     asked = same | {"plan": PLAN, "now": NOW, "changed_at": 1} | change
 
-    opened = token_cache.open_entry(await memory_state.get("k"), **asked)
+    opened = token_cache.open_entry(await shared_state.get("k"), **asked)
 
     assert opened == (ENTRY if opens else None)
 
 
 @pytest.mark.parametrize(("left", "opens"), [(60, True), (31, True), (29, False)])
 async def test_a_token_of_a_minute_is_given_out_for_the_first_half_of_it(
-    memory_state: StateStore, left: int, opens: bool
+    shared_state: InProcessState, left: int, opens: bool
 ) -> None:
     """Then another one is made, which has the whole minute: each request would make one otherwise."""
     ends = NOW + timedelta(seconds=60)
     entry = ENTRY._replace(expires_at=int(ends.timestamp()))
-    await token_cache.store(memory_state, entry, key="k", sealer=SEALER, now=NOW)
+    await token_cache.store(shared_state, entry, key="k", sealer=SEALER, opened=OPENED, now=NOW)
     now = ends - timedelta(seconds=left)
-    plan = replace(PLAN, expires_at=now + timedelta(seconds=60))
+    plan = PLAN._replace(expires_at=now + timedelta(seconds=60))
 
     opened = token_cache.open_entry(
-        await memory_state.get("k"),
+        await shared_state.get("k"),
         key="k",
         sealer=SEALER,
         opened=OpenedTokens(ChangeHistory(1)),
@@ -229,13 +237,15 @@ async def test_a_token_of_a_minute_is_given_out_for_the_first_half_of_it(
 
 
 async def test_what_was_opened_counts_for_the_same_bytes_at_the_same_place_alone(
-    memory_state: StateStore,
+    shared_state: InProcessState,
 ) -> None:
     """Those are not opened twice; other bytes under the key, and the same under another key, are."""
-    await token_cache.store(memory_state, ENTRY, key="k", sealer=SEALER, now=NOW)
-    sealed = await memory_state.get("k")
-    await token_cache.store(memory_state, ENTRY._replace(token="other"), key="k", sealer=SEALER, now=NOW)
-    replaced = await memory_state.get("k")
+    await token_cache.store(shared_state, ENTRY, key="k", sealer=SEALER, opened=OPENED, now=NOW)
+    sealed = await shared_state.get("k")
+    await token_cache.store(
+        shared_state, ENTRY._replace(token="other"), key="k", sealer=SEALER, opened=OPENED, now=NOW
+    )
+    replaced = await shared_state.get("k")
     opened, another = OpenedTokens(ChangeHistory(1)), Sealer(new_data_key())
     assert sealed is not None
     assert opened.open(sealed, "k", SEALER) == ENTRY
@@ -247,6 +257,29 @@ async def test_what_was_opened_counts_for_the_same_bytes_at_the_same_place_alone
     found = opened.open(replaced, "k", SEALER)
     assert found is not None
     assert found.token == "other"
+
+
+async def test_a_token_that_nobody_else_reads_is_kept_as_it_is(memory_state: StateStore) -> None:
+    """Under the same rules; an entry that others could write does not stand for it."""
+    opened = OpenedTokens(ChangeHistory(1))
+    same = {
+        "key": "k",
+        "sealer": SEALER,
+        "opened": opened,
+        "epochs": (1, 1, 1),
+        "changed_at": 1,
+        "plan": PLAN,
+    }
+    await token_cache.store(memory_state, ENTRY, key="k", sealer=SEALER, opened=opened, now=NOW)
+
+    assert await memory_state.get("k") is None
+    assert token_cache.open_entry(None, **same, now=NOW) == ENTRY
+    assert token_cache.open_entry(None, **(same | {"key": "elsewhere"}), now=NOW) is None
+    assert token_cache.open_entry(None, **(same | {"changed_at": 2}), now=NOW) is None
+    longer = same | {"plan": PLAN._replace(expires_at=NOW + timedelta(seconds=900))}
+    assert token_cache.open_entry(None, **longer, now=NOW + timedelta(seconds=239)) == ENTRY
+    assert token_cache.open_entry(None, **longer, now=NOW + timedelta(seconds=241)) is None
+    assert token_cache.open_entry(b"an entry", **same, now=NOW) is None
 
 
 async def test_the_shortest_tokens_are_cached(scene: Scene, agent: App, ann: Person) -> None:
@@ -269,6 +302,7 @@ class _Recording(InProcessState):
     def __init__(self, inner: StateStore) -> None:
         super().__init__()
         self.inner = inner
+        self.version = None
         self.kept: dict[str, bytes] = {}
 
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:

@@ -12,7 +12,7 @@ from asyncio import Future
 from functools import lru_cache
 from http import HTTPStatus
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from sanic.compat import Header
 from sanic.exceptions import BadRequest, ExpectationFailed, PayloadTooLarge, RequestCancelled
@@ -49,41 +49,55 @@ _WITHOUT_BODY = frozenset({204, 304})
 _NOT_IN_FIELDS = str.maketrans("", "", "\r\n\x00")
 
 
+class Head(NamedTuple):
+    """The head of a request, as far as it says the same wherever it stands.
+
+    Attributes:
+        names: of all fields, as often as they are there.
+    """
+
+    text: bytes
+    method: str
+    target: bytes
+    is_newest: bool
+    names: list[str]
+    fields: Header
+
+
 class Http1(Http):
     """The requests of a connection, one after the other."""
 
-    __slots__ = ()
+    __slots__ = ("_latest",)
 
     request_body: Any  # Sanic's note of what has not been read: None, "chunked", or True for a length
     response_func: Any
     request_bytes_left: Any
     protocol: Any
 
+    def __init__(self, protocol: Any) -> None:
+        super().__init__(protocol)  # type: ignore[no-untyped-call]
+        self._latest: Head | None = None
+
     async def http1_request_header(self) -> None:
         """Read the head of a request. Raises BadRequest, PayloadTooLarge, ExpectationFailed."""
         buffer = self.recv_buffer
         end = await self._end_of_head()
-        head = bytes(buffer[:end])
-        found = _HEAD.fullmatch(head)
-        if found is None:
-            raise BadRequest("Bad Request")
-        method, target, minor, lines = found.groups()
-        fields = [_field(line) for line in lines.decode(errors="surrogateescape").split("\r\n")[1:]]
-        headers, is_newest = Header(fields), minor == b"1"
-        _check_target(target, headers, is_newest=is_newest)
-        self._settle_persistence(headers, is_newest=is_newest)
-        self.head_only = method.upper() == b"HEAD"
+        text, head = bytes(buffer[:end]), self._latest
+        if head is None or head.text != text:  # clients send the same one over and over again
+            head = self._latest = _read_head(text)
+        self._settle_persistence(head.fields, is_newest=head.is_newest)
+        self.head_only = head.method.upper() == "HEAD"
         request = self.protocol.request_class(
-            url_bytes=target,
-            headers=headers,
-            head=head,
-            version=f"1.{minor.decode('ascii')}",
-            method=method.decode("ascii"),
+            url_bytes=head.target,
+            headers=head.fields,  # it takes a copy
+            head=text,
+            version="1.1" if head.is_newest else "1.0",
+            method=head.method,
             transport=self.protocol.transport,
             app=self.protocol.app,
         )
         self.url = request.raw_url.decode("ascii")  # not before it is known to be one
-        is_chunked = self._settle_framing([name for name, _ in fields], headers, is_newest=is_newest)
+        is_chunked = self._settle_framing(head.names, head.fields, is_newest=head.is_newest)
         # One CRLF stays in front of chunks: each begins with it.
         del buffer[: end + (2 if is_chunked else 4)]
         self.request, request.stream = request, self
@@ -188,6 +202,18 @@ class Http1(Http):
         sent = b"" if self.head_only else body
         await self._send(b"".join((begun, _status_line(response.status), *lines, b"\r\n", sent)))
         self.stage = Stage.IDLE
+
+
+def _read_head(text: bytes) -> Head:
+    """Raises BadRequest."""
+    found = _HEAD.fullmatch(text)
+    if found is None:
+        raise BadRequest("Bad Request")
+    method, target, minor, lines = found.groups()
+    fields = [_field(line) for line in lines.decode(errors="surrogateescape").split("\r\n")[1:]]
+    headers, is_newest = Header(fields), minor == b"1"
+    _check_target(target, headers, is_newest=is_newest)
+    return Head(text, method.decode("ascii"), target, is_newest, [name for name, _ in fields], headers)
 
 
 def _check_target(target: bytes, headers: Header, *, is_newest: bool) -> None:

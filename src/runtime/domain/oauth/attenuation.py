@@ -10,7 +10,7 @@ whatever it grants beyond that is not used.
 Spec: zone interface, section 6, rules 2 to 7; RFC 6749 section 6; RFC 8693 section 4.1.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -22,8 +22,7 @@ MAX_TIMES_IN_CHAIN = 2
 _MAX_SHOWN_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Delegation:
+class Delegation(NamedTuple):
     """What a token lets its holder do, before it is text.
 
     Attributes:
@@ -42,7 +41,7 @@ class Delegation:
         """The same with the scopes that policy leaves. Raises ValueError for one that is not in it."""
         if not scopes <= self.scopes:
             raise ValueError("a policy decision adds no scope")
-        return self if scopes == self.scopes else replace(self, scopes=scopes)
+        return self if scopes == self.scopes else self._replace(scopes=scopes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256, sha384, sha512
 from typing import Any, NamedTuple, TypeGuard
@@ -17,8 +16,7 @@ YEAR_10000 = 253_402_300_800  # seconds since 1970
 _HASHES = {"256": sha256, "384": sha384, "512": sha512}
 
 
-@dataclass(frozen=True, slots=True)
-class ChainActor:
+class ChainActor(NamedTuple):
     """One level of `act`: an application that acts for the subject.
 
     Tokens of releases before these members had only `sub`; a level is passed on as it was read.
@@ -67,6 +65,14 @@ class AccessTokenFacts(NamedTuple):
     extra: Mapping[str, Any] | None = None
 
 
+_SETTLED = frozenset(
+    {
+        *("iss", "sub", "sub_profile", "aud", "client_id", "scope", "iat", "exp"),
+        *("jti", "sid", "auth_time", "acr", "act", "cnf"),
+    }
+)
+
+
 def access_token(facts: AccessTokenFacts) -> dict[str, Any]:
     """The claims of an access token, in a settled order. Spec: zone interface, section 3; RFC 9068."""
     claims: dict[str, Any] = {
@@ -75,36 +81,42 @@ def access_token(facts: AccessTokenFacts) -> dict[str, Any]:
         "sub_profile": facts.subject_profile.value,
         "aud": facts.audience,
         "client_id": facts.client_id,
-        "scope": scope_strings.to_text(facts.scopes) or None,
-        "iat": seconds(facts.issued_at),
-        "exp": seconds(facts.expires_at),
-        "jti": facts.token_id,
-        "sid": facts.session_id,
-        "auth_time": seconds(facts.authenticated_at) if facts.authenticated_at else None,
-        "acr": facts.acr,
-        "act": nest_actors(facts.actors),
-        "cnf": dict(facts.confirmation) if facts.confirmation else None,
     }
-    written = {name: value for name, value in claims.items() if value is not None}
+    if facts.scopes:
+        claims["scope"] = scope_strings.to_text(facts.scopes)
+    claims["iat"], claims["exp"] = seconds(facts.issued_at), seconds(facts.expires_at)
+    claims["jti"] = facts.token_id
+    if facts.session_id is not None:
+        claims["sid"] = facts.session_id
+    if facts.authenticated_at is not None:
+        claims["auth_time"] = seconds(facts.authenticated_at)
+    if facts.acr is not None:
+        claims["acr"] = facts.acr
+    if facts.actors:
+        claims["act"] = nest_actors(facts.actors)
+    if facts.confirmation:
+        claims["cnf"] = dict(facts.confirmation)
     for name, value in (facts.extra or {}).items():
-        if name in claims:
+        if name in _SETTLED:
             raise ValueError(f"`{name}` is not an extra claim")
-        written[name] = value
-    return written
+        claims[name] = value
+    return claims
 
 
 def nest_actors(actors: tuple[ChainActor, ...]) -> dict[str, Any] | None:
     """The `act` claim of a chain, the acting application outermost; None for no chain."""
     nested: dict[str, Any] | None = None
     for actor in reversed(actors):
-        level = {
-            "sub": actor.subject,
-            "iss": actor.issuer,
-            "client_id": actor.client_id,
-            "sub_profile": actor.profile,
-            "act": nested,
-        }
-        nested = {name: value for name, value in level.items() if value is not None}
+        level: dict[str, Any] = {"sub": actor.subject}
+        if actor.issuer is not None:
+            level["iss"] = actor.issuer
+        if actor.client_id is not None:
+            level["client_id"] = actor.client_id
+        if actor.profile is not None:
+            level["sub_profile"] = actor.profile
+        if nested is not None:
+            level["act"] = nested
+        nested = level
     return nested
 
 

@@ -157,4 +157,4 @@ async def with_token(
         issued_at=seconds(now),
     )
     before = await prior_actors(zone, receiver, subject)
-    return chain._replace(subject=subject, before=before)
+    return replace(chain, subject=subject, before=before)

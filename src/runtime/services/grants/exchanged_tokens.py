@@ -66,11 +66,12 @@ async def issue(
         changed_at: the zone's epoch at the last change of anything that such a token depends on.
     """
     epochs = (zone.epoch, *(chain.root.epochs if chain.root else (0, 0)))
+    opened = zone.cache_of(OpenedTokens)
     token = token_cache.open_entry(
         candidate,
         key=key,
         sealer=zone.sealer,
-        opened=zone.cache_of(OpenedTokens),
+        opened=opened,
         epochs=epochs,
         changed_at=changed_at,
         plan=plan,
@@ -81,7 +82,7 @@ async def issue(
         decision.step = Step.SIGNING
         token = _mint(zone, client, chain, plan, epochs, now)
         decision.step = Step.STORING
-        await token_cache.store(services.state, token, key=key, sealer=zone.sealer, now=now)
+        await token_cache.store(services.state, token, key=key, sealer=zone.sealer, opened=opened, now=now)
     return token
 
 

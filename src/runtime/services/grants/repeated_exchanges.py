@@ -32,7 +32,10 @@ async def repeat(
         return None
     key = _key_of(zone, known, wanted) if issued is None else None
     held = revalidation.CachedRoot(root, is_fresh=False)
-    current, candidate = await revalidation.revalidate(services, zone, held, key=key)
+    is_elsewhere = services.state.version is None  # else no entry is kept for others
+    current, candidate = await revalidation.revalidate(
+        services, zone, held, key=key if is_elsewhere else None
+    )
     if not _rests_on_the_same(zone, known, current):
         return None
     decision.user_id, decision.resource_id = root.principal.user.id, known.allowed.resource.id

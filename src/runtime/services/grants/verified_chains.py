@@ -1,7 +1,8 @@
 """Verified chains: a subject token that is in order, with whose authority it has and everyone who acted."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from functools import cached_property
 
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import ChainActor
@@ -12,7 +13,8 @@ from runtime.services.issuing.policy_decision import PolicyPrincipal
 from runtime.services.zones import CachedZone, SessionRoot
 
 
-class VerifiedChain(NamedTuple):
+@dataclass(frozen=True)
+class VerifiedChain:
     """What an exchange goes on from: a verified subject token and what it rests on.
 
     Attributes:
@@ -25,7 +27,7 @@ class VerifiedChain(NamedTuple):
     root: SessionRoot | None
     authority: PolicyPrincipal
 
-    @property
+    @cached_property
     def delegation(self) -> Delegation:
         """What the subject token delegates, with everyone who acted, though it may not name them all."""
         subject = self.subject
@@ -36,7 +38,7 @@ class VerifiedChain(NamedTuple):
         """When the subject token ends, which no token that is made from it outlives."""
         return datetime.fromtimestamp(self.subject.expires_at, UTC)
 
-    @property
+    @cached_property
     def subject_profile(self) -> EntityProfile:
         """What the subject is, as the zone knows it now, whatever the subject token says."""
         principal = self.authority.principal

@@ -1,4 +1,6 @@
-"""The cache of exchanged tokens: sealed, and valid until something changes that a token was made from.
+"""The cache of exchanged tokens: valid until something changes that a token was made from.
+
+Where other processes read it, too, each entry is sealed.
 
 An entry has the epochs of the zone, the session and the user that it was made under. The latter two must be
 the present ones. The zone's may have moved on by changes of what the token does not depend on, which the
@@ -40,12 +42,15 @@ class CachedToken(NamedTuple):
 
 
 class OpenedTokens(ZoneCache):
-    """What entries of a zone said when this process opened them: the same bytes say the same again."""
+    """What entries of a zone said when this process opened them: the same bytes say the same again.
+
+    Where the short-lived state is in this process as well, tokens are here alone, and nothing is sealed.
+    """
 
     outlives_changes = True  # it is about bytes alone
 
     def __init__(self, history: ChangeHistory) -> None:
-        self._opened: BoundedCache[tuple[bytes, CachedToken]] = BoundedCache(cache_sizes.OPENED_TOKENS)
+        self._opened: BoundedCache[tuple[bytes | None, CachedToken]] = BoundedCache(cache_sizes.OPENED_TOKENS)
 
     def open(self, sealed: bytes | None, key: str, sealer: Sealer) -> CachedToken | None:
         """The token in an entry; None without one, and for one that does not open at this place."""
@@ -56,6 +61,10 @@ class OpenedTokens(ZoneCache):
         if sealed is not None and kept is not None:
             self._opened[key] = sealed, kept
         return kept
+
+    def keep(self, key: str, token: CachedToken) -> None:
+        """Keep a token that nobody but this process gives out again: it is found without an entry."""
+        self._opened[key] = None, token
 
 
 def entry_key(
@@ -110,9 +119,11 @@ def open_entry(
         epochs: the present ones.
         changed_at: the zone's epoch at the last change of anything that such a token depends on.
     """
-    lifetime = seconds(plan.expires_at) - now.timestamp()  # of a token that were made now
     found = opened.open(sealed, key, sealer)
-    if found is None or found.epochs[1:] != epochs[1:] or not changed_at <= found.epochs[0] <= epochs[0]:
+    if found is None:
+        return None
+    lifetime = seconds(plan.expires_at) - now.timestamp()  # of a token that were made now
+    if found.epochs[1:] != epochs[1:] or not changed_at <= found.epochs[0] <= epochs[0]:
         return None
     if found.expires_at - now.timestamp() < _least_remaining(lifetime):
         return None
@@ -128,8 +139,19 @@ def reissued_at(token: CachedToken, plan: Delegation, now: datetime) -> float:
     return token.expires_at - _least_remaining(seconds(plan.expires_at) - now.timestamp())
 
 
-async def store(state: StateStore, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:
+async def store(
+    state: StateStore,
+    entry: CachedToken,
+    *,
+    key: str,
+    sealer: Sealer,
+    opened: OpenedTokens,
+    now: datetime,
+) -> None:
     """Keep a token until it is about to end. A state that is away costs only speed."""
+    if state.version is not None:
+        opened.keep(key, entry)
+        return
     lifetime = entry.expires_at - now.timestamp()
     remaining = int(lifetime - _least_remaining(lifetime))
     if remaining <= 0:

@@ -32,7 +32,11 @@ class WithdrawalCache:
 
     async def issued_until(self, names: Iterable[Name]) -> int:
         """The last `iat` of tokens that are refused for one of these names; 0 for none."""
-        return max([await self._issued_until(each) for each in names], default=0)
+        latest = 0
+        for name in names:
+            held = self._instants.get(_key(name))
+            latest = max(latest, held if held is not None else await self._issued_until(name))
+        return latest
 
     async def _issued_until(self, name: Name) -> int:
         """The last `iat` of tokens that are refused, as the revocation list has it; 0 for none."""
@@ -42,7 +46,11 @@ class WithdrawalCache:
             found = await revocations.withdrawn_at(conn, self._zone_id, claim, value)
             return issued_until(found) if found else 0
 
-        return await self._instants.read(f"{claim}\0{value}", query, lambda _: {value})
+        return await self._instants.read(_key(name), query, lambda _: {value})
+
+
+def _key(name: Name) -> str:
+    return f"{name[0]}\0{name[1]}"
 
 
 def issued_until_in_session(withdrawn: Mapping[Name, datetime], names: Iterable[Name]) -> int:

@@ -151,7 +151,8 @@ class InProcessState:
         return entry[1]
 
     def _change(self) -> None:
-        self.version = (self.version or 0) + 1
+        if self.version is not None:
+            self.version += 1
 
     def _forget(self, key: str) -> None:
         self._change()

@@ -23,7 +23,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 READ, WRITE = frozenset({"read"}), frozenset({"write"})
 API = TokenLimits("https://api.example", READ | WRITE, 3600)
 HELD = Delegation(API.audience, READ, (ChainActor("portal"),), NOW + timedelta(hours=8), "key")
-ELSEWHERE = replace(HELD, audience="https://elsewhere.example")
+ELSEWHERE = HELD._replace(audience="https://elsewhere.example")
 AGENT = ChainActor("agent")
 
 
@@ -85,7 +85,7 @@ def test_a_token_ends_with_the_first_of_its_limits(limit: dict[str, object], end
 def test_a_token_ends_no_later_than_the_subject_token() -> None:
     """Whatever it is for."""
     soon = NOW + timedelta(minutes=2)
-    assert exchanged(replace(ELSEWHERE, expires_at=soon)).expires_at == soon
+    assert exchanged(ELSEWHERE._replace(expires_at=soon)).expires_at == soon
 
 
 def test_the_actor_comes_in_front_of_all_before_it() -> None:
@@ -136,7 +136,7 @@ def test_an_actor_is_in_a_chain_twice_at_most() -> None:
 
 def test_policy_takes_scopes_away() -> None:
     """Everything else stays as it is."""
-    assert replace(HELD, scopes=READ | WRITE).restricted_to(READ) == HELD
+    assert HELD._replace(scopes=READ | WRITE).restricted_to(READ) == HELD
 
 
 def test_policy_adds_no_scope() -> None:
