@@ -56,7 +56,6 @@ _BEYOND_SCHEMAS = (
     r"only platform roles on the organization's home zone can have a scope",
     # what this installation, or no mail server, can reach
     r"is not an address that mail can be sent to",
-    r"is not supported: this service has no key-management service",
 )
 _MEANT = re.compile("|".join(_BEYOND_SCHEMAS), re.DOTALL)
 
