@@ -96,6 +96,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         _REQUESTS,
     ),
     BoundedMemory(
+        "runtime.storage.sql.prepared.PreparedStatement._compiled",
+        "texts of one statement of a hot path",
+        "the sorts of databases, which are two",
+    ),
+    BoundedMemory(
         "runtime.services.epochs.Epochs._answered",
         "epochs as they were asked for since the last reading, without Redis",
         epochs.MOST_ANSWERED,
