@@ -35,6 +35,9 @@ SOURCE = ROOT / "src"
 # Values of the definition of something, or fixed when it is made: nothing is added to them.
 _FIXED = {
     "runtime.adapters.keys.signing.SigningKey.public_jwk",
+    # Of one statement's text; there once it has been executed.
+    "runtime.storage.sql.prepared._Compiled._parameters",
+    "runtime.storage.sql.prepared._Compiled._read",
     "runtime.storage.sql.reference_cleanup._Loose.values",
     "runtime.storage.state.partitions.PartitionedEntries._bounds",
 }

@@ -32,6 +32,8 @@ _BEYOND_SCHEMAS = (
     r"`protocols\.oauth2\.issuer` must be an absolute URI",
     # which keys zones may have, the settings say
     r"(?:`encryption_key\.arn` )?is not a key that this service may use.*",
+    # a part of a key, for a zone that has none of which it could be a part
+    r"`encryption_key\.(?:arn|type)` is required(?: \(and 1 more\))?",
     # which addresses a pattern may stand for
     r"`protocols\.oauth2\.cimd\.allowed_client_ids.*",
     # a text in a language of its own

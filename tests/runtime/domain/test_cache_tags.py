@@ -83,6 +83,7 @@ RECORDS: Mapping[str, object] = {
     "sessions.delete": {ID},
     "sessions.revoke": {ID},
     "user_agents.change": ALL_OF_IT,
+    "zones.end_move": ALL_OF_IT,
     "zones.equip": ALL_OF_IT,
     "zones.set_switch": ALL_OF_IT,
     "zones.use_algorithm": ALL_OF_IT,

@@ -78,7 +78,7 @@ async def test_no_resource_is_made_or_renamed_like_its_zone(git: Git, product: Z
         update("Resource", files, "files", product.id, identifier=f"{issuer}/"),
         adopt("Resource", by_hand.id, "taken", product.id, identifier=issuer),
     ):
-        with pytest.raises(ValidationFailed, match=r"operation \d .*the issuer of the zone"):
+        with pytest.raises(ValidationFailed, match=r"operation \d .*an issuer of the zone"):
             await git.apply(app("beside", product.id), operation)
     await git.apply(adopt("Resource", by_hand.id, "taken", product.id, identifier=f"{issuer}/by-hand"))
 
