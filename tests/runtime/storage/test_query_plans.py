@@ -1,21 +1,27 @@
 """How the databases run what requests ask of the tables of grants, vault tokens, consents and ownerships.
 
 A scan of a whole table, or of all rows of a zone, is slow only where there are many: with ten million grants.
-The plan shows it with five thousand, once the database has counted them.
+The plan shows it with ten thousand, once the database has counted them.
 """
 
+import asyncio
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert, text
+from sqlalchemy import Connection, create_engine, event, insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support import entities as make
+from tests.support.postgres import PostgresServer
+from tests.support.server import migrated
 
 from runtime.domain.kinds import APPLICATION as APPLICATION_KIND
 from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, RESOURCE, Kind
@@ -23,14 +29,21 @@ from runtime.domain.kinds.zone import Zone
 from runtime.storage.sql import consents, deletion_effects, entities, ownership, vault_resources, vault_tokens
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import ConsentRecord
+from runtime.storage.sql.database import Database
 from runtime.storage.sql.entities import Condition, Equals, SqlCondition
 from runtime.storage.sql.grant_states import has_status
 from runtime.storage.sql.tables import METADATA
 from runtime.storage.sql.vault_tokens import SealedTokens
 
-USERS, RESOURCES = 500, 10
+USERS, RESOURCES = 1000, 10
 LARGE = ("consents", "delegated_grants", "vault_tokens", "ownerships")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+# Users and resources are not needed for a plan: until the transaction ends, nothing refers to them.
+FORGET_REFERENCES = {
+    "postgresql": "SET LOCAL session_replication_role = replica",
+    "sqlite": "PRAGMA defer_foreign_keys=1",
+}
+SEALED_TOKEN = bytes(1_200)  # as long as a JWT with a few claims, sealed
 SEALED = SealedTokens(b"access", b"refresh", "Bearer", NOW)
 APPLICATION, USER_AGENT = ClientRef(application_id="application-1"), ClientRef(user_agent_id="agent-1")
 
@@ -170,7 +183,7 @@ def rows(zone: Zone, user: int, resource: int) -> dict[str, dict[str, Any]]:
             id=f"token-{user}-{resource}",
             grant_id=f"grant-{user}-{resource}",
             version=1,
-            access_token=b"sealed",
+            access_token=SEALED_TOKEN,
             token_type="Bearer",
             state="live",
             failures=0,
@@ -201,30 +214,89 @@ def rows(zone: Zone, user: int, resource: int) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.fixture
-async def large(conn: AsyncConnection) -> Zone:
-    """A zone with five thousand rows of each large table, which the database has counted."""
-    zone = await make.add_zone(conn)
-    # Users and resources are not needed for a plan: nothing is committed.
-    on_postgresql = conn.dialect.name == "postgresql"
-    await conn.execute(
-        text(
-            "SET LOCAL session_replication_role = replica" if on_postgresql else "PRAGMA defer_foreign_keys=1"
-        )
-    )
+@dataclass(frozen=True)
+class Filled:
+    """A closed database in which one zone has ten thousand rows of each large table."""
+
+    url: str
+    zone: Zone
+
+
+async def fill(url: str) -> Filled:
+    """Make these rows, and let the database count them."""
+    database = Database.open(url)
+    try:
+        async with database.transaction() as conn:
+            zone = await make.add_zone(conn)
+            if conn.dialect.name == "postgresql":
+                await conn.execute(text(FORGET_REFERENCES["postgresql"]))
+                await conn.run_sync(insert_rows, zone)
+    finally:
+        await database.close()
+    if url.startswith("sqlite"):  # whose connections in the service look at references at every commit
+        with create_engine(url.replace("+aiosqlite", "")).begin() as plain:
+            insert_rows(plain, zone)
+    return Filled(url, zone)
+
+
+def insert_rows(conn: Connection, zone: Zone) -> None:
+    """Insert and count them."""
     made = [rows(zone, user, resource) for user in range(USERS) for resource in range(RESOURCES)]
     for name in ("delegated_grants", "vault_tokens", "consents", "ownerships"):
-        await conn.execute(insert(METADATA.tables[name]), [each[name] for each in made])
-    for name in (*LARGE, "sessions") if on_postgresql else ("",):
-        await conn.execute(text(f"ANALYZE {name}"))
-    return zone
+        conn.execute(insert(METADATA.tables[name]), [each[name] for each in made])
+    for name in (*LARGE, "sessions") if conn.dialect.name == "postgresql" else ("",):
+        conn.execute(text(f"ANALYZE {name}"))
+
+
+@pytest.fixture(scope="module")
+def filled_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    """On SQLite. Filled once, since that takes longer than all that is asked of it."""
+    path = shutil.copy(migrated(), tmp_path_factory.mktemp("plans") / "zonewright.db")
+    return asyncio.run(fill(f"sqlite+aiosqlite:///{path}"))
+
+
+@pytest.fixture(scope="module")
+def filled_postgresql(postgres: PostgresServer) -> Filled:
+    """The same on PostgreSQL."""
+    return asyncio.run(fill(asyncio.run(postgres.migrated())))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def filled(request: pytest.FixtureRequest) -> Filled:
+    """On each in turn."""
+    found: Filled = request.getfixturevalue(f"filled_{request.param}")
+    return found
 
 
 @pytest.fixture
-async def conn(database: Any) -> Any:
+async def database(filled: Filled, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    """An open copy of it: what a test writes makes rows, and dead ones, that a plan goes by."""
+    if filled.url.startswith("sqlite"):
+        shutil.copy(filled.url.partition("///")[2], tmp_path / "copy.db")
+        opened = Database.open(f"sqlite+aiosqlite:///{tmp_path / 'copy.db'}")
+        yield opened
+        await opened.close()
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = await server.copied(filled.url)
+    opened = Database.open(url)
+    yield opened
+    await opened.close()
+    await server.drop(url)
+
+
+@pytest.fixture
+def large(filled: Filled) -> Zone:
+    """The zone."""
+    return filled.zone
+
+
+@pytest.fixture
+async def conn(database: Database) -> AsyncIterator[AsyncConnection]:
     """A connection whose transaction is rolled back."""
     opened = database.transaction()
     connection = await opened.__aenter__()
+    await connection.execute(text(FORGET_REFERENCES[connection.dialect.name]))
     yield connection
     await opened.__aexit__(RuntimeError, RuntimeError("rolled back"), None)
 
