@@ -52,6 +52,12 @@ def service() -> Mapping[str, ast.Module]:
     }
 
 
+@cache
+def code() -> Mapping[str, str]:
+    """The text of each, without comments."""
+    return {module: ast.unparse(tree) for module, tree in service().items()}
+
+
 def test_the_page_is_written_from_the_code() -> None:
     """`make documents` writes it again."""
     assert (ROOT / "docs" / "limits.md").read_text("utf-8") == document()
@@ -88,8 +94,8 @@ def test_a_limit_is_enforced_somewhere(name: str) -> None:
         if isinstance(each, tuple) and limit in each and group != "ALL"
     }
     text = "\n".join(
-        ast.unparse(tree)
-        for module, tree in service().items()
+        text
+        for module, text in code().items()
         if module.startswith("runtime.services.") and module != rate_limits.__name__
     )
     assert any(re.search(rf"\b{each}\b", text) for each in {name, *groups})
@@ -97,7 +103,7 @@ def test_a_limit_is_enforced_somewhere(name: str) -> None:
 
 def test_only_the_rate_limiter_counts() -> None:
     """No other module uses the counters of the shared state."""
-    counting = {module for module, tree in service().items() if "state.count(" in ast.unparse(tree)}
+    counting = {module for module, text in code().items() if "state.count(" in text}
     assert counting == {"runtime.services.rate_limiter"}
 
 

