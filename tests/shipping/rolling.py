@@ -68,6 +68,20 @@ class Nodes:
         wait_until_ready(node)
 
 
+@contextmanager
+def running_alone(folder: Path) -> Iterator[Nodes]:
+    """One node with the embedded database, as `running` has two."""
+    with ExitStack() as stack:
+        balancer = stack.enter_context(balancing())
+        node = Node(folder / "data", {})
+        node.public_url = balancer.url
+        node.init()
+        stack.callback(node.kill)
+        node.start(seconds=120)
+        balancer.lead_to(node.url)
+        yield Nodes(site_of(balancer.url, [node], folder), [node])
+
+
 def run_by(node: Node, release: Path) -> dict[str, str]:
     """The settings of a node with which another release runs."""
     return {**node.settings, "PYTHONPATH": str(release / "src")}
