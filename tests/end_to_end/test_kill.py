@@ -8,6 +8,8 @@ import httpx
 import pytest
 from acme import Server
 
+pytestmark = pytest.mark.long
+
 CREATES = 750
 
 

@@ -33,6 +33,8 @@ from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import vault_tokens
 
+pytestmark = pytest.mark.long
+
 AT_ONCE = 100
 
 

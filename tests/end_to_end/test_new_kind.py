@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from acme import Server, clean_environment
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = "src/runtime/domain/kinds/__init__.py"
 VERSIONS = "src/runtime/storage/sql/migrations/versions"

@@ -12,6 +12,8 @@ import pytest
 from acme import Server
 from tests.support import waiting
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def server(make_server: Callable[..., Server], postgres_url: str, redis_url: str) -> Iterator[Server]:

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from tests.fuzz.running import fuzz
 from tests.support.server import serve
 
 
+@pytest.mark.long
 def test_the_service_is_what_its_document_says(tmp_path: Path) -> None:
     """No server error, no answer beyond the document, nothing valid refused, nothing invalid taken.
 

@@ -11,6 +11,8 @@ from acme import CONFIG, clean_environment, free_port
 from tests.shipping.installing import ROOT, environment, is_installed, required
 from tools.sbom import pins
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -59,6 +59,7 @@ def healthy(container: Container) -> bool:
     return container.execute(*command).returncode == 0
 
 
+@pytest.mark.long
 def test_it_serves_and_stops_with_the_signal(container: Container):
     """As process 1, which the kernel sends no signal that it does not handle; every worker goes with it."""
     listed = container.execute(
@@ -69,6 +70,7 @@ def test_it_serves_and_stops_with_the_signal(container: Container):
     assert container.stop() == 0
 
 
+@pytest.mark.long
 def test_the_root_file_system_is_read_only_and_that_is_enough(container: Container, volume: Path):
     """What it keeps is in the volume; it could write nowhere else."""
     assert container.execute("touch", "/var/lib/zoned/written").returncode == 0
@@ -76,6 +78,7 @@ def test_the_root_file_system_is_read_only_and_that_is_enough(container: Contain
     assert "Read-only" in container.execute("touch", "/opt/zonewright/written").stderr
 
 
+@pytest.mark.long
 def test_it_runs_without_rights(container: Container):
     """As a user without a name, which nothing of the image belongs to but the volume."""
     status = container.execute("cat", "/proc/1/status").stdout
@@ -83,6 +86,7 @@ def test_it_runs_without_rights(container: Container):
     assert rights == {"Uid": str(OWNER), "Gid": str(OWNER), "CapBnd": "0000000000000000", "NoNewPrivs": "1"}
 
 
+@pytest.mark.long
 def test_the_check_fails_where_nothing_answers(image: Image, volume: Path):
     """What is healthy in the other tests is not so by itself."""
     assert image.run(volume, "init").returncode == 0
@@ -98,6 +102,7 @@ def test_the_check_fails_where_nothing_answers(image: Image, volume: Path):
         assert not healthy(elsewhere)
 
 
+@pytest.mark.long
 def test_doctor_and_zonectl_are_there(container: Container, volume: Path):
     """`zoned doctor` finds nothing to mend, and `zonectl` reads manifests that are mounted."""
     findings = json.loads(container.execute("zoned", "doctor", "--json").stdout)["findings"]
@@ -112,6 +117,7 @@ def test_doctor_and_zonectl_are_there(container: Container, volume: Path):
     assert version("zonewright") in container.execute("zonectl", "--version").stdout
 
 
+@pytest.mark.long
 def test_nothing_of_the_image_can_be_changed_by_its_user(image: Image):
     """Not its programs, and there is no pip to install others with."""
     tree = image.root / "opt/zonewright"
@@ -124,6 +130,7 @@ def test_nothing_of_the_image_can_be_changed_by_its_user(image: Image):
     assert not (tree / "bin/pip").exists()
 
 
+@pytest.mark.long
 def test_only_what_is_installed_is_in_it(image: Image):
     """Neither the source that it was built of nor what built it."""
     assert not (image.root / "source").exists()
@@ -131,6 +138,7 @@ def test_only_what_is_installed_is_in_it(image: Image):
     assert not (image.root / "opt/build").exists()
 
 
+@pytest.mark.long
 def test_its_description_has_no_secret_and_says_what_it_is(image: Image):
     labels = {name.rpartition(".")[2]: value for name, value in image.config["Labels"].items()}
     assert labels["licenses"] == "Apache-2.0"

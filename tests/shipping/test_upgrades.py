@@ -10,6 +10,8 @@ from tests.shipping.rolling import failures, run_by, running
 from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["from the previous release", "to the next release"])
 def trees(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:

@@ -24,6 +24,8 @@ from zonewright.keys import ZoneKeys
 from zonewright.metadata import ZoneMetadata
 from zonewright.revocations import RevocationList
 
+pytestmark = pytest.mark.long
+
 DEADLINE_SECONDS = 15.0
 SENDERS = 6
 REVOCATIONS = [end for end in ENDS if end is not Life.remove_dependencies]
