@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 DASHBOARD = Path(__file__).resolve().parents[1] / "deploy" / "monitoring" / "grafana-dashboard.json"
-_STEP_SECONDS = 5
+_STEP_SECONDS = 2
 
 
 def panels(names: list[str]) -> Iterator[dict[str, Any]]:
@@ -32,7 +32,8 @@ def panels(names: list[str]) -> Iterator[dict[str, Any]]:
 
 def series(prometheus: str, expression: str, minutes: float) -> list[tuple[dict[str, str], list[float]]]:
     """Labels and values of what an expression finds."""
-    for variable, value in (("$__rate_interval", "30s"), ("$instance", ".*")):
+    variables = {"$__rate_interval": "30s", "$__interval": f"{_STEP_SECONDS}s", "$instance": ".*"}
+    for variable, value in variables.items():
         expression = expression.replace(variable, value)
     now = time.time()
     answer = httpx.get(

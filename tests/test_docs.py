@@ -144,6 +144,17 @@ def test_locks_pin_by_hash_and_name_no_address(lock: Path):
     assert [entry for entry in entries if not re.match(r"\S+==\S+ .*--hash=sha256:", entry, re.DOTALL)] == []
 
 
+@pytest.mark.parametrize(
+    "place", ["Makefile", "deploy/container/Containerfile", "docs/operating/installing.md"]
+)
+def test_a_lock_is_installed_as_it_is(place: str):
+    """By hash, and without a look at dependencies: pip prefers their newer releases, which no lock names."""
+    text = (ROOT / place).read_text("utf-8").replace("\\\n", " ")
+    installs = re.findall(r"install [^&\n]*-r \S*requirements/[^&\n]*", text)
+    assert installs
+    assert [each for each in installs if not {"--require-hashes", "--no-deps"} <= set(each.split())] == []
+
+
 def test_the_table_of_steps_has_every_step():
     """By number and name, as records show them."""
     rows = re.findall(

@@ -27,7 +27,7 @@ PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"] if panel["type"
 _OF_PROMETHEUS = {"up"}
 _TARGET_LABELS = {"instance", "job", "exported_job"}
 # Grafana's variables -> something that stands in their place when the expression is sent.
-_VARIABLES = {"$__rate_interval": "5m", "$instance": ".*"}
+_VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$instance": ".*"}
 
 EXPRESSIONS = {f"alert {name}": rule["expr"] for name, rule in ALERTS.items()} | {
     f"panel {title}, {target['refId']}": target["expr"]
@@ -162,6 +162,16 @@ def test_the_dashboard_is_one_that_grafana_imports() -> None:
     assert {panel["fieldConfig"]["defaults"]["unit"] for panel in PANELS.values()} <= {
         *("short", "reqps", "s", "percentunit", "bytes")
     }
+
+
+def test_an_interval_has_more_than_one_scrape() -> None:
+    """Grafana's `$__interval` may be shorter than the time between two scrapes, and finds nothing then."""
+    by_interval = [
+        panel for panel in PANELS.values() if any("$__interval" in each["expr"] for each in panel["targets"])
+    ]
+
+    assert len(by_interval) == 2
+    assert {panel.get("interval") for panel in by_interval} == {"30s"}
 
 
 def test_the_dashboard_and_the_alerts_leave_no_metric_out() -> None:

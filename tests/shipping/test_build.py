@@ -20,7 +20,7 @@ from tools.build import CHECKSUMS, build
 from tools.sbom import bill_of_materials, pins
 
 LOCKS = ROOT / "requirements"
-SERVICE = frozenset({"runtime", "postgres", "redis", "otel"})
+SERVICE = frozenset({"runtime", "postgres", "redis", "kms", "otel"})
 
 
 def test_the_same_commit_gives_the_same_bytes(tmp_path: Path):
@@ -94,7 +94,7 @@ def test_the_metadata_is_complete(wheel: Path):
     assert told["License-File"] == "LICENSE"
     assert told["Requires-Python"] == ">=3.11"
     assert "# zonewright" in told.get_payload()
-    assert {"runtime", "postgres", "redis", "otel", "verify"} <= set(told.get_all("Provides-Extra", []))
+    assert {"runtime", "postgres", "redis", "kms", "otel", "verify"} <= set(told.get_all("Provides-Extra", []))
 
 
 @pytest.mark.parametrize("typed", ["runtime", "reconciler", "zonewright"])
