@@ -94,7 +94,9 @@ def test_the_metadata_is_complete(wheel: Path):
     assert told["License-File"] == "LICENSE"
     assert told["Requires-Python"] == ">=3.11"
     assert "# zonewright" in told.get_payload()
-    assert {"runtime", "postgres", "redis", "kms", "otel", "verify"} <= set(told.get_all("Provides-Extra", []))
+    assert {"runtime", "postgres", "redis", "kms", "otel", "verify"} <= set(
+        told.get_all("Provides-Extra", [])
+    )
 
 
 @pytest.mark.parametrize("typed", ["runtime", "reconciler", "zonewright"])

@@ -249,6 +249,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "names whose earlier tokens are revoked",
         sizes.WITHDRAWALS,
     ),
+    _of_zone(
+        "zones.withdrawals.WithdrawalCache._latest",
+        "the same of all names of a token",
+        sizes.WITHDRAWALS_OF_TOKENS,
+    ),
     _of_zone("zones.session_roots.SessionRootCache._roots", "sessions", sizes.SESSIONS),
     _of_zone("zones.session_roots.SessionRootCache._principals", "users", sizes.USERS),
     _of_zone(

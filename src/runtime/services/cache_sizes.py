@@ -46,7 +46,8 @@ APPLICATIONS = CacheSize("applications", 2_000)
 RESOURCES_BY_APPLICATION = CacheSize("resources_by_application", 2_000)
 PROVIDERS = CacheSize("providers", 2_000)
 SHARED_CREDENTIALS = CacheSize("shared_credentials", 2_000)
-WITHDRAWALS = CacheSize("withdrawals", 2_000)
+WITHDRAWALS = CacheSize("withdrawals", 2_000)  # by one name
+WITHDRAWALS_OF_TOKENS = CacheSize("withdrawals_of_tokens", 2_000)  # by all names of a token
 POLICY_READS = CacheSize("policy_reads", 2_000)
 POLICY_PARTIES = CacheSize("policy_parties", 2_000)
 # What there is one of for each user, session, token or resource:

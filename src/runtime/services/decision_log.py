@@ -347,12 +347,16 @@ class DecisionLog:
         log.error("token events not written yet", queued=len(self._queued), reason=reason)
 
     async def _write_queued(self) -> None:
-        while self._queued:
+        """Write what is queued now; what comes meanwhile gathers, for a transaction costs as many rows do."""
+        left = len(self._queued)
+        while left > 0:
             async with self._writing:
-                batch = self._queued[:_MAX_BATCH]
-                if batch:
-                    await self._write(batch)
-                    del self._queued[: len(batch)]
+                batch = self._queued[: min(left, _MAX_BATCH)]
+                if not batch:
+                    return  # somebody else has written them
+                await self._write(batch)
+                del self._queued[: len(batch)]
+                left -= len(batch)
 
     async def _run(self) -> None:
         told_at = monotonic()

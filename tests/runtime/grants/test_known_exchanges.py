@@ -28,6 +28,7 @@ from runtime.services.authority.consents import Allowance
 from runtime.services.client_types import ApplicationClient
 from runtime.services.grants import repeated_exchanges
 from runtime.services.grants.authorized_exchanges import AllowedTarget
+from runtime.services.grants.exchanged_tokens import TokenSeries
 from runtime.services.grants.known_exchanges import (
     KnownExchange,
     KnownExchanges,
@@ -145,7 +146,7 @@ class Answered:
     def until(self) -> float | None:
         """When the memory of it ends, in seconds after the beginning; None where there is none."""
         stored = KnownExchanges(ChangeHistory(7)).store(
-            SENT, self.client, self.chain, self.target, PERIOD_BEGINS, frozenset(), 7
+            SENT, self.client, self.chain, self.target, TokenSeries(""), PERIOD_BEGINS, frozenset(), 7
         )
         return stored.until - PERIOD_BEGINS.timestamp() if stored is not None else None
 

@@ -82,7 +82,11 @@ async def test_tokens_are_not_shared_between_sessions_chains_and_scopes(
 @pytest.mark.threat("17e")
 async def test_key_holds_everything_a_token_depends_on() -> None:
     """Changing any one of the facts changes the key; the order of scopes does not."""
-    facts = {
+
+    def key_of(*, scopes: frozenset[str] | None, **facts: Any) -> str:
+        return token_cache.entry_key(token_cache.key_prefix(**facts), scopes)
+
+    facts: dict[str, Any] = {
         "zone_id": "z",
         "issuer": "i",
         "principal": "u",
@@ -104,14 +108,15 @@ async def test_key_holds_everything_a_token_depends_on() -> None:
         "session_id": "s2",
         "confirmation": {"jkt": "k"},
     }
-    keys = [token_cache.entry_key(**facts)]  # type: ignore[arg-type]
-    keys += [token_cache.entry_key(**(facts | {name: value})) for name, value in changes.items()]  # type: ignore[arg-type]
+    keys = [key_of(**facts)]
+    keys += [key_of(**(facts | {name: value})) for name, value in changes.items()]
 
     others = [ChainActor("x", "i", "c"), ChainActor("x", "i", "d", "service"), ChainActor("x")]
-    keys += [token_cache.entry_key(**(facts | {"actors": (other,)})) for other in others]  # type: ignore[arg-type]
+    keys += [key_of(**(facts | {"actors": (other,)})) for other in others]
+    keys += [key_of(**(facts | {"scopes": scopes})) for scopes in (None, frozenset())]
 
     assert len(set(keys)) == len(keys)
-    assert token_cache.entry_key(**(facts | {"scopes": frozenset({"b", "a"})})) == keys[0]  # type: ignore[arg-type]
+    assert key_of(**(facts | {"scopes": frozenset({"b", "a"})})) == keys[0]
 
 
 @pytest.mark.threat("17f", "17g")

@@ -103,6 +103,21 @@ def access_token(facts: AccessTokenFacts) -> dict[str, Any]:
     return claims
 
 
+def reissued(
+    claims: Mapping[str, Any], scopes: frozenset[str], *, issued_at: int, expires_at: int, token_id: str
+) -> dict[str, Any]:
+    """The claims of a token that differs from another one in its scopes, its times and its id alone.
+
+    Args:
+        claims: of that one, from `access_token`.
+        issued_at, expires_at: in seconds since 1970.
+    """
+    times = {"iat": issued_at, "exp": expires_at, "jti": token_id}
+    if not scopes:
+        return {name: value for name, value in claims.items() if name != "scope"} | times
+    return {**claims, "scope": scope_strings.to_text(scopes), **times}
+
+
 def nest_actors(actors: tuple[ChainActor, ...]) -> dict[str, Any] | None:
     """The `act` claim of a chain, the acting application outermost; None for no chain."""
     nested: dict[str, Any] | None = None

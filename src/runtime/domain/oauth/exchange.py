@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.oauth import scopes as scope_strings
-from runtime.domain.oauth.forms import parse_form
+from runtime.domain.oauth.forms import decode_value
 from runtime.domain.oauth.resources import at_most_one
 
 GRANT_TYPE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -87,8 +87,7 @@ def read_scope(encoded: bytes | None) -> frozenset[str] | None:
 
     Raises: InvalidRequest, InvalidScope.
     """
-    scope = None if encoded is None else parse_form(b"scope=" + encoded).values.get("scope")
-    return None if scope is None else scope_strings.parse(scope)
+    return scope_strings.parse(decode_value(encoded)) if encoded else None  # sent empty is not sent
 
 
 def check_may_act(may_act: Any, *, actor: str, client_id: str, issuer: str) -> None:

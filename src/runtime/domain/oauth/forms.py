@@ -72,6 +72,17 @@ def parse_form(encoded: bytes) -> Form:
     return Form(values, tuple(filter(None, resources)), tuple(filter(None, audiences)))
 
 
+def decode_value(encoded: bytes) -> str:
+    """The value of a parameter, from how it stands in a form.
+
+    Raises: InvalidRequest for text that is not UTF-8 or holds NUL.
+    """
+    try:
+        return _decoded(encoded.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidRequest("the form is not UTF-8") from None
+
+
 def without_parameter(encoded: bytes, name: bytes) -> tuple[bytes, bytes | None] | None:
     """A form without a parameter, and that one's value as it is encoded, which is None without it.
 

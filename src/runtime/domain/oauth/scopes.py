@@ -14,6 +14,7 @@ POLICY_BUNDLE = "policy_bundle"
 ALWAYS_ASKED = frozenset({POLICY_BUNDLE})
 # What signing in asks for, of no resource. Spec: OpenID Connect Core sections 5.4 and 11.
 SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access", POLICY_BUNDLE})
+_NONE = frozenset[str]()
 MAX_SCOPES = 200
 MAX_SCOPE_CHARS = 8192
 
@@ -28,7 +29,6 @@ class ScopeRestriction(NamedTuple):
     refused: frozenset[str]
 
 
-@lru_cache(maxsize=1024)  # a repeated exchange asks the same of the same sets
 def narrow(requested: frozenset[str] | None, *bounds: frozenset[str] | None) -> ScopeRestriction:
     """Intersect what is asked for with every bound.
 
@@ -39,10 +39,14 @@ def narrow(requested: frozenset[str] | None, *bounds: frozenset[str] | None) -> 
             the empty set allows nothing.
     Spec: zone interface, section 6, rule 2.
     """
-    given = [bound for bound in bounds if bound is not None]
-    if requested is None:
-        return ScopeRestriction(frozenset.intersection(*given) if given else frozenset(), frozenset())
-    issued = requested.intersection(*given)
+    issued = requested
+    for bound in bounds:
+        if bound is not None:
+            issued = bound if issued is None else issued & bound
+    if issued is None:
+        return ScopeRestriction(_NONE, _NONE)
+    if requested is None or issued == requested:
+        return ScopeRestriction(issued, _NONE)
     return ScopeRestriction(issued, requested - issued)
 
 

@@ -27,6 +27,7 @@ from runtime.services import cache_sizes
 from runtime.services.client_types import ApplicationClient
 from runtime.services.decision_log import Decision
 from runtime.services.grants.authorized_exchanges import AllowedTarget, allowed_until
+from runtime.services.grants.exchanged_tokens import TokenSeries
 from runtime.services.grants.verified_chains import VerifiedChain
 from runtime.services.issuing import token_cache
 from runtime.services.issuing.token_cache import CachedToken
@@ -85,6 +86,7 @@ class KnownExchange:
 
     Attributes:
         root: of the chain; the very one that was asked about.
+        series: of the tokens that it is answered with.
         until: in seconds since 1970.
         changed_at: the zone's epoch at the last change of anything that this rests on.
     """
@@ -93,6 +95,7 @@ class KnownExchange:
     chain: VerifiedChain
     root: SessionRoot
     allowed: AllowedTarget
+    series: TokenSeries
     until: float
     issued: IssuedToken | None = None
     changed_at: int = 0
@@ -130,6 +133,7 @@ class KnownExchanges(ZoneCache):
         client: ApplicationClient,
         chain: VerifiedChain,
         allowed: AllowedTarget,
+        series: TokenSeries,
         now: datetime,
         tags: frozenset[str],
         as_of: int,
@@ -150,6 +154,6 @@ class KnownExchanges(ZoneCache):
         ends = [allowed_until(root, now), float(chain.subject.expires_at)]
         if credential.expires_at is not None:
             ends.append(credential.expires_at.timestamp())
-        known = KnownExchange(client, chain, root, allowed, min(ends))
+        known = KnownExchange(client, chain, root, allowed, series, min(ends))
         self._entries.keep(sent.digest, known, tags, as_of=as_of)
         return known

@@ -1,6 +1,5 @@
 """Exchange requests that are known: only what may have changed since they were read is asked again."""
 
-from contextlib import suppress
 from typing import Any
 
 from runtime.domain.errors import InvalidRequest, InvalidScope, OAuthError
@@ -10,6 +9,7 @@ from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.grants import exchanged_tokens, token_exchange
 from runtime.services.grants.known_exchanges import KnownExchange
+from runtime.services.issuing import token_cache
 from runtime.services.zones import CachedZone, SessionRoot
 
 
@@ -30,7 +30,7 @@ async def repeat(
     wanted = _covered(known, scope) if issued is None else frozenset[str]()
     if wanted is None or zone.session_roots.cached(root.session.id) is not root:
         return None
-    key = _key_of(zone, known, wanted) if issued is None else None
+    key = token_cache.entry_key(known.series.key_prefix, wanted) if issued is None else None
     held = revalidation.CachedRoot(root, is_fresh=False)
     is_elsewhere = services.state.version is None  # else no entry is kept for others
     current, candidate = await revalidation.revalidate(
@@ -57,18 +57,11 @@ def _covered(known: KnownExchange, scope: bytes | None) -> frozenset[str] | None
 
     Before a user is asked for more, the database is: that request is read as if it were new.
     """
-    with suppress(InvalidRequest, InvalidScope):
+    try:
         wanted = read_scope(scope)
-        if wanted is not None and known.allowed.allowance.covers(wanted):
-            return wanted
-    return None
-
-
-def _key_of(zone: CachedZone, known: KnownExchange, wanted: frozenset[str]) -> str:
-    subject, before = known.chain.subject, known.chain.before
-    return exchanged_tokens.entry_key(
-        zone, known.client, wanted, subject, before, known.root, known.allowed.resource.id, None
-    )
+    except (InvalidRequest, InvalidScope):
+        return None
+    return wanted if wanted is not None and known.allowed.allowance.covers(wanted) else None
 
 
 async def _issue_again(
@@ -93,7 +86,17 @@ async def _issue_again(
         return None
     plan = authorized.plan
     token = await exchanged_tokens.issue(
-        services, zone, client, chain, plan, key, candidate, changed_at, now=now, decision=decision
+        services,
+        zone,
+        client,
+        chain,
+        plan,
+        known.series,
+        key,
+        candidate,
+        changed_at,
+        now=now,
+        decision=decision,
     )
     known.remember(token, plan, scope, decision)
     return exchanged_tokens.answer(token, None, now)

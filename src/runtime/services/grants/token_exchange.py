@@ -46,9 +46,10 @@ from runtime.services.grants.authorized_exchanges import (
     AuthorizedExchange,
 )
 from runtime.services.grants.context import TokenContext
+from runtime.services.grants.exchanged_tokens import TokenSeries
 from runtime.services.grants.known_exchanges import KnownExchanges, SentRequest
 from runtime.services.grants.verified_chains import VerifiedChain, authority_of
-from runtime.services.issuing import policy_decision, target_checks
+from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.vault import credential_cache, credentials, refresh
 from runtime.services.vault.credentials import KeptCredential
 from runtime.services.zones import CachedZone, SessionRoot, collecting
@@ -107,11 +108,12 @@ async def exchange(
     decision.user_id = held.root.principal.user.id if held.root else None
     before = await prior_actors(zone, client, subject)
     place = await credential_cache.place_of(zone, held.root, resource)
+    named = resource.id if resource else ""
+    series = exchanged_tokens.series_of(zone, client, subject, before, held.root, named, jkt)
     if place is not None:
         key = credential_cache.entry_key(place)
     else:
-        named = resource.id if resource else ""
-        key = exchanged_tokens.entry_key(zone, client, request.scopes, subject, before, held.root, named, jkt)
+        key = token_cache.entry_key(series.key_prefix, request.scopes)
     standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
     require_not_denied(zone, subject.token_id)
     root, authority = await authority_of(zone, subject, standing, now)
@@ -126,6 +128,7 @@ async def exchange(
             chain,
             resource,
             place,
+            series,
             key,
             candidate,
             now=now,
@@ -147,6 +150,7 @@ async def _exchange_chain(
     chain: VerifiedChain,
     resource: Resource | None,
     place: VaultPlace | None,
+    series: TokenSeries,
     key: str,
     candidate: bytes | None,
     *,
@@ -159,6 +163,7 @@ async def _exchange_chain(
 
     Args:
         place: where the vault would have the user's credential.
+        series: of the tokens that such requests are answered with.
         key, candidate: where the short-lived state keeps what was issued, and what it has there.
     Raises: as `exchange` does.
     """
@@ -212,10 +217,12 @@ async def _exchange_chain(
             await credential_cache.store(services, zone, root, credential, now=services.clock())
         return credentials.response(credential, plan.scopes, until=plan.expires_at, now=services.clock())
     token = await exchanged_tokens.issue(
-        services, zone, client, chain, plan, key, candidate, changed_at, now=now, decision=decision
+        services, zone, client, chain, plan, series, key, candidate, changed_at, now=now, decision=decision
     )
     if sent is not None and question is not None:
-        known = zone.cache_of(KnownExchanges).store(sent, client, chain, allowed, now, tags, zone.epoch)
+        known = zone.cache_of(KnownExchanges).store(
+            sent, client, chain, allowed, series, now, tags, zone.epoch
+        )
         if known is not None:
             known.remember(token, plan, sent.scope, decision)
     return exchanged_tokens.answer(token, jkt, now)

@@ -45,10 +45,11 @@ async def seconds_to_wait(
     Args:
         withdrawn: what the user has taken back from the tokens of the session that it is for.
     """
-    in_session = issued_until_in_session(withdrawn, names.in_session())
-    until = max(in_session, await zone.withdrawals.issued_until(names.in_zone()))
-    longest = issued_until(now) + 1 - now.timestamp()
-    return min(max(0.0, until + 1 - now.timestamp()), longest)
+    until = await zone.withdrawals.issued_until(names)
+    if withdrawn:
+        until = max(until, issued_until_in_session(withdrawn, names.in_session()))
+    seconds = until + 1 - now.timestamp()
+    return min(seconds, issued_until(now) + 1 - now.timestamp()) if seconds > 0 else 0.0
 
 
 async def require_settled(

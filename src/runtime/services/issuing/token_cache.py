@@ -19,6 +19,7 @@ import orjson
 
 from runtime.adapters.keys.sealing import Sealer
 from runtime.domain.errors import Unavailable
+from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import ChainActor, seconds
 from runtime.services import cache_sizes, state_values
@@ -67,37 +68,45 @@ class OpenedTokens(ZoneCache):
         self._opened[key] = None, token
 
 
-def entry_key(
+def key_prefix(
     *,
     zone_id: str,
     issuer: str,
     principal: str,
     resource: str,
-    scopes: frozenset[str] | None,
     client_id: str,
     actors: tuple[ChainActor, ...],
     session_id: str | None,
     confirmation: Mapping[str, str] | None = None,
 ) -> str:
-    """Where the short-lived state keeps such a token.
+    """What the keys of such tokens begin with, whichever scopes they are for.
 
     Args:
-        issuer: that it says: a zone that is moved has several.
+        issuer: that they say: a zone that is moved has several.
         principal: the user's id, or the identifier of the application that a chain without user starts from.
-        scopes: as requested, whatever their order; None when the request names none.
         actors: everyone who acted before the requesting application.
     """
     key_parts = [
         issuer,
         principal,
         resource,
-        None if scopes is None else sorted(scopes),
         client_id,
         [(actor.subject, actor.issuer, actor.client_id, actor.profile) for actor in actors],
         session_id,
         sorted(confirmation.items()) if confirmation else None,
     ]
     return f"token:{zone_id}:{sha256(orjson.dumps(key_parts)).hexdigest()}"
+
+
+def entry_key(prefix: str, scopes: frozenset[str] | None) -> str:
+    """Where the short-lived state keeps a token for these scopes.
+
+    Args:
+        scopes: as requested, whatever their order; None when the request names none.
+    """
+    if scopes is None:
+        return prefix
+    return f"{prefix}:{sha256(scope_strings.to_text(scopes).encode()).hexdigest()}"
 
 
 def open_entry(

@@ -65,9 +65,12 @@ class ZoneRegistry:
         As every look-up, it gives the zone as it answers at the address that the present request was sent to.
         """
         zone = self._cached(zone_id)
-        with suppress(NotFound):  # that address has ended: whoever asks for the zone is told so
-            return None if zone is None else _as_asked(zone)
-        return None
+        if zone is None or not zone.former:
+            return zone
+        try:
+            return _as_asked(zone)
+        except NotFound:  # that address has ended: whoever asks for the zone is told so
+            return None
 
     async def get(self, zone_id: str) -> CachedZone:
         """The zone, revalidated by its epoch. Raises NotFound."""

@@ -70,6 +70,20 @@ def test_leaves_out_what_is_not():
     }
 
 
+@pytest.mark.parametrize("before", [frozenset(), frozenset({"read"})], ids=["no scopes", "a scope"])
+@pytest.mark.parametrize("after", [frozenset(), frozenset({"write", "admin"})], ids=["none", "others"])
+def test_a_reissued_token_says_what_a_new_one_would(before, after):
+    """Whatever scopes the first one had, only scopes, times and id differ."""
+    first = claims.access_token(facts(scopes=before))
+    times = {"issued_at": NOW.replace(minute=5), "expires_at": NOW.replace(hour=14), "token_id": "t2"}
+    anew = claims.access_token(facts(scopes=after, **times))
+
+    again = claims.reissued(first, after, issued_at=anew["iat"], expires_at=anew["exp"], token_id="t2")
+
+    assert again == anew
+    assert first == claims.access_token(facts(scopes=before))
+
+
 def test_extra_claims_replace_nothing():
     """An extra claim cannot take the place of one the service answers for, even of an absent one."""
     with pytest.raises(ValueError, match="act"):

@@ -143,7 +143,7 @@ async def _application(services: Services, zone: CachedZone, claims: dict[str, A
         raise Unauthorized(REFUSED, internal="the session is gone")
     names = TokenNames(client_id, target.identifier)
     in_session = issued_until_in_session(root.withdrawn, names.in_session())
-    if claims["iat"] <= max(in_session, await zone.withdrawals.issued_until(names.in_zone())):
+    if claims["iat"] <= max(in_session, await zone.withdrawals.issued_until(names)):
         raise Unauthorized(REFUSED, internal="what the token rests on was revoked since it was issued")
     try:
         await require_allowance(services, zone, client, root, target, wanted=None, now=services.clock())
