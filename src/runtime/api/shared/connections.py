@@ -9,7 +9,8 @@ streams, failures.
 
 import re
 from asyncio import Future
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, NamedTuple
@@ -49,8 +50,22 @@ _WITHOUT_BODY = frozenset({204, 304})
 _NOT_IN_FIELDS = str.maketrans("", "", "\r\n\x00")
 
 
-class Head(NamedTuple):
-    """The head of a request, as far as it says the same wherever it stands.
+class Framing(NamedTuple):
+    """Where the body of a request ends.
+
+    Attributes:
+        length: of the body in bytes; None without one, and for one that comes in chunks.
+        is_awaited: the sender waits to be told to go on, before it sends the body.
+    """
+
+    length: int | None = None
+    is_chunked: bool = False
+    is_awaited: bool = False
+
+
+@dataclass
+class Head:
+    """The head of a request: what it says is the same wherever it stands, and is read once.
 
     Attributes:
         names: of all fields, as often as they are there.
@@ -62,6 +77,36 @@ class Head(NamedTuple):
     is_newest: bool
     names: list[str]
     fields: Header
+
+    @cached_property
+    def is_persistent(self) -> bool:
+        """Whether another request may follow. Spec: RFC 9112 section 9.3."""
+        wishes = self.fields.getall("connection", None)
+        return self.is_newest if wishes is None else all(each.lower() == "keep-alive" for each in wishes)
+
+    @cached_property
+    def framing(self) -> Framing:
+        """Where the body ends. Spec: RFC 9112 sections 3.2 and 6.
+
+        Raises: BadRequest where two readers could take it for two things, ExpectationFailed.
+        """
+        names, fields = self.names, self.fields
+        lengths, encodings = names.count("content-length"), names.count("transfer-encoding")
+        if lengths + encodings > 1 or names.count("host") > 1:
+            raise BadRequest("Bad Request")
+        if lengths + encodings == 0:
+            return Framing()
+        expected = fields.getone("expect", None)
+        if expected is not None and expected.lower() != "100-continue":
+            raise ExpectationFailed(f"Unknown Expect: {expected}")
+        if encodings:
+            if fields["transfer-encoding"] != "chunked" or not self.is_newest:
+                raise BadRequest("Bad transfer-encoding")
+            return Framing(is_chunked=True, is_awaited=expected is not None)
+        length = fields["content-length"]
+        if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS):
+            raise BadRequest("Bad content-length")
+        return Framing(int(length), is_awaited=expected is not None)
 
 
 class Http1(Http):
@@ -85,7 +130,7 @@ class Http1(Http):
         text, head = bytes(buffer[:end]), self._latest
         if head is None or head.text != text:  # clients send the same one over and over again
             head = self._latest = _read_head(text)
-        self._settle_persistence(head.fields, is_newest=head.is_newest)
+        self.keep_alive = head.is_persistent and self.protocol.app.config["KEEP_ALIVE"]
         self.head_only = head.method.upper() == "HEAD"
         request = self.protocol.request_class(
             url_bytes=head.target,
@@ -97,7 +142,13 @@ class Http1(Http):
             app=self.protocol.app,
         )
         self.url = request.raw_url.decode("ascii")  # not before it is known to be one
-        is_chunked = self._settle_framing(head.names, head.fields, is_newest=head.is_newest)
+        self.request_bytes_left = self.request_bytes = 0
+        length, is_chunked, self.expecting_continue = head.framing
+        if is_chunked:
+            self.request_body = "chunked"
+        elif length is not None:
+            self.request_body = True
+            self.request_bytes_left = self.request_bytes = length
         # One CRLF stays in front of chunks: each begins with it.
         del buffer[: end + (2 if is_chunked else 4)]
         self.request, request.stream = request, self
@@ -113,45 +164,6 @@ class Http1(Http):
             if end >= 0:
                 return int(end)
             await self._receive_more()
-
-    def _settle_persistence(self, headers: Header, *, is_newest: bool) -> None:
-        """Whether another request may follow. Spec: RFC 9112 section 9.3."""
-        wishes = headers.getall("connection", None)
-        self.keep_alive = (
-            is_newest if wishes is None else all(each.lower() == "keep-alive" for each in wishes)
-        )
-        if not self.protocol.app.config["KEEP_ALIVE"]:
-            self.keep_alive = False
-
-    def _settle_framing(self, names: list[str], headers: Header, *, is_newest: bool) -> bool:
-        """Take note of where the body ends; whether it comes in chunks. Spec: RFC 9112 sections 3.2 and 6.
-
-        Args:
-            names: of all fields, as often as they are there.
-        Raises: BadRequest where two readers could take it for two things, ExpectationFailed.
-        """
-        self.request_bytes_left = self.request_bytes = 0
-        lengths, encodings = names.count("content-length"), names.count("transfer-encoding")
-        if lengths + encodings > 1 or names.count("host") > 1:
-            raise BadRequest("Bad Request")
-        if lengths + encodings == 0:
-            return False
-        expected = headers.getone("expect", None)
-        if expected is not None:
-            if expected.lower() != "100-continue":
-                raise ExpectationFailed(f"Unknown Expect: {expected}")
-            self.expecting_continue = True
-        if encodings:
-            if headers["transfer-encoding"] != "chunked" or not is_newest:
-                raise BadRequest("Bad transfer-encoding")
-            self.request_body = "chunked"
-            return True
-        length = headers["content-length"]
-        if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS):
-            raise BadRequest("Bad content-length")
-        self.request_body = True
-        self.request_bytes_left = self.request_bytes = int(length)
-        return False
 
     def take_body(self) -> bytes | None:
         """All of the body, if that has come already; else None, and it has to be read part by part."""
