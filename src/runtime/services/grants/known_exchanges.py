@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from runtime.domain.kinds.application import PasswordCredential
 from runtime.domain.oauth.attenuation import Delegation
-from runtime.domain.oauth.claims import names_of
 from runtime.domain.oauth.forms import Form, without_parameter
 from runtime.services import cache_sizes
 from runtime.services.client_types import ApplicationClient
@@ -106,9 +105,9 @@ class KnownExchange:
         return issued if issued is not None and issued.scope == scope and now < issued.until else None
 
     def remember(self, token: CachedToken, plan: Delegation, scope: bytes | None, decision: Decision) -> None:
-        """Keep the token of an answer, which has been issued under that plan."""
+        """Keep the token of an answer, issued under that plan, and what its record says."""
         until = token_cache.reissued_at(token, plan, decision.at)
-        self.issued = IssuedToken(token, scope, until, names_of(plan.actors), decision.determining)
+        self.issued = IssuedToken(token, scope, until, decision.actors, decision.determining)
 
 
 class KnownExchanges(ZoneCache):
