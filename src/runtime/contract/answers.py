@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import BaseModel, Field
 
 from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind
@@ -25,7 +27,9 @@ from runtime.domain.kinds.values import (
 )
 
 Shown = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
-_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})  # itself: an enumeration is a str, too
+_AS_THEY_ARE: frozenset[type] = frozenset(
+    {str, int, float, bool, type(None)}
+)  # itself: an enumeration is a str, too
 
 
 def answer(
@@ -34,7 +38,7 @@ def answer(
     expands: Collection[str] = (),
     shown_once: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The entity as its JSON object.
+    """The entity as its JSON object, for `encoded` to write: times and enumerations are left to that.
 
     Args:
         kind: the kind of the entity.
@@ -46,7 +50,7 @@ def answer(
         Optional members without a value are left out; required ones are null. Internal and sealed members are
         gone; `<member>_set` tells whether a sealed member has a value.
     """
-    shown = part_answer(entity, expands)
+    shown = _entity_shower(type(entity))(entity.__dict__, expands)
     return {**shown, **shown_once} if shown_once else shown
 
 
@@ -55,27 +59,46 @@ def part_answer(value: BaseModel, expands: Collection[str] = ()) -> dict[str, An
     return _shower(type(value))(value.__dict__, expands)
 
 
+def encoded(body: Any) -> bytes:
+    """The JSON text of an answer. Times are written as `rfc3339` writes them, in a tenth of the time."""
+    return orjson.dumps(body, option=orjson.OPT_UTC_Z)
+
+
 @cache
 def _shower(model: type[BaseModel]) -> Shown:
     """The function that turns the members of one class into JSON, with everything looked up beforehand."""
+    return _showing(model, _AS_THEY_ARE)
+
+
+@cache
+def _entity_shower(model: type[BaseModel]) -> Shown:
+    """As `_shower`, but for `encoded`, which writes times and enumerations by itself."""
+    types = (member.value_type for member in members(model).values())
+    encodable = {each for each in types if isinstance(each, type) and issubclass(each, datetime | StrEnum)}
+    return _showing(model, _AS_THEY_ARE | encodable)
+
+
+def _showing(model: type[BaseModel], as_they_are: frozenset[type]) -> Shown:
     steps: list[tuple[str, str, str | None, bool, bool]] = []
     for name, member in members(model).items():
         if member.has(Mark.INTERNAL, Mark.INPUT):
             continue
         expand = member.expand.value if member.expand else None
-        steps.append((name, member.shown_as, expand, member.has(Mark.SEALED), member.required))
+        sealed = member.has(Mark.SEALED)
+        shown_as = f"{member.shown_as}_set" if sealed else member.shown_as
+        steps.append((name, shown_as, expand, sealed, member.required))
 
     def show(values: Mapping[str, Any], expands: Collection[str]) -> dict[str, Any]:
         shown: dict[str, Any] = {}
         for name, shown_as, expand, sealed, required in steps:
             value = values[name]
             if sealed:
-                shown[f"{shown_as}_set"] = value is not None
+                shown[shown_as] = value is not None
             elif value is None:
                 if required:
                     shown[shown_as] = None
             elif expand is None or expand in expands or any(e.startswith(f"{expand}.") for e in expands):
-                shown[shown_as] = value if type(value) in _AS_THEY_ARE else plain(value, expands)
+                shown[shown_as] = value if type(value) in as_they_are else plain(value, expands)
         return shown
 
     return show

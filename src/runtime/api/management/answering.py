@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from sanic.response import HTTPResponse
 
 from runtime.api.management.calls import Call
-from runtime.contract.answers import answer, part_answer
+from runtime.contract.answers import answer, encoded, part_answer
 from runtime.domain.kinds import Entity, Kind, PageShape
 from runtime.services.management import permission_maps
 from runtime.services.management.listing import Listed, ListQuery
@@ -18,7 +17,7 @@ from runtime.storage.sql.entities import position
 def send(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTTPResponse:
     """A JSON answer."""
     return HTTPResponse(
-        orjson.dumps(body),
+        encoded(body),
         status=status,
         headers={"Cache-Control": "no-store", **(headers or {})},
         content_type="application/json",
