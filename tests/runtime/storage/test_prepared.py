@@ -1,11 +1,12 @@
 """Prepared statements: the driver gives what the engine gives, in its transaction, or fails as it does."""
 
+import asyncio
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import bindparam, delete, event, insert, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import bindparam, delete, event, func, insert, select
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from tests.support import entities as make
 
 from runtime.domain.errors import Unavailable
@@ -20,7 +21,7 @@ _sessions = METADATA.tables["sessions"]
 _ALL = tuple(_sessions.c[name] for name in SessionRecord.__slots__)
 _INSERT = insert(_sessions).returning(_sessions.c.id)
 _FIND = select(*_ALL).where(_sessions.c.zone_id == bindparam("zone"), _sessions.c.id == bindparam("session"))
-WAYS = ["querying", "writing_once", "transaction", "reading"]
+WAYS = ["querying", "writing_once", "transaction", "reading", "brief_reading"]
 
 
 @pytest.fixture
@@ -54,6 +55,11 @@ def where(session):
     return {"zone": session.zone_id, "session": session.id}
 
 
+def begun(database, way):
+    """A connection of one sort."""
+    return database.reading(brief=True) if way == "brief_reading" else getattr(database, way)()
+
+
 @contextmanager
 def noted(database, name):
     """What is told to who listens to the engine's events of that name."""
@@ -77,7 +83,7 @@ async def test_rows_are_those_of_the_engine(database, zone, way):
         await sessions.add(conn, session)
         expected = tuple((await conn.execute(_FIND, where(session))).one())
 
-    async with getattr(database, way)() as conn:
+    async with begun(database, way) as conn:
         (found,) = await PreparedStatement(_FIND).rows(conn, where(session))
         none = await PreparedStatement(_FIND).rows(conn, where(session_in(zone)))
 
@@ -86,11 +92,15 @@ async def test_rows_are_those_of_the_engine(database, zone, way):
     assert not none
 
 
-@pytest.mark.parametrize(("way", "engine_executes"), [("querying", 0), ("writing_once", 0), ("reading", 1)])
-async def test_the_driver_executes_it_on_hot_paths(database, zone, way, engine_executes):
+@pytest.mark.parametrize(
+    ("way", "engines"),
+    [("querying", ()), ("writing_once", ()), ("reading", ("sqlite",)), ("brief_reading", ())],
+)
+async def test_the_driver_executes_it_on_hot_paths(database, zone, way, engines):
     """Elsewhere the engine does. Who listens to what is sent to the database hears of it either way."""
+    engine_executes = int(database.dialect in engines)
     with noted(database, "before_execute") as executed, noted(database, "before_cursor_execute") as sent:
-        async with getattr(database, way)() as conn:
+        async with begun(database, way) as conn:
             await PreparedStatement(_FIND).rows(conn, where(session_in(zone)))
 
     assert len([each for each in executed if each.startswith("SELECT")]) == engine_executes
@@ -139,12 +149,61 @@ async def test_a_refusal_is_the_engines(database, zone, way):
         assert await find.rows(conn, where(session))
 
 
-async def test_a_database_that_is_away_is_told_as_ever(emptied_database):
+@pytest.mark.parametrize("brief", [True, False], ids=["brief", "long"])
+async def test_what_is_read_is_of_one_instant(database, zone, brief):
+    """What is committed after the first statement is not seen by the second, nor by one of the engine."""
+    session, find = session_in(zone), PreparedStatement(_FIND)
+    async with database.reading(brief=brief) as conn:
+        before = await find.rows(conn, where(session))
+        async with database.transaction() as other:
+            await sessions.add(other, session)
+        after = await find.rows(conn, where(session))
+        by_engine = (await conn.execute(_FIND, where(session))).all()
+    async with database.reading(brief=brief) as conn:
+        afresh = await find.rows(conn, where(session))
+
+    assert [len(rows) for rows in (before, after, by_engine, afresh)] == [0, 0, 0, 1]
+
+
+async def test_nothing_is_written_where_it_is_for_reading(emptied_database):
+    """The engine's words for it, and the next one has the connection as it was."""
+    database, add = emptied_database, PreparedStatement(_INSERT)
+
+    async def write():
+        async with database.reading() as conn:
+            await add.rows(conn, dict.fromkeys(SessionRecord.__slots__))
+
+    with pytest.raises(DBAPIError, match="read-only transaction"):
+        await write()
+    async with database.reading() as conn:
+        assert not await PreparedStatement(select(_sessions.c.id)).rows(conn, {})
+
+
+async def test_a_read_that_is_stopped_leaves_no_transaction_to_the_next(emptied_database):
+    """The connection is given up, as the engine does."""
+    used = []
+
+    async def read():
+        async with emptied_database.reading() as conn:
+            used.append(conn.sync_connection.connection.driver_connection)
+            await PreparedStatement(select(func.pg_sleep(30))).rows(conn, {})
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await read()
+
+    assert used[0].is_closed()
+    async with emptied_database.querying() as conn:
+        assert not await PreparedStatement(select(_sessions.c.id)).rows(conn, {})
+
+
+@pytest.mark.parametrize("way", ["querying", "reading"])
+async def test_a_database_that_is_away_is_told_as_ever(emptied_database, way):
     """A connection that has been cut off means that the database is unavailable."""
     statement = PreparedStatement(select(_sessions.c.id))
 
     async def cut_off():
-        async with emptied_database.querying() as conn:
+        async with getattr(emptied_database, way)() as conn:
             conn.sync_connection.connection.driver_connection.terminate()
             await statement.rows(conn, {})
 

@@ -12,6 +12,7 @@ from runtime.domain.kinds import API_KEY
 from runtime.domain.kinds.api_key import ApiKey
 from runtime.domain.kinds.values import OrganizationStatus, UserStatus
 from runtime.storage.sql.conversion import converter
+from runtime.storage.sql.prepared import PreparedStatement
 from runtime.storage.sql.tables import TABLES
 
 _keys, _people, _users = TABLES["ApiKey"], TABLES["OrganizationUser"], TABLES["User"]
@@ -30,8 +31,7 @@ class PresentedKey:
     person_role: str | None
 
 
-# Composed once: every request with a key asks it.
-_FINDING = (
+_FINDING = PreparedStatement(
     select(*_keys.c, _people.c.role, _people.c.status, _users.c.status)
     .outerjoin_from(
         _keys,
@@ -46,9 +46,10 @@ _FINDING = (
 
 async def find(conn: AsyncConnection, key_id: str) -> PresentedKey | None:
     """The key with that id, of whatever organization: it is the key that says which."""
-    row = (await conn.execute(_FINDING, {"key_id": key_id})).one_or_none()
-    if row is None:
+    found = await _FINDING.rows(conn, {"key_id": key_id})
+    if not found:
         return None
+    (row,) = found
     *columns, role, status, account_status = row
     is_active = (status, account_status) == (OrganizationStatus.ACTIVE, UserStatus.ACTIVE)
     return PresentedKey(_read(columns), role if is_active else None)

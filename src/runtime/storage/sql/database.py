@@ -201,13 +201,13 @@ class Database:
         if (connection := self._held()) is not None:
             yield connection
             return
-        async with self._connected(self._reading) as connection:
-            if not brief or self._writer is None:
+        if not brief or self._writer is None:
+            async with self._connected(self._reading) as connection:
                 yield connection
-                return
-            with _at_hand(connection):
+            return
+        async with self._connected(self._querying) as connection:
+            with _at_hand(connection) as driver, driver.snapshot():
                 yield connection
-                await connection.rollback()  # here too
 
     @asynccontextmanager
     async def at_one_instant(self) -> AsyncIterator[None]:
@@ -458,12 +458,12 @@ async def _give_back(connection: AsyncConnection) -> None:
 
 
 @contextmanager
-def _at_hand(connection: AsyncConnection) -> Iterator[None]:
-    """Let the statements of a SQLite connection run on the event loop: a thread costs more."""
+def _at_hand(connection: AsyncConnection) -> Iterator[Any]:
+    """Let the statements of a SQLite connection, the driver's, run on the event loop: a thread costs more."""
     driver: Any = connection.sync_connection.connection.dbapi_connection  # type: ignore[union-attr]
     driver.at_hand = True
     try:
-        yield
+        yield driver
     finally:
         driver.at_hand = False
 

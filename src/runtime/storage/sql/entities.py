@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Insert, Select, Update, bindparam, delete, select, update
+from sqlalchemy import Insert, Update, bindparam, delete, select, update
 from sqlalchemy import insert as insert_into
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,6 +22,7 @@ from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.filters import Condition, Contains, Equals, SqlCondition, Within, condition, parents
 from runtime.storage.sql.ownership import OwnershipRecord
 from runtime.storage.sql.paging import Page, Position, count, page, position
+from runtime.storage.sql.prepared import PreparedStatement
 from runtime.storage.sql.reference_cleanup import clear_references
 from runtime.storage.sql.refusals import refusal
 from runtime.storage.sql.tables import TABLES
@@ -66,12 +67,12 @@ async def find_by(
 
     Meant for members that are unique under the parents. Archived entities are found by id only.
     """
-    query = _finding(kind, member, tuple(within))
     values = {f"in_{name}": parent for name, parent in within.items()} | {"sought": value}
-    row = (await conn.execute(query, values)).one_or_none()
-    return (
-        None if row is None else handle_placeholders.with_own_handle(conn, kind, converter(kind).entity(row))
-    )
+    found = await _finding(kind, member, tuple(within)).rows(conn, values)
+    if not found:
+        return None
+    (row,) = found
+    return handle_placeholders.with_own_handle(conn, kind, converter(kind).entity(row))
 
 
 async def many(conn: AsyncConnection, kind: Kind[E], ids: Sequence[str], *, within: Within) -> list[E]:
@@ -209,13 +210,13 @@ async def _remove_batch(
 
 
 @lru_cache(maxsize=1024)  # composing a statement takes longer than the database takes for it
-def _finding(kind: Kind, member: str, within: tuple[str, ...]) -> Select[Any]:
+def _finding(kind: Kind, member: str, within: tuple[str, ...]) -> PreparedStatement:
     table = TABLES[kind.name]
     places: dict[str, Any] = {name: bindparam(f"in_{name}") for name in within}
     query = select(table).where(table.c[member] == bindparam("sought"), *parents(kind, places, member=member))
     if member != "id" and "archived_at" in table.c:
         query = query.where(table.c.archived_at.is_(None))
-    return query
+    return PreparedStatement(query)
 
 
 @cache

@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.filters import Condition, Within, condition, parents
+from runtime.storage.sql.prepared import PreparedStatement
 from runtime.storage.sql.tables import TABLES
 
 E = TypeVar("E", bound=Entity)
@@ -206,7 +207,7 @@ async def page(
     if not (where or after or before or total):
         values = {f"in_{name}": parent for name, parent in within.items()} | {"most": limit + 1}
         query = _first_page(kind, tuple(within), sort, descending=descending)
-        items = [read(row) for row in await conn.execute(query, values)]
+        items = [read(row) for row in await query.rows(conn, values)]
         return Page(items[:limit], has_next=len(items) > limit, has_previous=False)
     conditions = [*parents(kind, within), *(condition(kind, asked) for asked in where)]
     found = await fetch(
@@ -222,12 +223,12 @@ async def page(
 
 
 @lru_cache(maxsize=1024)  # composing a statement takes longer than the database takes for it
-def _first_page(kind: Kind, within: tuple[str, ...], sort: str, *, descending: bool) -> Select[Any]:
+def _first_page(kind: Kind, within: tuple[str, ...], sort: str, *, descending: bool) -> PreparedStatement:
     """The beginning of a list without conditions: what is listed most."""
     places: dict[str, Any] = {name: bindparam(f"in_{name}") for name in within}
     order = _keyset(kind, sort, descending=descending).order_by()
     query = select(TABLES[kind.name]).where(*parents(kind, places)).order_by(*order)
-    return query.limit(bindparam("most"))
+    return PreparedStatement(query.limit(bindparam("most")))
 
 
 async def count(conn: AsyncConnection, kind: Kind, *, within: Within, where: Sequence[Condition] = ()) -> int:

@@ -4,12 +4,14 @@ The engine compiles a statement once, too, but looks for what it has compiled, a
 and a result each time. For a row that is found by its key that takes ten times as long as the database does.
 """
 
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.base import Executable
+from sqlalchemy.util import greenlet_spawn
 
 from runtime.domain.errors import Unavailable
 from runtime.storage.sql.sqlite import BEGIN
@@ -21,8 +23,8 @@ class PreparedStatement:
     """A statement with named parameters, none of them a list to expand, and rows as answers.
 
     The driver executes it where that is the same as what the engine does: on SQLite on a connection that is
-    at hand and has begun what it has to begin, and on PostgreSQL on one without a transaction. Anywhere else
-    the engine does.
+    at hand and has begun what it has to begin, and on PostgreSQL on one without a transaction, or for reading
+    alone. Anywhere else the engine does.
     """
 
     def __init__(self, statement: Executable) -> None:
@@ -39,7 +41,7 @@ class PreparedStatement:
         connection: Any = conn.sync_connection
         adapter = connection.connection.dbapi_connection
         dialect = conn.dialect
-        if not (_is_at_hand(conn, adapter) if dialect.name == "sqlite" else adapter.autocommit):
+        if not _is_ready(connection, adapter):
             return (await conn.execute(self._statement, values)).all()
         compiled = self._compiled.get(dialect.name)
         if compiled is None:
@@ -51,12 +53,20 @@ class PreparedStatement:
             if dialect.name == "sqlite":
                 found = adapter.driver_connection._conn.execute(compiled.text, given).fetchall()
             else:
+                if not adapter.autocommit and adapter._transaction is None:
+                    await adapter._start_transaction()
                 found = await adapter.driver_connection.fetch(compiled.text, *given)
         except TimeoutError as failure:
             adapter.driver_connection.terminate()
             raise Unavailable("the database does not answer", internal="no answer in time") from failure
-        except Exception:  # noqa: BLE001 - it has changed nothing: the engine tells what is wrong
-            return (await conn.execute(self._statement, values)).all()
+        except CancelledError:
+            if dialect.name == "postgresql" and not adapter.autocommit:  # it may have begun, and nobody knows
+                adapter.driver_connection.terminate()
+            raise
+        except Exception as failure:  # noqa: BLE001 - the engine tells what is wrong
+            if dialect.name == "postgresql" and not adapter.autocommit:  # nothing more is done in it
+                await greenlet_spawn(_tell, connection, adapter, compiled.text, failure)
+            return (await conn.execute(self._statement, values)).all()  # it has changed nothing
         return compiled.converted(found)
 
 
@@ -72,6 +82,9 @@ class _Compiled:
         self.text: str = compiled.string
         written: Mapping[str, _Convert] = compiled._bind_processors
         self._parameters = [(name, written.get(name)) for name in compiled.positiontup]
+        self._constants = {  # such as the OFFSET that SQLite has with each LIMIT
+            name: compiled.params[name] for bound, name in compiled.bind_names.items() if not bound.required
+        }
         self._read: list[tuple[int, _Convert]] = [
             (place, read)
             for place, column in enumerate(compiled._result_columns)
@@ -80,7 +93,8 @@ class _Compiled:
 
     def parameters(self, values: Mapping[str, Any]) -> list[Any]:
         """The parameters in their places, as the driver takes them."""
-        return [values[name] if write is None else write(values[name]) for name, write in self._parameters]
+        all_of = {**self._constants, **values}
+        return [all_of[name] if write is None else write(all_of[name]) for name, write in self._parameters]
 
     def converted(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
         """The rows with values as the engine gives them."""
@@ -93,8 +107,17 @@ class _Compiled:
         return converted
 
 
-def _is_at_hand(conn: AsyncConnection, adapter: Any) -> bool:
-    """Tell whether statements run where they are asked for, and none has to be sent before this one."""
-    if not adapter.at_hand:
-        return False
-    return adapter.in_transaction or not conn.sync_connection.get_execution_options().get(BEGIN, BEGIN)  # type: ignore[union-attr]
+def _is_ready(connection: Any, adapter: Any) -> bool:
+    """Tell whether the driver may execute a statement here."""
+    options = connection.get_execution_options()
+    if connection.dialect.name == "sqlite":
+        return bool(adapter.at_hand and (adapter.in_transaction or not options.get(BEGIN, BEGIN)))
+    return bool(adapter.autocommit or options.get("postgresql_readonly"))
+
+
+def _tell(connection: Any, adapter: Any, text: str, failure: Exception) -> None:
+    """Raise what the engine raises where the driver fails."""
+    try:
+        adapter._handle_exception(failure)
+    except Exception as told:  # noqa: BLE001 - each is the engine's
+        connection._handle_dbapi_exception(told, text, None, None, None)

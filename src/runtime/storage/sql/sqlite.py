@@ -134,6 +134,16 @@ class _Connection(AsyncAdapt_aiosqlite_connection):
         return not self._open and not self._streams
 
     @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let a block read the database as it is at its first statement. The connection is `at_hand`."""
+        connection: Any = self._connection
+        connection._conn.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.rollback()
+
+    @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo what a block has written that raises, and not the transaction. The connection is `at_hand`."""
         connection: Any = self._connection
