@@ -55,7 +55,7 @@ class _Reader(Generic[E_co]):
     def __init__(self, model: type[E_co], columns: tuple[str, ...]) -> None:
         """
         Args:
-            columns: of the rows, in their order.
+            columns: what the rows begin with, in their order.
         """
         self._model = model
         self._names = tuple(name for name in columns if name in model.model_fields)
@@ -78,7 +78,7 @@ class _Reader(Generic[E_co]):
     def read(self, row: Sequence[Any]) -> E_co:
         """The entity. Raises ValueError for a part that is not valid, KeyError for an unknown choice."""
         values = self._absent.copy()  # in the order of the members, as validation has them
-        values.update(zip(self._names, row if self._chosen is None else self._chosen(row), strict=True))
+        values.update(zip(self._names, row if self._chosen is None else self._chosen(row), strict=False))
         for name, choices in self._choices:
             values[name] = choices[values[name]]
         for name, validated in self._parts:
@@ -108,7 +108,7 @@ def _reading(model: type[E], columns: tuple[str, ...]) -> Callable[[Sequence[Any
     known = frozenset(model.model_fields)
 
     def validate(row: Sequence[Any]) -> E:
-        pairs = zip(columns, row, strict=True)
+        pairs = zip(columns, row, strict=False)
         return model.model_validate({name: value for name, value in pairs if name in known})
 
     return validate
@@ -119,7 +119,7 @@ class Converter(Generic[E_co]):
 
     Attributes:
         names: of the columns.
-        entity: the entity of a row that has every column of the table, in the table's order.
+        entity: the entity of a row that begins with every column of the table, in the table's order.
     """
 
     def __init__(self, kind: Kind[E_co]) -> None:

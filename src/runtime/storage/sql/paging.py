@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Row,
     Select,
@@ -72,8 +73,8 @@ class KeyColumn:
         return [column.desc() if self.descending else column.asc() for column in columns]
 
     def typed(self, value: Any) -> ColumnElement[Any]:
-        """A value as the column's type has it."""
-        return literal(value, self.column.type)
+        """A value, or the place of one, as the column's type has it."""
+        return value if isinstance(value, BindParameter) else literal(value, self.column.type)
 
     def at(self, value: Any) -> ColumnElement[bool]:
         """The condition that a row has that value."""
@@ -154,15 +155,27 @@ async def fetch(
     has_behind = False
     if start is not None:
         edge = [rows[0]._mapping[key.column] for key in keyset.columns] if rows else start
-        behind: Select[Any] = query.with_only_columns(literal_column("1"), maintain_column_froms=True).where(
-            walked.reversed.after(edge, inclusive=not rows)
-        )
-        # Any row would do. Without an order PostgreSQL expects to meet one soon wherever it begins, and reads
-        # the whole table where those of the tenant are at its end.
-        nearest = behind.order_by(*walked.reversed.order_by()).limit(1)
+        nearest = _nearest_behind(query, walked, edge, inclusive=not rows)
         has_behind = (await conn.execute(nearest)).first() is not None
     items = [read(row) for row in rows]
-    if before is not None:
+    return _turned(items, has_more, has_behind, backwards=before is not None)
+
+
+def _nearest_behind(
+    query: Select[Any], walked: Keyset, edge: Sequence[Any], *, inclusive: bool
+) -> Select[Any]:
+    """One row, of those before some values of a keyset, or at them."""
+    behind: Select[Any] = query.with_only_columns(literal_column("1"), maintain_column_froms=True).where(
+        walked.reversed.after(edge, inclusive=inclusive)
+    )
+    # Any row would do. Without an order PostgreSQL expects to meet one soon wherever it begins, and reads the
+    # whole table where those of the tenant are at its end.
+    return behind.order_by(*walked.reversed.order_by()).limit(1)
+
+
+def _turned(items: list[T], has_more: bool, has_behind: bool, *, backwards: bool) -> Page[T]:
+    """The page of items that were walked, in the order of the list."""
+    if backwards:
         return Page(items[::-1], has_next=has_behind, has_previous=has_more)
     return Page(items, has_next=has_more, has_previous=has_behind)
 
@@ -203,32 +216,79 @@ async def page(
         before: the page ends in front of this position; not together with `after`.
         total: whether to count the whole list, which costs a second query.
     """
-    table, read = TABLES[kind.name], converter(kind).entity
-    if not (where or after or before or total):
-        values = {f"in_{name}": parent for name, parent in within.items()} | {"most": limit + 1}
-        query = _first_page(kind, tuple(within), sort, descending=descending)
-        items = [read(row) for row in await query.rows(conn, values)]
-        return Page(items[:limit], has_next=len(items) > limit, has_previous=False)
+    positions = values_of(after, sort), values_of(before, sort)
+    if not (where or total):
+        return await _plain_page(conn, kind, within, sort, *positions, descending=descending, limit=limit)
     conditions = [*parents(kind, within), *(condition(kind, asked) for asked in where)]
     found = await fetch(
         conn,
-        select(table).where(*conditions),
+        select(TABLES[kind.name]).where(*conditions),
         _keyset(kind, sort, descending=descending),
-        read,
+        converter(kind).entity,
         limit=limit,
-        after=values_of(after, sort),
-        before=values_of(before, sort),
+        after=positions[0],
+        before=positions[1],
     )
     return replace(found, total=await count(conn, kind, within=within, where=where)) if total else found
 
 
+async def _plain_page(
+    conn: AsyncConnection,
+    kind: Kind[E],
+    within: Within,
+    sort: str,
+    after: Sequence[Any] | None,
+    before: Sequence[Any] | None,
+    *,
+    descending: bool,
+    limit: int,
+) -> Page[E]:
+    """As `fetch`, for a list without conditions: what is listed most."""
+    backwards, start = before is not None, before or after or ()
+    nulls = tuple(value is None for value in start)
+    paged, behind = _plain(kind, tuple(within), sort, nulls, descending=descending, backwards=backwards)
+    values = {f"in_{name}": parent for name, parent in within.items()} | {"most": limit + 1}
+    values |= {f"at_{number}": value for number, value in enumerate(start)}
+    rows = await paged.rows(conn, values)
+    items = list(map(converter(kind).entity, rows[:limit]))
+    has_behind = behind is not None and bool(rows[0][-1] if rows else await behind.rows(conn, values))
+    return _turned(items, len(rows) > limit, has_behind, backwards=backwards)
+
+
 @lru_cache(maxsize=1024)  # composing a statement takes longer than the database takes for it
-def _first_page(kind: Kind, within: tuple[str, ...], sort: str, *, descending: bool) -> PreparedStatement:
-    """The beginning of a list without conditions: what is listed most."""
-    places: dict[str, Any] = {name: bindparam(f"in_{name}") for name in within}
-    order = _keyset(kind, sort, descending=descending).order_by()
-    query = select(TABLES[kind.name]).where(*parents(kind, places)).order_by(*order)
-    return PreparedStatement(query.limit(bindparam("most")))
+def _plain(
+    kind: Kind,
+    within: tuple[str, ...],
+    sort: str,
+    nulls: tuple[bool, ...],
+    *,
+    descending: bool,
+    backwards: bool,
+) -> tuple[PreparedStatement, PreparedStatement | None]:
+    """The statements of a list without conditions.
+
+    Args:
+        nulls: which values of the position that a page starts at are NULL; none at all for the first page.
+    Returns:
+        That of a page, which tells in each row whether anything is on the other side of the position; and one
+        that asks for that alone, for a page without rows. None for the first page.
+    """
+    keyset = _keyset(kind, sort, descending=descending)
+    walked = keyset.reversed if backwards else keyset
+    rows = select(TABLES[kind.name]).where(*parents(kind, {name: bindparam(f"in_{name}") for name in within}))
+    start = [
+        None if is_null else bindparam(f"at_{number}", type_=key.column.type)
+        for number, (key, is_null) in enumerate(zip(walked.columns, nulls, strict=False))
+    ]
+    paged = rows.order_by(*walked.order_by()).limit(bindparam("most"))
+    if not start:
+        return PreparedStatement(paged), None
+    # Nothing is between the position and the first row: what is before the one is before the other.
+    behind = _nearest_behind(rows, walked, start, inclusive=True)
+    is_behind = behind.correlate(None).scalar_subquery().is_not(None)
+    return PreparedStatement(paged.where(walked.after(start)).add_columns(is_behind)), PreparedStatement(
+        behind
+    )
 
 
 async def count(conn: AsyncConnection, kind: Kind, *, within: Within, where: Sequence[Condition] = ()) -> int:
