@@ -3,10 +3,26 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, String, and_, bindparam, cast, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    ColumnElement,
+    String,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql import insert_batches
+from runtime.storage.sql.prepared import PreparedStatement
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _dependencies = METADATA.tables["application_dependencies"]
@@ -26,14 +42,25 @@ async def dependencies_of(
     return {row.resource_id: tuple(row.when_accessing or ()) for row in found}
 
 
-_COUNTING = (
-    select(_dependencies.c.application_id, func.count())
-    .where(
-        _dependencies.c.zone_id == bindparam("zone_id"),
-        _dependencies.c.application_id.in_(bindparam("application_ids", expanding=True)),
+def _counting(is_asked: ColumnElement[bool]) -> PreparedStatement:
+    return PreparedStatement(
+        select(_dependencies.c.application_id, func.count())
+        .where(_dependencies.c.zone_id == bindparam("zone_id"), is_asked)
+        .group_by(_dependencies.c.application_id)
     )
-    .group_by(_dependencies.c.application_id)
-)
+
+
+# The ids are one parameter, however many there are: so the statement is the same one each time.
+_COUNTING = {
+    "postgresql": _counting(
+        _dependencies.c.application_id == any_(bindparam("application_ids", type_=ARRAY(String)))
+    ),
+    "sqlite": _counting(
+        _dependencies.c.application_id.in_(
+            select(func.json_each(bindparam("application_ids", type_=JSON)).table_valued("value").c.value)
+        )
+    ),
+}
 
 
 async def count_dependencies(
@@ -42,8 +69,8 @@ async def count_dependencies(
     """Application id -> number of dependencies; those without any are left out."""
     if not application_ids:
         return {}
-    found = await conn.execute(_COUNTING, {"zone_id": zone_id, "application_ids": list(application_ids)})
-    return {row[0]: int(row[1]) for row in found}
+    values = {"zone_id": zone_id, "application_ids": list(application_ids)}
+    return {row[0]: int(row[1]) for row in await _COUNTING[conn.dialect.name].rows(conn, values)}
 
 
 async def upsert_dependency(
