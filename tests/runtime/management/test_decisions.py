@@ -442,3 +442,23 @@ def _statements(api: Api, path: str) -> int:
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     return sum("FROM users" in each or "FROM token_events" in each for each in seen)
+
+
+def test_pages_without_a_find_lead_to_what_is_found(
+    decided: Decided, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By cursors, forwards and back: what a filter selects is searched for in parts."""
+    monkeypatch.setattr(token_events, "SEARCHED", 1)
+    wanted = {"filter[resource_id]": decided.resource["id"], "until": decided.list()[0]["at"]}
+    oldest = {"filter[outcome]": "issued", "since": decided.list()[1]["at"]}
+
+    def pages(wanted: dict[str, str]) -> list[dict[str, Any]]:
+        found = [decided.page(**wanted)]
+        while (info := found[-1]["page_info"])["has_next_page"]:
+            found.append(decided.page(**wanted, after=info["end_cursor"]))
+        return found
+
+    assert [page["items"] for page in pages(wanted)] == [[], []]
+    last = pages(oldest)[-1]
+    back = decided.page(**oldest, before=last["page_info"]["start_cursor"])
+    assert [each["request_id"] for each in back["items"]] == [decided.requests[2]]

@@ -12,7 +12,8 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         f"{kinds.ZONE.item_path}/decisions",
         200,
-        "List what was decided about sign-ins and token requests, refused or not, newest first",
+        "List what was decided about sign-ins and token requests, refused or not, newest first;"
+        " with filters, a page may be short, or empty, and still have a next",
         query=(AFTER, BEFORE, LIMIT, *DECIDED, SINCE, UNTIL),
         response=(DecisionRecord,),
         envelope=PageShape.ZONE,

@@ -34,7 +34,10 @@ _NAMED: tuple[tuple[Kind[Any], str], ...] = (
 
 
 async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
-    """One page of a zone's decision records, newest first. Raises NotFound, Forbidden, ValidationFailed."""
+    """One page of a zone's decision records, newest first; a short one need not be the last.
+
+    Raises: NotFound, Forbidden, ValidationFailed.
+    """
     zone = await entities.zone_of(unit, parents["zone_id"])
     entities.require(unit, SUBJECT, Verb.LIST, {"zone_id": zone.id})
     page = await storage.page(
@@ -54,6 +57,9 @@ async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
     }
     shows_emails = permissions.allows(unit.caller.roles_in(zone), USER.operations, Verb.RETRIEVE)
     places = [Position(event.at, event.id) for event in page.items]
+    if page.seen_to is not None:
+        seen_to = Position(*page.seen_to)
+        places = [seen_to, *places] if query.before else [*places, seen_to]
     return Listed(
         [_record(event, policies, named, shows_emails=shows_emails) for event in page.items],
         page.has_next,

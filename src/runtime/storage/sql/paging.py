@@ -48,12 +48,18 @@ class Position:
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Some items of a list, in its order. `total` is the size of the whole list, when it was asked for."""
+    """Some items of a list, in its order.
+
+    Attributes:
+        total: the size of the whole list, when it was asked for.
+        seen_to: where a search for items ended that goes on from there: it found fewer than a page has.
+    """
 
     items: list[T]
     has_next: bool
     has_previous: bool
     total: int | None = None
+    seen_to: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +152,12 @@ async def fetch(
         before: the page ends in front of the row with these; not together with `after`.
     """
     walked, start = (keyset.reversed, before) if before is not None else (keyset, after)
-    paged = query.order_by(*walked.order_by()).limit(limit + 1)
-    if start is not None:
-        paged = paged.where(walked.after(start))
-    rows = list(await conn.execute(paged))
-    has_more = len(rows) > limit
-    del rows[limit:]
+    rows, has_more = await nearest(conn, query, walked, start, limit=limit)
     has_behind = False
     if start is not None:
         edge = [rows[0]._mapping[key.column] for key in keyset.columns] if rows else start
-        nearest = _nearest_behind(query, walked, edge, inclusive=not rows)
-        has_behind = (await conn.execute(nearest)).first() is not None
+        behind = _nearest_behind(query, walked, edge, inclusive=not rows)
+        has_behind = (await conn.execute(behind)).first() is not None
     items = [read(row) for row in rows]
     return _turned(items, has_more, has_behind, backwards=before is not None)
 
@@ -178,6 +179,17 @@ def _turned(items: list[T], has_more: bool, has_behind: bool, *, backwards: bool
     if backwards:
         return Page(items[::-1], has_next=has_behind, has_previous=has_more)
     return Page(items, has_next=has_more, has_previous=has_behind)
+
+
+async def nearest(
+    conn: AsyncConnection, query: Select[Any], walked: Keyset, start: Sequence[Any] | None, *, limit: int
+) -> tuple[list[Row[Any]], bool]:
+    """The first rows of a query in an order, behind a start if there is one, and whether there are more."""
+    paged = query.order_by(*walked.order_by()).limit(limit + 1)
+    if start is not None:
+        paged = paged.where(walked.after(start))
+    rows = list(await conn.execute(paged))
+    return rows[:limit], len(rows) > limit
 
 
 def position(entity: Entity, sort: str) -> Position:
