@@ -346,8 +346,10 @@ async def test_a_table_of_before_is_converted_as_it_stands(services: Services, p
 # --- what a list looks at
 
 
-async def _plan(conn: Any, organization_id: str, zone_id: str, selection: TokenEventFilter) -> str:
-    """What the database does for the first page of a list, whatever its values are."""
+async def _sent(
+    conn: Any, organization_id: str, zone_id: str, selection: TokenEventFilter
+) -> list[tuple[str, tuple[Any, ...]]]:
+    """The statements of the first page of a list, with their values."""
     sent: list[tuple[str, tuple[Any, ...]]] = []
 
     def note(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
@@ -356,6 +358,12 @@ async def _plan(conn: Any, organization_id: str, zone_id: str, selection: TokenE
     event.listen(conn.sync_connection, "before_cursor_execute", note)
     await token_events.page(conn, organization_id, zone_id, selection, limit=10)
     event.remove(conn.sync_connection, "before_cursor_execute", note)
+    return sent
+
+
+async def _plan(conn: Any, organization_id: str, zone_id: str, selection: TokenEventFilter) -> str:
+    """What the database does for the first page of a list, whatever its values are."""
+    sent = await _sent(conn, organization_id, zone_id, selection)
     driver = (await conn.get_raw_connection()).driver_connection
     await driver.execute(f"SET LOCAL plan_cache_mode = force_generic_plan; PREPARE listed AS {sent[0][0]}")
     values = ", ".join(f"'{value}'" for value in sent[0][1])
@@ -378,7 +386,7 @@ async def _plan(conn: Any, organization_id: str, zone_id: str, selection: TokenE
 async def test_a_list_looks_into_partitions_of_its_time_by_an_index(
     services: Services, events: _Log, selection: TokenEventFilter, looks_into: range
 ) -> None:
-    """In none that were made for later, and not in the default; newest first, one after the other."""
+    """In none that were made for later, and not in the default, though the plan is the same for any time."""
     for now in (WEDNESDAY + number * DAY for number in range(51)):
         await events.add(*(now + each * timedelta(minutes=1) for each in range(400)))
         await job.run(_at(services, now))
@@ -393,4 +401,23 @@ async def test_a_list_looks_into_partitions_of_its_time_by_an_index(
         names[each] for each in looks_into
     }
     assert "Seq Scan" not in plan
-    assert "Merge Append" not in plan
+
+
+@pytest.mark.parametrize("filters", [{}, {"user_id": ("somebody",)}])
+async def test_a_list_has_one_text_for_every_date(
+    services: Services, events: _Log, filters: dict[str, tuple[str, ...]]
+) -> None:
+    """Whoever asks for other spans fills no cache of prepared statements."""
+    spans = [(WEDNESDAY + number * DAY, WEDNESDAY + (number + 3) * DAY) for number in range(5)]
+    async with services.database.reading() as conn:
+        texts = [
+            tuple(
+                statement
+                for statement, _ in await _sent(
+                    conn, events.organization_id, events.zone_id, TokenEventFilter(filters, *span)
+                )
+            )
+            for span in spans
+        ]
+
+    assert len(set(texts)) == 1

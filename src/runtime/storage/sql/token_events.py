@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, Row, Select, bindparam, delete, select, text, tuple_
+from sqlalchemy import Row, Select, delete, select, text, tuple_
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -85,8 +85,7 @@ FILTERS = (_INDEXED, "user_id", "application_id", "resource_id", "event", "outco
 SEARCHED = 50_000  # events among which one page is looked for, where no index finds them
 _NEWEST_FIRST = Keyset((KeyColumn(_events.c.at, descending=True), KeyColumn(_events.c.id, descending=True)))
 _Place = tuple[datetime, str]  # the instant and the id of an event, which may be gone
-_DAY, _INSTANT = timedelta(days=1), timedelta(microseconds=1)
-_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  # after which there is none
+_INSTANT = timedelta(microseconds=1)
 _COLUMNS = TokenEvent._fields
 _ORGANIZATION, _AT = _COLUMNS.index("organization_id"), _COLUMNS.index("at")
 # A row that is no token request: an application has proved itself, once a day for each credential.
@@ -198,25 +197,10 @@ def _query(organization_id: str, zone_id: str, selection: TokenEventFilter) -> S
     wanted = [columns.organization_id == organization_id, columns.zone_id == zone_id]
     wanted.extend(columns[name].in_(values) for name, values in selection.filters.items())
     if selection.since is not None:
-        wanted += [columns.at >= selection.since, columns.at >= _written_out(_midnight(selection.since))]
+        wanted.append(columns.at >= selection.since)
     if selection.until is not None:
         wanted.append(columns.at < selection.until)
-        if (last := _midnight(selection.until)) < _LAST_DAY:
-            wanted.append(columns.at < _written_out(last + _DAY))
     return select(*(columns[name] for name in _COLUMNS)).where(*wanted)
-
-
-def _midnight(at: datetime) -> datetime:
-    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _written_out(at: datetime) -> ColumnElement[datetime]:
-    """An instant in the text of a statement.
-
-    PostgreSQL plans a statement once for all values. Only what it knows then keeps partitions out of the
-    plan, and reads the others one after the other. The text is the same all day long.
-    """
-    return bindparam(None, at, type_=_events.c.at.type, literal_execute=True)
 
 
 def _read(row: Row[Any]) -> TokenEvent:
