@@ -94,6 +94,10 @@ class KeyChange:
     after: bytes = field(repr=False)
 
 
+# What came of trying a key-encryption key: why it may not be used, or is not available; None where it may.
+KeyTrial = ValidationFailed | Unavailable | None
+
+
 @dataclass(frozen=True)
 class PreparedKeys:
     """What was wrapped before a transaction.
@@ -101,10 +105,12 @@ class PreparedKeys:
     Attributes:
         new_zones: of zones that it makes.
         changes: zone id -> what changes.
+        trials: ARN of a zone's own key, or None for the service's -> what came of it; for a dry run.
     """
 
     new_zones: Sequence[PreparedZone] = ()
     changes: Mapping[str, KeyChange] = field(default_factory=dict)
+    trials: Mapping[str | None, KeyTrial] = field(default_factory=dict)
 
 
 async def prepare(

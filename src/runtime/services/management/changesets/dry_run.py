@@ -13,6 +13,7 @@ from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets.changeset import DeleteOperation, PackedChangeset
 from runtime.services.management.changesets.concurrency_limits import metered_dry_run
+from runtime.services.management.changesets.encryption_keys import keys_given, try_keys
 from runtime.services.management.changesets.phases import Progress, execute
 from runtime.services.management.changesets.problems import CollectedProblems
 from runtime.services.management.changesets.receipts import AppliedChangeset, changeset_answer
@@ -53,9 +54,12 @@ async def dry_run_changeset(
                 home_zone = (await entities.organization_of(unit, organization)).zone_id
                 zone_ids = await _zones_of(unit, changeset) | ({home_zone} if home_zone else set())
                 impact = await deletion_impact(unit, changeset)
+                given = await keys_given(unit, changeset)
+            with metered_dry_run(services, acting):
+                prepared = await try_keys(services, acting, changeset, given)
             names = _application_names(changeset)
             try:
-                async with dry_run_unit(services, acting, request_id, zone_ids, names) as unit:
+                async with dry_run_unit(services, acting, request_id, zone_ids, names, prepared) as unit:
                     with metered_dry_run(services, acting):
                         async with insert_batches.batched(unit.conn):
                             results = await execute(unit, changeset, parsed_specs, progress)
@@ -64,7 +68,7 @@ async def dry_run_changeset(
             except (ValidationFailed, Conflict, NotFound, insert_batches.BatchRejected):
                 pass
             # Again, one statement at a time: whoever corrects the changeset gets all of its problems at once.
-            async with dry_run_unit(services, acting, request_id, zone_ids, names) as unit:
+            async with dry_run_unit(services, acting, request_id, zone_ids, names, prepared) as unit:
                 with metered_dry_run(services, acting):
                     results = await execute(unit, changeset, parsed_specs, None, CollectedProblems())
                     answer = await changeset_answer(unit, changeset, results)

@@ -1,6 +1,14 @@
-"""Phase: wrap the data keys of zones that a changeset makes, or gives another key, before its transaction."""
+"""Phase: wrap the data keys of zones that a changeset makes, or gives another key, before its transaction.
 
+So no transaction waits for a key-management service, nor does one of the few connections for dry runs, which
+whoever may read a zone may have.
+"""
+
+from collections.abc import Collection
+
+from runtime.domain.errors import Unavailable, ValidationFailed
 from runtime.domain.kinds import ZONE
+from runtime.services import zone_keys
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets.changeset import (
@@ -10,8 +18,11 @@ from runtime.services.management.changesets.changeset import (
 )
 from runtime.services.management.changesets.problems import at_operation
 from runtime.services.management.kind_handlers import zones_made
+from runtime.services.management.policies import attestations
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import key_changes
-from runtime.services.zone_keys import KeyChange, PreparedKeys, PreparedZone
+from runtime.services.zone_keys import KeyChange, KeyTrial, PreparedKeys, PreparedZone
+from runtime.storage.sql import entities as storage
 
 
 async def prepare_keys(services: Services, acting: Caller, changeset: PackedChangeset) -> PreparedKeys:
@@ -32,6 +43,49 @@ async def prepare_keys(services: Services, acting: Caller, changeset: PackedChan
                 prepared = await key_changes.for_update(services, acting, ZONE, operation.id, operation.spec)
                 changes |= prepared.changes if prepared is not None else {}
     return PreparedKeys(new_zones, changes)
+
+
+async def keys_given(unit: UnitOfWork, changeset: PackedChangeset) -> set[str | None]:
+    """The ARNs of the keys that a changeset gives to zones with other ones; None is the service's key."""
+    patches = {
+        operation.id: operation.spec
+        for operation in changeset.operations
+        if operation.kind == ZONE.name and isinstance(operation, ChangeOperation) and operation.id is not None
+    }
+    within = {"organization_id": unit.organization_id}
+    zones = await storage.many(unit.conn, ZONE, list(patches), within=within)
+    changed = ((zone.encryption_key, key_changes.wanted(zone, patches[zone.id])) for zone in zones)
+    return {zone_keys.arn_of(after) for before, after in changed if before != after}
+
+
+async def try_keys(
+    services: Services, acting: Caller, changeset: PackedChangeset, given: Collection[str | None]
+) -> PreparedKeys:
+    """The keys of a dry run's new zones, and what came of trying the key-encryption keys.
+
+    Of signing keys the one is made that attests policy sets; the other takes long to make, for nothing.
+
+    Args:
+        given: as `keys_given` has them.
+    """
+    new_zones: list[PreparedZone] = []
+    trials: dict[str | None, KeyTrial] = {}
+    for operation in changeset.operations:
+        if operation.kind == ZONE.name and isinstance(operation, CreateOperation):
+            arn, number = key_changes.arn_in(operation.spec), zones_made(acting, ZONE)
+            if trials.get(arn) is not None:
+                continue  # refused already
+            try:
+                new_zones += await key_changes.for_new_zones(
+                    services, operation.spec, number, algorithms=(attestations.ALGORITHM,)
+                )
+                trials[arn] = None
+            except (ValidationFailed, Unavailable) as refusal:
+                trials[arn] = refusal
+    for arn in given:
+        if arn not in trials:
+            trials[arn] = await key_changes.trial(services, arn)
+    return PreparedKeys(new_zones, trials=trials)
 
 
 def zones_of(changeset: PackedChangeset) -> set[str]:

@@ -22,11 +22,12 @@ from runtime.services.management.unit_of_work.epoch_updates import EpochUpdates
 from runtime.services.management.unit_of_work.lookup_cache import LookupCache
 from runtime.services.management.unit_of_work.organization_lock import OrganizationLock
 from runtime.services.management.unit_of_work.tombstones import Tombstones
-from runtime.services.zone_keys import KeyChange, PreparedKeys, PreparedZone
+from runtime.services.zone_keys import KeyChange, KeyTrial, PreparedKeys, PreparedZone
 
 _NOT_AUDITED = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
 
 Check = Callable[[], Awaitable[None]]
+_NO_KEYS = PreparedKeys()
 
 
 @dataclass
@@ -39,6 +40,7 @@ class UnitOfWork:
         new_zones: the ids and keys of zones that are going to be created: making them takes so long that it
             is done before the transaction begins.
         key_changes: zone id -> how its data key is going to be wrapped, likewise.
+        key_trials: ARN of a zone's own key, or None -> what came of trying it before a dry run.
         lock: on the organization, with its revision.
         cache: what was looked up already.
         shown_once: entity id -> member -> secret in clear, for the answer of this operation alone.
@@ -55,6 +57,7 @@ class UnitOfWork:
     dry_run: bool = False
     new_zones: list[PreparedZone] = field(default_factory=list, repr=False)
     key_changes: Mapping[str, KeyChange] = field(default_factory=dict, repr=False)
+    key_trials: Mapping[str | None, KeyTrial] = field(default_factory=dict)
     lock: OrganizationLock = field(init=False)
     audit: AuditWriter = field(init=False)
     tombstones: Tombstones = field(init=False)
@@ -215,16 +218,20 @@ async def dry_run_unit(
     request_id: str,
     zone_ids: Collection[str],
     names: Collection[str] = (),
+    prepared: PreparedKeys = _NO_KEYS,
 ) -> AsyncIterator[UnitOfWork]:
     """A unit of which nothing is kept, and for which nobody waits.
 
     Args:
         zone_ids: the zones that it is about.
         names: what applications are going to be called in them.
+        prepared: the keys of zones that it makes, and what came of trying those that it gives to zones.
     """
     await services.data_keys.preload(services.database, zone_ids)
     async with services.database.dry_run(caller.organization_id, zone_ids, names) as conn:
-        yield UnitOfWork(conn, caller, services, services.clock(), request_id, dry_run=True)
+        unit = UnitOfWork(conn, caller, services, services.clock(), request_id, dry_run=True)
+        unit.new_zones, unit.key_trials = list(prepared.new_zones), prepared.trials
+        yield unit
 
 
 @asynccontextmanager
@@ -236,6 +243,7 @@ async def nested(unit: UnitOfWork, caller: Caller) -> AsyncIterator[UnitOfWork]:
     """
     inner = UnitOfWork(unit.conn, caller, unit.services, unit.now, unit.request_id, dry_run=unit.dry_run)
     inner.new_zones, inner.key_changes = unit.new_zones, unit.key_changes
+    inner.key_trials = unit.key_trials
     yield inner
     await inner.flush()
     if not unit.dry_run:

@@ -16,6 +16,7 @@ from runtime.services.management.policies import attestations, policy_texts
 from runtime.services.management.policies.composition import manifest_of, manifest_sha
 from runtime.services.management.policies.policy_texts import CheckedPolicyText
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.management.zones import key_changes
 from runtime.services.zone_keys import PreparedZone
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
@@ -33,18 +34,17 @@ _ROLES = (
 async def prepared_zone(unit: UnitOfWork, arn: str | None) -> PreparedZone:
     """The id and the keys of a new zone whose data key is wrapped with that key.
 
-    They were made before the transaction, but for a zone that nobody has foreseen. A dry run makes the
-    signing key that attests policy sets; the other takes long to make, for nothing.
+    They were made before the transaction, but for a zone that nobody has foreseen.
+
+    Raises: in a dry run what came of trying the key.
     """
+    key_changes.require_usable(unit, arn)
     for prepared in unit.new_zones:
         if prepared.arn == arn:
             unit.new_zones.remove(prepared)
             return prepared
     services = unit.services
-    algorithms = (attestations.ALGORITHM,) if unit.dry_run else zone_keys.ALGORITHMS
-    return await zone_keys.prepare(
-        services.key_encryption, services.data_keys, arn=arn, algorithms=algorithms
-    )
+    return await zone_keys.prepare(services.key_encryption, services.data_keys, arn=arn)
 
 
 async def create_default_entities(unit: UnitOfWork, zone: Zone, prepared: PreparedZone) -> None:

@@ -1,36 +1,63 @@
 """Changes of the key that wraps a zone's data key: what is wrapped before a transaction, and kept in it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.adapters.keys.sealing import SealBroken, new_data_key
+from runtime.adapters.keys.signing import Algorithm
 from runtime.adapters.keys.wrapping import KeyRefused, KeyUnreachable
 from runtime.contract.bodies import apply_patch
-from runtime.domain.errors import Conflict, Unavailable
+from runtime.domain.errors import Conflict, Unavailable, ValidationFailed
+from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE, Kind, Verb
-from runtime.domain.kinds.zone import Zone
+from runtime.domain.kinds.zone import EncryptionKeyAwsKmsConfig, Zone
 from runtime.services import zone_keys
 from runtime.services.container import Services
 from runtime.services.data_keys import binding_of
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.services.zone_keys import KeyChange, PreparedKeys, PreparedZone
+from runtime.services.zone_keys import KeyChange, KeyTrial, PreparedKeys, PreparedZone
 from runtime.storage.sql import wrapped_keys, zone_data
 
 _MEMBER = "encryption_key"
 
 
-async def for_new_zones(services: Services, body: Mapping[str, Any], number: int) -> list[PreparedZone]:
+async def for_new_zones(
+    services: Services,
+    body: Mapping[str, Any],
+    number: int,
+    *,
+    algorithms: Sequence[Algorithm] = zone_keys.ALGORITHMS,
+) -> list[PreparedZone]:
     """The keys of so many zones, each wrapped with the key that the body of a create names.
 
     Raises: ValidationFailed for a key that may not be used; Unavailable.
     """
+    keys, data_keys, arn = services.key_encryption, services.data_keys, arn_in(body)
+    return [await zone_keys.prepare(keys, data_keys, arn=arn, algorithms=algorithms) for _ in range(number)]
+
+
+def arn_in(body: Mapping[str, Any]) -> str | None:
+    """The ARN of the key that the body of a create names."""
     own = body.get(_MEMBER)
-    arn = own["arn"] if own else None
-    return [
-        await zone_keys.prepare(services.key_encryption, services.data_keys, arn=arn) for _ in range(number)
-    ]
+    return own["arn"] if own else None
+
+
+async def trial(services: Services, arn: str | None) -> KeyTrial:
+    """What comes of wrapping a data key with a key, and unwrapping it."""
+    try:
+        await zone_keys.wrapped(services.key_encryption, new_data_key(), binding_of(new_id()), arn=arn)
+    except (ValidationFailed, Unavailable) as refusal:
+        return refusal
+    return None
+
+
+def wanted(zone: Zone, patch: Mapping[str, Any] | None) -> EncryptionKeyAwsKmsConfig | None:
+    """The key that a zone has once it is patched."""
+    if patch is None or _MEMBER not in patch:
+        return zone.encryption_key
+    return apply_patch(ZONE, zone, {_MEMBER: patch[_MEMBER]}).encryption_key
 
 
 async def for_update(
@@ -56,8 +83,8 @@ async def _change(
     if found is None or found[0].organization_id != caller.organization_id:
         return None
     zone, internals = found
-    wanted = apply_patch(ZONE, zone, {_MEMBER: patch[_MEMBER]}).encryption_key
-    if wanted == zone.encryption_key:
+    after = wanted(zone, patch)
+    if after == zone.encryption_key:
         return None
     keys, binding, before = services.key_encryption, binding_of(zone_id), internals.data_key_wrapped
     try:
@@ -66,14 +93,20 @@ async def _change(
         raise Unavailable(
             "the present encryption key of this zone is not available", internal=f"zone {zone_id}: {failure}"
         ) from failure
-    arn = zone_keys.arn_of(wanted)
+    arn = zone_keys.arn_of(after)
     return KeyChange(arn, before, await zone_keys.wrapped(keys, data_key, binding, arn=arn))
+
+
+def require_usable(unit: UnitOfWork, arn: str | None) -> None:
+    """Raise what came of trying a key before a dry run."""
+    if (refusal := unit.key_trials.get(arn)) is not None:
+        raise refusal
 
 
 async def carry_out(unit: UnitOfWork, before: Zone, after: Zone) -> None:
     """Keep a zone's data key as it is wrapped with the key that the zone has now.
 
-    A dry run, for which nobody waits, tries the key with another data key.
+    A dry run has tried the key before, with another data key.
 
     Raises: Conflict; in a dry run ValidationFailed, Unavailable.
     """
@@ -81,14 +114,14 @@ async def carry_out(unit: UnitOfWork, before: Zone, after: Zone) -> None:
         return
     arn = zone_keys.arn_of(after.encryption_key)
     if unit.dry_run:
-        keys = unit.services.key_encryption
-        await zone_keys.wrapped(keys, new_data_key(), binding_of(after.id), arn=arn)
-        return
-    change = unit.key_changes.get(after.id)
-    is_kept = (
-        change is not None
-        and change.arn == arn
-        and await wrapped_keys.replace_of_zone(unit.conn, after.id, change.before, change.after)
-    )
+        require_usable(unit, arn)
+        is_kept = arn in unit.key_trials
+    else:
+        change = unit.key_changes.get(after.id)
+        is_kept = (
+            change is not None
+            and change.arn == arn
+            and await wrapped_keys.replace_of_zone(unit.conn, after.id, change.before, change.after)
+        )
     if not is_kept:
         raise Conflict("the encryption key of this zone was changed meanwhile: send the request again")
