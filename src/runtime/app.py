@@ -52,6 +52,7 @@ from runtime.services.rate_limiter import RateLimiter
 from runtime.services.readiness import Readiness
 from runtime.services.revocation_list import Revocations
 from runtime.services.schedule import JOBS
+from runtime.services.schema_watch import SchemaWatch
 from runtime.services.upstream_refreshes import UpstreamRefreshes
 from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings
@@ -310,8 +311,10 @@ def build(
         if tracing is not None:
             tracing.start()
         app.ctx.measuring = Measuring(app.ctx.services)
+        app.ctx.schema_watch = SchemaWatch(app.ctx.services.database)
         await app.ctx.services.decisions.start()
         app.ctx.measuring.start()
+        app.ctx.schema_watch.start()
         app.ctx.services.data_keys.start()
         app.ctx.services.zones.start()
         if settings.jobs:
@@ -328,6 +331,7 @@ def build(
     @app.after_server_stop
     async def disconnect(app: Sanic[Any, Any]) -> None:
         await app.ctx.jobs.stop()
+        await app.ctx.schema_watch.stop()
         await close_services(app.ctx.services)
         await app.ctx.measuring.stop()
         if tracing is not None:

@@ -220,11 +220,11 @@ class DecisionLog:
             self._writer = None
 
     def record(self, decision: Decision) -> None:
-        """Queue a decision. Raises TemporarilyUnavailable when the queue is full."""
-        if len(self._queued) >= self._max_queued:
-            raise TemporarilyUnavailable(
-                "please try again shortly", internal="the queue of decisions is full"
-            )
+        """Queue a decision. Raises TemporarilyUnavailable when the queue is full, or is not to be written."""
+        refusal = self._database.refusal
+        if refusal is not None or len(self._queued) >= self._max_queued:
+            why = "the queue of decisions is full" if refusal is None else refusal.internal
+            raise TemporarilyUnavailable("please try again shortly", internal=why)
         _count(decision.event, decision.outcome, (decision.reason or "").partition(":")[0])
         self._queue(decision)
 
@@ -346,6 +346,8 @@ class DecisionLog:
             log.error("token event not recorded", token_event=_told(self._row(decision)))
 
     def _log_failure(self, failure: BaseException) -> None:
+        if self._database.refusal is not None:  # which is logged already, and lasts
+            return
         reason = failure.internal or failure.detail if isinstance(failure, Unavailable) else repr(failure)
         log.error("token events not written yet", queued=len(self._queued), reason=reason)
 

@@ -11,7 +11,9 @@ from enum import StrEnum
 
 from runtime.domain.errors import Unavailable
 from runtime.logs import log
+from runtime.services import schema_watch
 from runtime.services.container import Services
+from runtime.storage.sql.database import Database
 
 DATABASE_SECONDS = 2.5  # a server that hangs is told from a busy one in less
 STATE_SECONDS = 1.5
@@ -63,11 +65,16 @@ class Report:
 async def report(services: Services) -> Report:
     """Both parts, asked at the same time, each with a deadline."""
     failures = await asyncio.gather(
-        _failure("the database", services.database.check(), within=DATABASE_SECONDS),
+        _failure("the database", _check(services.database), within=DATABASE_SECONDS),
         _failure("the short-lived state", services.state.ping(), within=STATE_SECONDS),
     )
     database, state = (OK if failure is None else failure.detail for failure in failures)
     return Report(database, state, tuple(filter(None, failures)))
+
+
+async def _check(database: Database) -> None:
+    await schema_watch.check(database)
+    await database.check()
 
 
 async def _failure(part: str, asking: Awaitable[None], *, within: float) -> Unavailable | None:

@@ -73,6 +73,7 @@ class Database:
         self._holder: asyncio.Task[Any] | None = None
         self._groups = GroupCommit(partial(self.transaction, brief=True))
         self._takes_no_writes = self._lacks_tables = False
+        self.refusal: Unavailable | None = None  # in place of whatever this is asked, while there is one
         self._try_write_at = 0.0
         self._waiting = 0
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
@@ -237,13 +238,15 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def watching(self) -> AsyncIterator[AsyncConnection]:
-        """As `querying`, for what must not wait behind requests: PostgreSQL has one connection for that."""
-        if self._watching is None:
-            async with self.querying() as connection:
-                yield connection
-        else:
-            async with self._connected(self._watching) as connection:
+    async def watching(self, *, though_refused: bool = False) -> AsyncIterator[AsyncConnection]:
+        """As `querying`, for what must not wait behind requests: PostgreSQL has one connection for that.
+
+        Args:
+            though_refused: for whoever finds out whether a refusal still holds.
+        """
+        engine = self._querying if self._watching is None else self._watching
+        async with self._connected(engine, though_refused=though_refused) as connection:
+            with _at_hand(connection) if self._writer else nullcontext():
                 yield connection
 
     @asynccontextmanager
@@ -278,7 +281,11 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    async def _connected(
+        self, engine: AsyncEngine, *, though_refused: bool = False
+    ) -> AsyncIterator[AsyncConnection]:
+        if self.refusal is not None and not though_refused:
+            raise Unavailable(self.refusal.detail, internal=self.refusal.internal)
         async with AsyncExitStack() as stack:
             try:
                 if engine is self._watching:
@@ -384,7 +391,7 @@ class Database:
 
     async def _ask(self) -> None:
         """What a server answers at once that does anything at all."""
-        async with self.watching() as connection:
+        async with self.watching(though_refused=True) as connection:
             await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.errors import Unavailable
 from runtime.storage.sql import compatibility
 from runtime.storage.sql.columns import ONLY_ON
 from runtime.storage.sql.database import Database
@@ -28,6 +29,9 @@ _LOCK = 7_286_193_001
 _LOCK_TIMEOUT_MS = 500
 _LOCK_NOT_AVAILABLE = "55P03"
 _TRY_FOR_SECONDS = 300.0
+# What is answered where the version is no secret, but nobody's business: the log names both.
+_OF_A_NEWER = "a newer zoned has migrated the database, which this one cannot serve: run the newer one here"
+_OF_AN_OLDER = "the database is that of an older zoned: run `zoned migrate`"
 
 
 class VersionUnusable(Exception):
@@ -126,6 +130,19 @@ def _refuse_incompatible(connection: Connection, found: str) -> None:
         f"the database is at version {found}, which this zoned does not know: the newest that it works"
         f" with is {newest()}. Run the newer zoned that has migrated it, or restore a back-up from before"
     )
+
+
+async def refusal(conn: AsyncConnection) -> Unavailable | None:
+    """What to answer in place of serving the database; None where this build may, by the rule of a start."""
+    found = await conn.scalar(text("SELECT version_num FROM alembic_version"))
+    if found is None or found == newest():
+        return None
+    try:
+        await conn.run_sync(_refuse_unusable)
+    except VersionUnusable as unusable:
+        is_newer = found not in lineage()
+        return Unavailable(_OF_A_NEWER if is_newer else _OF_AN_OLDER, internal=str(unusable))
+    return None
 
 
 async def newer_version(conn: AsyncConnection) -> str | None:
