@@ -17,7 +17,7 @@ from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.storage.sql import token_event_partitions
 from runtime.storage.sql.availability import is_about_data
 from runtime.storage.sql.organization_tables import token_events as _events
-from runtime.storage.sql.paging import KeyColumn, Keyset, Page, fetch, nearest
+from runtime.storage.sql.paging import KeyColumn, Keyset, Page, nearest
 
 
 class TokenEvent(NamedTuple):
@@ -142,42 +142,24 @@ async def page(
 ) -> Page[TokenEvent]:
     """One page of a zone's events, newest first.
 
-    It may be short, or even empty, and not the last: then the next begins at its `seen_to`.
+    Where no index finds what is asked for, it is looked for among so many events and no more. So a page may
+    be short, or even empty, and not the last: then the next begins at its `seen_to`. Whoever comes from
+    another page can go back to it.
 
     Args:
         after: the page starts behind the event of that instant and id: it has what is older.
         before: the page ends in front of it; not together with `after`.
-    """
-    if selection.filters and _INDEXED not in selection.filters:
-        return await _search(
-            conn, organization_id, zone_id, selection, limit=limit, after=after, before=before
-        )
-    query = _query(organization_id, zone_id, selection)
-    return await fetch(conn, query, _NEWEST_FIRST, _read, limit=limit, after=after, before=before)
-
-
-async def _search(
-    conn: AsyncConnection,
-    organization_id: str,
-    zone_id: str,
-    selection: TokenEventFilter,
-    *,
-    limit: int,
-    after: _Place | None,
-    before: _Place | None,
-) -> Page[TokenEvent]:
-    """The same, looked for among so many events and no more, however few of them are asked for.
-
-    Whoever comes from another page can go back to it.
     """
     at, start = _events.c.at, before or after
     if after is not None:  # no event has an empty id: behind that place is nothing of its instant
         selection = selection.until_before(after[0] + _INSTANT if after[1] else after[0])
     if before is not None:
         selection = selection.from_on(before[0])
-    every = _query(organization_id, zone_id, replace(selection, filters={})).with_only_columns(at)
-    in_order = every.order_by(at.desc() if before is None else at)
-    end: datetime | None = await conn.scalar(in_order.offset(SEARCHED).limit(1))
+    end: datetime | None = None
+    if selection.filters and _INDEXED not in selection.filters:
+        every = _query(organization_id, zone_id, replace(selection, filters={})).with_only_columns(at)
+        in_order = every.order_by(at.desc() if before is None else at)
+        end = await conn.scalar(in_order.offset(SEARCHED).limit(1))
     if end is not None:  # with all events of that instant
         selection = selection.from_on(end) if before is None else selection.until_before(end + _INSTANT)
     walked = _NEWEST_FIRST if before is None else _NEWEST_FIRST.reversed
