@@ -117,7 +117,7 @@ _POSTGRESQL = text(
 
 async def add(conn: AsyncConnection, events: Sequence[TokenEvent]) -> None:
     """Add events in one statement. Raises UnstorableEvents."""
-    rows = [(*event[:_AT], _instant(event.at), *event[_AT + 1 :]) for event in events]
+    rows = [(*event[:_AT], _in_text(event.at), *event[_AT + 1 :]) for event in events]
     statement = _SQLITE if conn.dialect.name == "sqlite" else _POSTGRESQL
     try:
         packed = orjson.dumps(rows).decode()
@@ -205,5 +205,5 @@ async def forget(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
     return gone.rowcount
 
 
-def _instant(at: datetime) -> str:
+def _in_text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds")
