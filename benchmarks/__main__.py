@@ -4,6 +4,7 @@ A part that fails is told of, and does not keep the others from running.
 """
 
 import argparse
+import platform
 import sys
 import tempfile
 import time
@@ -67,6 +68,7 @@ def main() -> int:
         except peers.PeerUnavailable as missing:
             print(missing, file=sys.stderr)
             return 2
+    print(f"with Python {platform.python_version()}, {sys.base_prefix}", file=sys.stderr)
     run, started = results.begun(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="zonewright-bench-") as directory:
         for name, part in _chosen(Path(directory), only).items():

@@ -5,12 +5,17 @@ set -eu
 target=$1
 
 recent() { command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+able() { "$1" -c 'import ensurepip' 2>/dev/null || "$1" -m pip --version >/dev/null 2>&1; }
 
+# The first that is recent and can make an environment; else the first that is recent, which is told what it lacks.
 python=
-for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
+for candidate in "${PYTHON:-python3}" python3 python3.13 python3.12 python3.11; do
     if recent "$candidate"; then
-        python=$candidate
-        break
+        python=${python:-$candidate}
+        if able "$candidate"; then
+            python=$candidate
+            break
+        fi
     fi
 done
 if [ -z "$python" ]; then
