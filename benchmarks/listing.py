@@ -33,20 +33,18 @@ def measure(directory: Path) -> Iterator[Row]:
     """Rows for each storage. Raises RuntimeError when a page of many takes longer than the floor allows."""
     with empty_sanic() as url:
         empty = put(Load(f"{url}/empty", "a=b", seconds=3)).rate
-    sqlite = Server(directory / "lists-sqlite")
-    yield from _on("SQLite", sqlite, f"sqlite+aiosqlite:///{sqlite.directory / 'zonewright.db'}", empty)
+    yield from _on("SQLite", Server(directory / "lists-sqlite"), empty)
     with servers.postgresql(directory / "lists-pg") as url, servers.redis(directory / "lists-redis") as state:
         settings = {"ZONED_DATABASE_URL": url, "ZONED_REDIS_URL": state}
-        server = Server(directory / "lists-postgresql", settings)
-        yield from _on("PostgreSQL + Redis", server, url, empty)
+        yield from _on("PostgreSQL + Redis", Server(directory / "lists-postgresql", settings), empty)
 
 
-def _on(storage: str, server: Server, database: str, empty: float) -> Iterator[Row]:
+def _on(storage: str, server: Server, empty: float) -> Iterator[Row]:
     server.init()
     server.start()
     try:
         few, many = (_zone(server, name) for name in ("few", "many"))
-        asyncio.run(_fill(database, {few["id"]: FEW, many["id"]: MANY}, few["organization_id"]))
+        asyncio.run(_fill(_database(server), {few["id"]: FEW, many["id"]: MANY}, few["organization_id"]))
         usual = 0.0
         for what, path in (
             (f"list {FEW} of {FEW}", _path(few)),
@@ -67,9 +65,13 @@ def _on(storage: str, server: Server, database: str, empty: float) -> Iterator[R
 def many(server: Server, count: int) -> str:
     """The path of a list of so many applications, in a zone that is made for it."""
     zone = _zone(server, "listed")
-    url = server.settings["ZONED_DATABASE_URL"]
-    asyncio.run(_fill(url, {zone["id"]: count}, zone["organization_id"]))
+    asyncio.run(_fill(_database(server), {zone["id"]: count}, zone["organization_id"]))
     return _path(zone)
+
+
+def _database(server: Server) -> str:
+    embedded = f"sqlite+aiosqlite:///{server.directory / 'zonewright.db'}"
+    return server.settings.get("ZONED_DATABASE_URL", embedded)
 
 
 def _path(zone: dict[str, Any]) -> str:
