@@ -10,6 +10,7 @@ Reads one JSON object from standard input and prints one: see `Load` and `Outcom
 
 import asyncio
 import contextlib
+import itertools
 import json
 import math
 import random
@@ -40,7 +41,7 @@ class Load:
         bodies: forms that are sent in place of *body*, in this order and each once; the load ends with the
             last one, or after *seconds*, and all of them are counted.
         bearer: who sends it, when that takes one.
-        cookies: whose browsers send it, when that takes one: the connections have them in turn.
+        cookies: whose browsers send it, when that takes one: each in turn, so that all have the same share.
         then_path, then_body: a form to post after each answer, which is a redirect then; the code in its
             address stands for `{code}`. The two together are one request that is counted.
         rate: how many requests are due each second, in an open loop; 0 for a closed one.
@@ -102,7 +103,7 @@ class _Tally:
         )
         self.head = f"{method} {target} {rest}".encode()
         self.then_head = f"POST {load.then_path} {rest}".encode()
-        self.cookies = [f"Cookie: {each}\r\n".encode() for each in load.cookies] or [b""]
+        self.cookies = itertools.cycle([f"Cookie: {each}\r\n".encode() for each in load.cookies] or [b""])
         self.bodies = iter(load.bodies)
         self.random = random.Random(time.time_ns())
         self.counting = False
@@ -120,18 +121,14 @@ class _Tally:
         self.errors[kind] += 1
         self.sample = self.sample or sample
 
-    def cookie_of(self, connection: int) -> bytes:
-        """The header that a connection sends with what it begins with; empty without one."""
-        return self.cookies[connection % len(self.cookies)]
-
-    def request(self, cookie: bytes) -> bytes | None:
+    def request(self) -> bytes | None:
         """The next request, complete; None after the last one."""
         body, scopes = next(self.bodies, None) if self.load.bodies else self.load.body, self.load.scopes
         if body is None:
             return None
         if scopes:
             body = f"{body}&scope={'+'.join(self.random.sample(scopes, _CHOSEN))}"
-        return _complete(self.head + cookie, body.encode())
+        return _complete(self.head + next(self.cookies), body.encode())
 
     def following(self, head: bytes) -> bytes | None:
         """What is sent after the answer with that head; None when it was the last of its round."""
@@ -146,9 +143,8 @@ def _complete(head: bytes, body: bytes) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, tally: _Tally, number: int) -> None:
+    def __init__(self, tally: _Tally) -> None:
         self.tally = tally
-        self.cookie = tally.cookie_of(number)
         self.buffer = b""
         self.sent_at = 0.0
         self.is_counted = False
@@ -170,7 +166,7 @@ class _Connection(asyncio.Protocol):
                 return
             self.tally.all_idle.clear()
             due = self.tally.due.popleft()
-        request = self.tally.request(self.cookie)
+        request = self.tally.request()
         if request is None:
             self.is_done = True
             self.transport.close()
@@ -218,8 +214,8 @@ async def run(load: Load) -> Outcome:
     tally.counting, started = bool(load.bodies), time.perf_counter()
     loop = asyncio.get_running_loop()
     connections = [
-        (await loop.create_connection(partial(_Connection, tally, number), tally.host, tally.port))[1]
-        for number in range(load.connections)
+        (await loop.create_connection(partial(_Connection, tally), tally.host, tally.port))[1]
+        for _ in range(load.connections)
     ]
     busy = time.process_time()
     if load.rate:

@@ -15,7 +15,7 @@ from benchmarks.exchange import CALLBACK, TOOLS, Stage, empty_rate, prepare, put
 from benchmarks.load import Load
 from benchmarks.table import Row
 
-# A session of its own for each connection: whoever redeems a code holds the session it stands below.
+# As many sessions as connections: whoever redeems a code holds the session it stands below.
 _PEOPLE, _BROWSERS = 4, 8
 
 
@@ -44,7 +44,7 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
 
 
 def loads(stage: Stage) -> dict[str, Load]:
-    """What is asked, by name. A session of its own for each connection redeems a code."""
+    """What is asked, by name. Sessions redeem codes in turn."""
     issuer, caller = stage.agent.issuer, stage.tool_server
     form = {"token": stage.subject, "client_id": caller.client_id, "client_secret": caller.secret or ""}
     return {
