@@ -26,7 +26,11 @@ class Vitals:
 
     def resident_bytes(self) -> int:
         """Memory that is in use and not swapped out."""
-        return sum(int(fields[21]) for _, fields in self._members()) * _PAGE_BYTES
+        return sum(self.resident_bytes_by_process().values())
+
+    def resident_bytes_by_process(self) -> dict[int, int]:
+        """The same of each process, by its id."""
+        return {int(process.name): int(fields[21]) * _PAGE_BYTES for process, fields in self._members()}
 
     def open_files(self) -> int:
         """Open file descriptors: files, connections, pipes."""
@@ -42,17 +46,25 @@ class Vitals:
 
 
 class Watch(threading.Thread):
-    """Writes down memory and open files, again and again until it is stopped."""
+    """Writes down memory and open files, again and again until it is stopped.
+
+    Attributes:
+        memory_by_process: by process id; shorter than `memory` for a process that was not there all the time.
+    """
 
     def __init__(self, vitals: Vitals, *, every_seconds: float = 1.0) -> None:
         super().__init__(daemon=True)
         self.memory: list[float] = []
+        self.memory_by_process: dict[int, list[float]] = {}
         self.files: list[float] = []
         self._vitals, self._every, self._over = vitals, every_seconds, threading.Event()
 
     def run(self) -> None:
         while not self._over.wait(self._every):
-            self.memory.append(self._vitals.resident_bytes())
+            memory = self._vitals.resident_bytes_by_process()
+            self.memory.append(sum(memory.values()))
+            for process, resident in memory.items():
+                self.memory_by_process.setdefault(process, []).append(resident)
             self.files.append(self._vitals.open_files())
 
     def stop(self) -> None:
