@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from tests.soak import exhaustion, guessing, life
 from tests.soak.judging import Statement
+from tests.soak.measured import BROWSERS
 
 PARTS = ("secrets", "exhaustion", "life")
 # Embedded storage serves one process; with PostgreSQL and Redis there are two.
@@ -29,34 +30,47 @@ _NOTICES_SECONDS = {"embedded": 65.0, "servers": 1.0}
 def main() -> int:
     """Soak a server. 1 when a statement about it is not true, 2 when that was not asked for rightly."""
     arguments = argparse.ArgumentParser(prog="make soak", description=__doc__)
-    arguments.add_argument("--minutes", type=float, default=10, help="how long altogether, about")
+    arguments.add_argument("--minutes", type=float, default=10, help="how long on each storage, about")
     arguments.add_argument("--only", default=",".join(PARTS), help=f"of {', '.join(PARTS)}, with commas")
     arguments.add_argument(
-        "--on", choices=sorted(_WORKERS), default="embedded", help="PostgreSQL and Redis, or neither"
+        "--on",
+        choices=(*_WORKERS, "both"),
+        default="embedded",
+        help="PostgreSQL and Redis, or neither; or first one and then the other",
+    )
+    arguments.add_argument(
+        "--share", type=float, default=0.7, help="of the measured peak, what life is lived beside"
     )
     asked = arguments.parse_args()
     only = asked.only.split(",")
     if unknown := set(only) - set(PARTS):
         arguments.error(f"there is no part `{min(unknown)}`; the parts are {', '.join(PARTS)}")
-    ends_at = time.monotonic() + 60 * asked.minutes
-    with tempfile.TemporaryDirectory(prefix="zonewright-soak-") as directory:
-        statements = list(_told(_soaked(asked.on, Path(directory), only, ends_at)))
-    _show(statements)
-    return 0 if all(statement.holds for statement in statements) else 1
+    if not 0 < asked.share <= 1:
+        arguments.error("a share of the peak is more than 0, and 1 at most")
+    hold = True
+    for storage in _WORKERS if asked.on == "both" else [asked.on]:
+        ends_at = time.monotonic() + 60 * asked.minutes
+        with tempfile.TemporaryDirectory(prefix="zonewright-soak-") as directory:
+            statements = list(_told(_soaked(storage, Path(directory), only, ends_at, asked.share)))
+        _show(storage, statements)
+        hold = hold and all(statement.holds for statement in statements)
+    return 0 if hold else 1
 
 
-def _soaked(storage: str, directory: Path, only: list[str], ends_at: float) -> Iterator[Statement]:
+def _soaked(
+    storage: str, directory: Path, only: list[str], ends_at: float, share: float
+) -> Iterator[Statement]:
     """What is seen of a server over that storage, part by part."""
     workers = _WORKERS[storage]
     with served(storage, directory) as server:
-        stage = prepare(server, directory / "config")
+        stage = prepare(server, directory / "config", browsers=BROWSERS)
         if "secrets" in only:
             yield from guessing.measure(stage, workers=workers)
         if "exhaustion" in only:
             yield from exhaustion.measure(server, stage)
         if "life" in only:
             notices = _NOTICES_SECONDS[storage]
-            yield from life.measure(server, stage, ends_at=ends_at, notices_seconds=notices)
+            yield from life.measure(server, stage, ends_at=ends_at, notices_seconds=notices, share=share)
 
 
 @contextlib.contextmanager
@@ -84,8 +98,8 @@ def _told(statements: Iterator[Statement]) -> Iterator[Statement]:
         yield statement
 
 
-def _show(statements: list[Statement]) -> None:
-    table = Table(box=box.SIMPLE, pad_edge=False)
+def _show(storage: str, statements: list[Statement]) -> None:
+    table = Table(title=storage, title_justify="left", box=box.SIMPLE, pad_edge=False)
     for name in ("statement", "seen", "true"):
         table.add_column(name)
     for statement in statements:

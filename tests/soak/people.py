@@ -2,6 +2,7 @@
 
 import random
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -198,7 +199,7 @@ def attempt(record: Record, work: Callable[[], None]) -> None:
         record.broke("error" if _SERVER_ERROR.search(told) else "refused", told)
     except jwt.InvalidTokenError as failure:
         record.broke("unverified", repr(failure))
-    except (httpx.HTTPError, HTTPException, OSError) as failure:
+    except (httpx.HTTPError, HTTPException, OSError, subprocess.CalledProcessError) as failure:
         record.broke("error", repr(failure))
 
 
