@@ -51,7 +51,7 @@ lint: $(DEV) ## check style and types, and warn of old drafts in docs/standards.
 fuzz: $(DEV) ## send what the OpenAPI document allows and forbids, and chains of exchanges (ARGS="--examples 500 --seed 7 --chains 100000 --steps 10000000 --on sqlite")
 	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(ARGS)
 
-soak: $(DEV) ## guess at a server, exhaust it and live with it for minutes (ARGS="--minutes 60 --on servers")
+soak: $(DEV) ## guess at a server, exhaust it and live with it for minutes, at 70 % of its peak (ARGS="--minutes 30 --on both --share 0.7")
 	@PYTHONPATH=. $(BIN)/python -m tests.soak $(ARGS)
 
 serve: $(RUNTIME) ## run the service on its embedded default; the first run makes an organization and a key
