@@ -143,6 +143,22 @@ def test_secrets_do_not_belong_in_the_address(site: Site, chain: Chain) -> None:
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("client-request-id=0b0f2a3c-5d1e-4c8a-9a55-3f3c0a7d9e10", 200),
+        ("client-request-id=0b0f2a3c&client_secret=guess", 400),
+        ("client-request-id=a%20secret", 400),
+        ("number=1", 400),
+    ],
+)
+def test_the_number_of_a_request_may_be_in_its_address(
+    site: Site, chain: Chain, query: str, status: int
+) -> None:
+    """MSAL for browsers and Node.js sends it with every token request."""
+    assert site.http.post(f"{site.issuer}/oauth/token?{query}", data=form(chain)).status_code == status
+
+
 FORM = "application/x-www-form-urlencoded"
 
 
