@@ -7,7 +7,7 @@ from typing import Any
 
 HOST = "app.example"
 Begin = Callable[[], str]
-Finish = Callable[[str], dict[str, Any]]
+Step = Callable[[str], dict[str, Any]]
 
 
 def settings() -> dict[str, Any]:
@@ -16,12 +16,13 @@ def settings() -> dict[str, Any]:
     return given
 
 
-def converse(begin: Begin, finish: Finish) -> None:
-    """Tell where the user's browser has to go, hear where it came back to, and tell who has signed in.
+def converse(begin: Begin, *steps: Step) -> None:
+    """Tell where the user's browser has to go, and after each line that is heard what the next step comes to.
 
     Args:
-        finish: from the callback's whole address to `sub` or `email`, and `access_token` where the library
-            shows it.
+        steps: the first is from the callback's whole address to `sub` or `email`, and `access_token` where
+            the library shows it. Others follow where a test asks for more.
     """
     print(json.dumps({"url": begin()}), flush=True)
-    print(json.dumps(finish(sys.stdin.readline().strip())), flush=True)
+    for step, line in zip(steps, sys.stdin, strict=False):
+        print(json.dumps(step(line.strip())), flush=True)

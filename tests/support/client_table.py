@@ -28,6 +28,7 @@ class Library:
     resource: Mapping[str, str]
     default_resource: str
     http: Mapping[str, str]
+    refuses_http: bool
     tried: str
 
     def filled(self, settings: Mapping[str, str], places: Mapping[str, str]) -> dict[str, Any]:
@@ -62,6 +63,7 @@ def _library(cells: list[str]) -> Library:
         _settings(resource),
         default_resource,
         _settings(http),
+        http == "refused",
         tried,
     )
 

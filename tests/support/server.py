@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.certificates import serving
+
 from runtime.api.shared.connections import PromptProtocol
 from runtime.app import build, listening_socket
 from runtime.domain.identifiers import new_id
@@ -82,6 +84,7 @@ def serve(
     organization: str = "Test",
     system: Callable[[], datetime] = system_time,
     keep_alive: bool = True,
+    certificate: Path | None = None,
     **settings: Any,
 ) -> Iterator[Server]:
     """Start a server with an organization and an API key on a free port; stop it afterwards.
@@ -89,10 +92,12 @@ def serve(
     Args:
         system: the clock of the machine that it believes to run on.
         keep_alive: whether a connection may have several requests.
+        certificate: of `localhost`: it is served with TLS, at that name.
         settings: overrides by name: `redis_url`, `database_url` of one that has all tables, ...
     """
     bound = listening_socket("127.0.0.1:0")
-    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    origin = "https://localhost" if certificate else "http://127.0.0.1"
+    url = f"{origin}:{bound.getsockname()[1]}"
     chosen = Settings.load(
         None,
         **{"data_dir": data_dir, "public_url": url, "allow_private_addresses": True, "log_level": "error"}
@@ -112,7 +117,10 @@ def serve(
         app = build(chosen, name=f"zoned-{new_id()}", system=system)
         app.config.KEEP_ALIVE = keep_alive
         app.config.TOUCHUP = False  # it rewrites Sanic's classes, which works for one application a process
-        server = await app.create_server(sock=bound, protocol=PromptProtocol, return_asyncio_server=True)
+        tls = serving(certificate) if certificate else None
+        server = await app.create_server(
+            sock=bound, ssl=tls, protocol=PromptProtocol, return_asyncio_server=True
+        )
         await server.startup()
         await server.before_start()
         await server.after_start()

@@ -1,6 +1,8 @@
 """Libraries of other makes sign users in with the settings that docs/clients.md gives for them."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,27 +10,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote_plus, urlsplit
 
+import msal
 import pytest
+from tests.support.certificates import self_signed, trusting
 from tests.support.client_table import Library, libraries
-from tests.support.oauth_site import Browser, Site, claims
+from tests.support.factories import company_of
+from tests.support.oauth_site import Answer, Browser, Page, Site, claims
+from tests.support.server import serve
 
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.resource import Resource
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "clients"
 LIBRARIES = {each.name: each for each in libraries()}
-TRIED = [name for name, each in LIBRARIES.items() if each.tried == "yes"]
+TRIED = [name for name, each in LIBRARIES.items() if each.tried.partition(":")[0] == "yes"]
 NAMING = [name for name in TRIED if LIBRARIES[name].resource]
 # What programs end with: an error of their HTTP library, or a page of the framework.
 REFUSED_BY_USERINFO = "401 Client Error: Unauthorized for url|Third-Party Login Failure"
 API = "https://api.acme.example"
+SIGNED_OUT = "https://app.example/signed-out"
+APACHE_MODULE = Path("/usr/lib/apache2/modules/mod_auth_openidc.so")
 
 
 def program(name: str) -> tuple[str, ...]:
     """The program of a library, with what runs it."""
-    file = f"with_{name.lower().replace('-', '_').replace('.', '_')}"
+    file = f"with_{re.sub('[-. ]', '_', name.lower())}"
     in_python = PROGRAMS / f"{file}.py"
     if in_python.exists():
         return sys.executable, str(in_python)
@@ -50,6 +58,36 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a site with TLS shows."""
+    return self_signed(tmp_path_factory.mktemp("tls") / "localhost.pem", "localhost")
+
+
+@pytest.fixture(scope="module")
+def site_with_tls(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server for libraries that refuse http."""
+    with serve(tmp_path_factory.mktemp("server"), certificate=certificate) as server:
+        yield Site(server, company_of(server))
+
+
+@pytest.fixture
+def home(name: str, site: Site, request: pytest.FixtureRequest) -> Site:
+    """Where users of the library sign in: on plain http unless it refuses that."""
+    if LIBRARIES[name].refuses_http:
+        with_tls: Site = request.getfixturevalue("site_with_tls")
+        return with_tls
+    return site
+
+
+@pytest.fixture
+def browser(certificate: Path) -> Iterator[Browser]:
+    """A browser without cookies."""
+    made = Browser(trusting(certificate))
+    yield made
+    made.http.close()
+
+
 @contextmanager
 def started(name: str, settings: dict[str, Any], request: pytest.FixtureRequest) -> Iterator[Any]:
     """The library's program; `ask(line)` is its next answer to a line."""
@@ -57,8 +95,14 @@ def started(name: str, settings: dict[str, Any], request: pytest.FixtureRequest)
     if runner == "node":
         folder: Path = request.getfixturevalue("packages")
         file = str(folder / Path(file).name)
+    if name == "mod_auth_openidc" and not (shutil.which("apache2") and APACHE_MODULE.exists()):
+        pytest.skip("there is no Apache with mod_auth_openidc here")
+    trusted = str(request.getfixturevalue("certificate"))
+    environment = {**os.environ, "REQUESTS_CA_BUNDLE": trusted, "NODE_EXTRA_CA_CERTS": trusted}
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([runner, file, json.dumps(settings)], text=True, **pipes) as process:
+    command = [runner, file, json.dumps(settings)]
+    with subprocess.Popen(command, text=True, env=environment, **pipes) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
 
         def ask(line: str = "") -> dict[str, Any]:
@@ -73,7 +117,11 @@ def started(name: str, settings: dict[str, Any], request: pytest.FixtureRequest)
         try:
             yield ask
         finally:
-            process.kill()
+            process.stdin.close()  # the program ends with its lines, and what it has started with it
+            try:
+                process.wait(20)
+            finally:
+                process.kill()
 
 
 def prepared(site: Site, library: Library, *, default: bool = False) -> tuple[dict[str, str], Resource]:
@@ -90,14 +138,16 @@ def prepared(site: Site, library: Library, *, default: bool = False) -> tuple[di
         zone,
         public=is_public,
         dependencies=[resource],
-        protocols={"oauth2": {"redirect_uris": [redirect_uri]}},
+        protocols={"oauth2": {"redirect_uris": [redirect_uri], "post_logout_redirect_uris": [SIGNED_OUT]}},
     )
     places = {
         "issuer": client.issuer,
+        "issuer host": urlsplit(client.issuer).netloc,
         "client_id": client.app.client_id,
         "client_secret": client.app.secret or "",
         "redirect_uri": redirect_uri,
         "resource": API,
+        "encoded resource": quote_plus(API),
     }
     return places, resource
 
@@ -119,11 +169,11 @@ def is_ada(told: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("name", TRIED)
 def test_signs_a_user_in_with_the_settings_of_the_table(
-    site: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+    home: Site, browser: Browser, name: str, request: pytest.FixtureRequest
 ) -> None:
-    """With PKCE, at a zone on plain http."""
+    """With PKCE, at a zone on plain http unless the library refuses that."""
     library = LIBRARIES[name]
-    places, _ = prepared(site, library)
+    places, _ = prepared(home, library)
     settings = library.filled({**library.settings, **library.http}, places)
 
     asked, told = sign_in(name, settings, browser, request)
@@ -136,11 +186,11 @@ def test_signs_a_user_in_with_the_settings_of_the_table(
 
 @pytest.mark.parametrize("name", NAMING)
 def test_names_a_resource_with_the_setting_of_the_table(
-    site: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+    home: Site, browser: Browser, name: str, request: pytest.FixtureRequest
 ) -> None:
     """The access token is for that API, and the library still knows who has signed in."""
     library = LIBRARIES[name]
-    places, resource = prepared(site, library)
+    places, resource = prepared(home, library)
     settings = library.filled({**library.settings, **library.http, **library.resource}, places)
 
     asked, told = sign_in(name, settings, browser, request)
@@ -153,11 +203,11 @@ def test_names_a_resource_with_the_setting_of_the_table(
 
 @pytest.mark.parametrize("name", TRIED)
 def test_a_default_resource_does_what_the_table_says(
-    site: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+    home: Site, browser: Browser, name: str, request: pytest.FixtureRequest
 ) -> None:
     """The access token is for the default resource: who asks userinfo with it is refused there."""
     library = LIBRARIES[name]
-    places, resource = prepared(site, library, default=True)
+    places, resource = prepared(home, library, default=True)
     settings = library.filled({**library.settings, **library.http}, places)
 
     if library.default_resource == "fails":
@@ -169,9 +219,54 @@ def test_a_default_resource_does_what_the_table_says(
     assert claims(told["access_token"])["aud"] == resource.identifier
 
 
+@pytest.mark.parametrize("name", ["MSAL for Python"])
+def test_msal_refreshes_by_the_scope_that_it_adds(
+    home: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    """It asks for `offline_access` always, and gets another access token of the same user."""
+    library = LIBRARIES[name]
+    places, _ = prepared(home, library)
+
+    with started(name, library.filled(library.settings, places), request) as ask:
+        first = ask(browser.sign_in(browser.open(ask()["url"])).location)
+        second = ask("refresh")
+
+    assert second["token_source"] == "identity_provider"
+    assert is_ada(second)
+    assert claims(second["access_token"])["sub"] == claims(first["access_token"])["sub"]
+    assert second["access_token"] != first["access_token"]
+
+
+def test_msal_for_python_refuses_issuers_without_a_path() -> None:
+    """Before it asks them anything: the table says so."""
+    with pytest.raises(ValueError, match="a minimum of one segment in a path"):
+        msal.ConfidentialClientApplication("notes", oidc_authority="https://acme.id.example")
+
+
+@pytest.mark.parametrize("name", ["mod_auth_openidc"])
+def test_apache_signs_a_user_out_here_and_there(
+    home: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    """Its page knows the user until then; afterwards it and the zone ask who it is."""
+    library = LIBRARIES[name]
+    places, _ = prepared(home, library)
+
+    with started(name, library.filled(library.settings, places), request) as ask:
+        begun = ask()["url"]
+        told = ask(browser.sign_in(browser.open(begun)).location)
+        ended = ask(SIGNED_OUT)
+        returned = browser.open(ended["url"])
+
+    assert told["user"] == f"{claims(told['access_token'])['sub']}@{places['issuer']}"
+    assert ended["status"] == 302
+    assert isinstance(returned, Answer)
+    assert returned.location == SIGNED_OUT
+    assert isinstance(browser.open(begun), Page)
+
+
 def test_every_library_is_tried_or_the_table_says_why_not() -> None:
     """A program for each row that is tried, a reason in every other, and none without a row."""
-    assert len(LIBRARIES) == 12
+    assert len(LIBRARIES) == 13
     programs = {Path(program(name)[1]) for name in TRIED}
     assert {each for each in programs if not each.exists()} == set()
     assert programs == {*PROGRAMS.glob("with_*.py"), *(PROGRAMS / "node").glob("with_*.mjs")}
