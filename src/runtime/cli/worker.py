@@ -131,7 +131,7 @@ async def _drain(app: Sanic[Any, Any], server: Any) -> None:
     """
     closed = server.close()
     deadline = time.monotonic() + _GRACE_SECONDS
-    while server.connections and time.monotonic() < deadline:
+    while (server.connections or PromptProtocol.abandoned) and time.monotonic() < deadline:
         for connection in list(server.connections):
             connection.finish()
         await asyncio.sleep(_LOOK_SECONDS)

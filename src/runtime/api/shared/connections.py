@@ -8,12 +8,12 @@ streams, failures.
 """
 
 import re
-from asyncio import Future
+from asyncio import Future, Task
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from http import HTTPStatus
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from sanic.compat import Header
 from sanic.exceptions import BadRequest, ExpectationFailed, PayloadTooLarge, RequestCancelled
@@ -165,6 +165,13 @@ class Http1(Http):
                 return int(end)
             await self._receive_more()
 
+    def is_being_answered(self) -> bool:
+        """Whether a request is being answered that has come as a whole, and is no stream."""
+        if self.stage is not Stage.HANDLER or self.request_body:
+            return False
+        route = self.request.route
+        return route is not None and not hasattr(route.handler, "is_stream")
+
     def take_body(self) -> bytes | None:
         """All of the body, if that has come already; else None, and it has to be read part by part."""
         size, buffer = self.request_bytes_left, self.recv_buffer
@@ -266,11 +273,18 @@ _shared_line = lru_cache(maxsize=256)(_line)
 
 
 class PromptProtocol(HttpProtocol):
-    """HTTP connections on which the head of a request has to arrive in time from its first byte."""
+    """HTTP connections on which the head of a request has to arrive in time from its first byte.
+
+    Attributes:
+        abandoned: the requests of this process that are being answered though their connections have gone.
+    """
 
     HTTP_CLASS = Http1
 
+    abandoned: ClassVar[set[Task[None]]] = set()
+
     transport: Any
+    _task: Task[None] | None
 
     __slots__ = ("_arrival", "_most_buffered")
 
@@ -302,10 +316,26 @@ class PromptProtocol(HttpProtocol):
         """Send, once what was sent before has nearly gone. Raises RequestCancelled when nobody is there."""
         if not self._can_write.is_set():
             await self._can_write.wait()
-        if self.transport.is_closing():
+        if self.transport is None or self.transport.is_closing():
             raise RequestCancelled
         self.transport.write(data)
         self._time = monotonic()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop what the connection was for; but a request that has come as a whole is answered to its end.
+
+        Else its sender chooses what of it happens: that a provider has issued tokens and nobody keeps them,
+        or that something is changed and not recorded. And each statement that is broken off takes along a
+        connection to the database. Only streams, which may take minutes, end with their connections.
+        """
+        task, http = self._task, self.http
+        if task is not None and http is not None and http.is_being_answered():
+            self.abandoned.add(task)
+            task.add_done_callback(self.abandoned.discard)
+            limit = self.loop.call_later(self.response_timeout, task.cancel)
+            task.add_done_callback(lambda _: limit.cancel())
+            self._task = None
+        super().connection_lost(exc)  # type: ignore[no-untyped-call]
 
     def finish(self) -> None:
         """Close with the answer that is under way, or once nothing comes that could be answered.

@@ -199,7 +199,7 @@ async def handle_callback(
         return _refused(zone, asked, provider, _token_refusal(tokens))
     try:
         return await _connect(services, zone, asked, provider, settings, pending, tokens)
-    except (BadLink, AccountRefused, NothingGranted) as failure:
+    except Exception as failure:  # whatever it is: nobody else has these tokens
         await _give_back(services, zone, asked, provider, tokens)
         if isinstance(failure, NothingGranted):
             return _refused(zone, asked, provider, failure)
