@@ -57,11 +57,11 @@ class PreparedStatement:
                     await adapter._start_transaction()
                 found = await adapter.driver_connection.fetch(compiled.text, *given)
         except TimeoutError as failure:
-            adapter.driver_connection.terminate()
+            _give_up(connection, adapter)
             raise Unavailable("the database does not answer", internal="no answer in time") from failure
         except CancelledError:
             if dialect.name == "postgresql" and not adapter.autocommit:  # it may have begun, and nobody knows
-                adapter.driver_connection.terminate()
+                _give_up(connection, adapter)
             raise
         except Exception as failure:  # noqa: BLE001 - the engine tells what is wrong
             if dialect.name == "postgresql" and not adapter.autocommit:  # nothing more is done in it
@@ -113,6 +113,12 @@ def _is_ready(connection: Any, adapter: Any) -> bool:
     if connection.dialect.name == "sqlite":
         return bool(adapter.at_hand and (adapter.in_transaction or not options.get(BEGIN, BEGIN)))
     return bool(adapter.autocommit or options.get("postgresql_readonly"))
+
+
+def _give_up(connection: Any, adapter: Any) -> None:
+    """End a connection, and have the pool forget it: it would try to roll back, and log that it cannot."""
+    adapter.driver_connection.terminate()
+    connection.invalidate()
 
 
 def _tell(connection: Any, adapter: Any, text: str, failure: Exception) -> None:
