@@ -76,6 +76,7 @@ class Decision:
         provider: identifier of the outside provider that the request was waiting for.
         warning: a log event for who configures the zone, which is written where the record is.
         requests: how many requests the record stands for, when it is not one.
+        id: of the record; made when it is queued.
     """
 
     organization_id: str
@@ -97,6 +98,7 @@ class Decision:
     provider: str | None = None
     warning: tuple[str, Mapping[str, str]] | None = None
     requests: int | None = None
+    id: str = ""
 
     @property
     def is_of_a_client(self) -> bool:
@@ -229,6 +231,7 @@ class DecisionLog:
         self._queue(decision)
 
     def _queue(self, decision: Decision) -> None:
+        decision.id = self._ids.next(decision.at)
         self._queued.append(decision)
         if not self._wake.is_set():
             self._wake.set()
@@ -317,7 +320,7 @@ class DecisionLog:
             summed = Decision(
                 organization_id, zone_id, tally.at, request_id="", event=event, outcome=outcome, reason=code
             )
-            summed.requests = tally.requests
+            summed.id, summed.requests = self._ids.next(tally.at), tally.requests
             self._queued.append(summed)
 
     async def flush(self) -> None:
@@ -343,7 +346,7 @@ class DecisionLog:
             events=len(lost),
         )
         for decision in lost:
-            log.error("token event not recorded", token_event=_told(self._row(decision)))
+            log.error("token event not recorded", token_event=_told(_row(decision)))
 
     def _log_failure(self, failure: BaseException) -> None:
         if self._database.refusal is not None:  # which is logged already, and lasts
@@ -359,7 +362,7 @@ class DecisionLog:
                 batch = self._queued[: min(left, _MAX_BATCH)]
                 if not batch:
                     return  # somebody else has written them
-                await self._write([self._row(decision) for decision in batch])
+                await self._write([_row(decision) for decision in batch])
                 del self._queued[: len(batch)]
                 left -= len(batch)
 
@@ -395,28 +398,6 @@ class DecisionLog:
             await self._write(batch[:middle])
             await self._write(batch[middle:])
 
-    def _row(self, decision: Decision) -> TokenEvent:
-        """The row of a decision."""
-        return TokenEvent(
-            self._ids.next(decision.at),
-            decision.organization_id,
-            decision.zone_id,
-            decision.at,
-            decision.event,
-            decision.outcome or REFUSED,
-            decision.reason,
-            decision.step,
-            decision.user_id,
-            decision.application_id,
-            decision.user_agent_id,
-            decision.resource_id,
-            decision.actors,
-            decision.determining,
-            decision.request_id or None,
-            decision.requests,
-            decision.credential_id,
-        )
-
 
 class _EventIds:
     """Ids of events, unique among all processes, which grow with time.
@@ -432,6 +413,29 @@ class _EventIds:
         """An id for what happened then: milliseconds, a number of this process, and the process; in hex."""
         self._count = (self._count + 1) % 0x10000
         return f"{int(at.timestamp() * 1000):012x}{self._count:04x}{self._process}"
+
+
+def _row(decision: Decision) -> TokenEvent:
+    """The row of a decision."""
+    return TokenEvent(
+        decision.id,
+        decision.organization_id,
+        decision.zone_id,
+        decision.at,
+        decision.event,
+        decision.outcome or REFUSED,
+        decision.reason,
+        decision.step,
+        decision.user_id,
+        decision.application_id,
+        decision.user_agent_id,
+        decision.resource_id,
+        decision.actors,
+        decision.determining,
+        decision.request_id or None,
+        decision.requests,
+        decision.credential_id,
+    )
 
 
 def _told(row: TokenEvent) -> dict[str, object]:

@@ -1,13 +1,15 @@
 """Every decision is recorded, and what cannot be recorded is not issued."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.factories import App, Company, Person
 from tests.support.logs import logged_lines
 from tests.support.scene import Scene
@@ -21,6 +23,7 @@ from runtime.domain.errors import (
     OAuthError,
     TemporarilyUnavailable,
     TooManyRequests,
+    Unavailable,
 )
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, SESSION, USER
@@ -278,6 +281,40 @@ async def test_full_queue_answers_503_and_loses_nothing(
     assert await _count(scene) == before + 3
     assert await scene.exchange(agent, subject, api, services=services)
     await decisions.flush()
+
+
+class _LostAnswers(Database):
+    """A database whose answer to the first commit does not arrive."""
+
+    lost = False
+
+    @asynccontextmanager
+    async def transaction(self, *arguments: Any, **named: Any) -> AsyncIterator[AsyncConnection]:
+        async with super().transaction(*arguments, **named) as conn:
+            yield conn
+        if not self.lost:
+            self.lost = True
+            raise Unavailable("the database does not answer", internal="no answer to a commit")
+
+
+async def test_what_is_written_again_is_there_once(scene: Scene) -> None:
+    """A commit whose answer is lost has been made: the batch is sent again, and adds nothing."""
+    database = _LostAnswers.open(scene.services.settings.resolved_database_url)
+    decisions, before = _recording(scene.services, database).decisions, await _count(scene)
+    for number in range(3):
+        decision = Decision(
+            scene.zone.organization_id, scene.zone.id, scene.services.clock(), f"request-{number}"
+        )
+        decision.issue()
+        decisions.record(decision)
+
+    with pytest.raises(Unavailable):
+        await decisions.flush()
+    await decisions.flush()
+
+    await database.close()
+    assert decisions.queued == 0
+    assert await _count(scene) == before + 3
 
 
 @pytest.mark.parametrize("comes_back", [True, False])

@@ -103,15 +103,17 @@ _FROM_JSON_ARRAYS = ", ".join(f"json_extract(value, '$[{place}]')" for place in 
 _FROM_JSONB_ARRAYS = ", ".join(
     f"CAST(value ->> {place} AS {_TYPES.get(name, 'text')})" for place, name in enumerate(_COLUMNS)
 )
+# A batch is sent again where the answer to its commit was lost: what has come in has the same id and time.
+_ONCE = " ON CONFLICT DO NOTHING"
 # Constants alone go into the text of these.
 _SQLITE = text(
     f"{_INTO} SELECT {_FROM_JSON_ARRAYS} FROM json_each(:rows)"  # noqa: S608
-    f" WHERE json_extract(value, '$[{_ORGANIZATION}]') IN (SELECT id FROM organizations)"
+    f" WHERE json_extract(value, '$[{_ORGANIZATION}]') IN (SELECT id FROM organizations){_ONCE}"
 )
 _POSTGRESQL = text(
     f"{_INTO} SELECT {_FROM_JSONB_ARRAYS}"  # noqa: S608
     " FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS batch(value)"
-    f" WHERE value ->> {_ORGANIZATION} IN (SELECT id FROM organizations)"
+    f" WHERE value ->> {_ORGANIZATION} IN (SELECT id FROM organizations){_ONCE}"
 )
 
 
