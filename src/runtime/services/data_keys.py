@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from runtime import metrics
 from runtime.adapters.keys.key_encryption import KeyEncryption
@@ -26,6 +27,7 @@ from runtime.settings import Settings
 from runtime.storage.sql import wrapped_keys as storage
 from runtime.storage.sql.database import Database
 
+_NO_KEY = "none"  # in place of the name of a key: what is stored under it is opened by none
 T = TypeVar("T")
 
 # How long a service is left alone after it could not be reached, and one zone's key after a refusal.
@@ -51,7 +53,7 @@ class DataKeyNotLoaded(DataKeyUnavailable):
         self.zone_id, self.stored = zone_id, stored
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class HeldKey:
     """A zone's data key, unwrapped.
 
@@ -90,6 +92,7 @@ class DataKeys:
         self._check_seconds = float(settings.encryption_key_check_seconds)
         self._grace_seconds = float(settings.encryption_key_grace_seconds)
         self._held: BoundedCache[HeldKey] = BoundedCache(cache_sizes.DATA_KEYS)
+        self._tried: WeakValueDictionary[str, HeldKey] = WeakValueDictionary()  # of dry runs under way
         self._refused: BoundedCache[_Failure] = BoundedCache(cache_sizes.DATA_KEYS)  # by zone
         self._unreachable: BoundedCache[_Failure] = BoundedCache(cache_sizes.DATA_KEYS)  # by key
         self._loading: dict[str, asyncio.Task[HeldKey]] = {}
@@ -103,7 +106,7 @@ class DataKeys:
         data_key = self._key_encryption.opened(stored, binding_of(zone_id))
         if data_key is not None:
             return HeldKey(zone_id, stored, Sealer(data_key))
-        held = self._held.get(zone_id)
+        held = self._held.get(zone_id) or self._tried.get(zone_id)
         if held is None or held.stored != stored or not held.is_usable():
             raise DataKeyNotLoaded(zone_id, stored)
         return held
@@ -152,6 +155,15 @@ class DataKeys:
         if self._key_encryption.opened(stored, binding_of(zone_id)) is None:
             self._held[zone_id] = self._fresh(zone_id, stored, sealer)
         return sealer
+
+    def hold_for_trial(self, zone_id: str, data_key: bytes) -> HeldKey:
+        """Hold the data key of a zone that comes to nothing, for as long as somebody has what is returned.
+
+        So what is tried puts no data key of anybody else out of the cache.
+        """
+        stored = WrappedKey(_NO_KEY, zone_id.encode()).stored
+        held = self._tried[zone_id] = HeldKey(zone_id, stored, Sealer(data_key))
+        return held
 
     def forget(self, zone_id: str) -> None:
         """Hold the data key of a zone no longer: the zone is gone, or its key may not be used."""

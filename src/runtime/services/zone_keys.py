@@ -22,7 +22,7 @@ from runtime.domain.kinds.values import rfc3339
 from runtime.domain.kinds.zone import EncryptionKeyAwsKmsConfig
 from runtime.domain.policy import schema
 from runtime.services.clock import NODES_APART
-from runtime.services.data_keys import DataKeys, binding_of
+from runtime.services.data_keys import DataKeys, HeldKey, binding_of
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.zone_data import StoredKey, ZoneInternals
@@ -71,6 +71,7 @@ class PreparedZone:
         arn: the zone's own key-encryption key, None for the service's.
         stored: the data key, wrapped.
         signing: a signing key of each algorithm.
+        held: of a dry run: its data key, which is held no longer than this.
     """
 
     zone_id: str
@@ -78,6 +79,7 @@ class PreparedZone:
     stored: bytes = field(repr=False)
     sealer: Sealer
     signing: Mapping[Algorithm, SigningKey] = field(repr=False)
+    held: HeldKey | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,6 @@ async def prepare(
     data_keys: DataKeys,
     *,
     arn: str | None = None,
-    algorithms: Sequence[Algorithm] = ALGORITHMS,
 ) -> PreparedZone:
     """The id and the keys of a zone that is going to be made. The key that wraps is tried in both directions.
 
@@ -127,7 +128,20 @@ async def prepare(
     zone_id, data_key = new_id(), new_data_key()
     stored = await wrapped(keys, data_key, binding_of(zone_id), arn=arn)
     sealer = data_keys.hold(zone_id, stored, data_key)
-    return PreparedZone(zone_id, arn, stored, sealer, await make(algorithms))
+    return PreparedZone(zone_id, arn, stored, sealer, await make())
+
+
+async def prepare_trial(
+    data_keys: DataKeys, *, arn: str | None, algorithms: Sequence[Algorithm]
+) -> PreparedZone:
+    """The same of a zone that a dry run makes. No key wraps its data key: it is never stored.
+
+    Args:
+        algorithms: of the signing keys that it needs; another would take long to make, for nothing.
+    """
+    zone_id = new_id()
+    held = data_keys.hold_for_trial(zone_id, new_data_key())
+    return PreparedZone(zone_id, arn, held.stored, held.sealer, await make(algorithms), held)
 
 
 async def wrapped(keys: KeyEncryption, data_key: bytes, binding: Binding, *, arn: str | None) -> bytes:

@@ -139,3 +139,20 @@ async def test_a_key_service_that_does_not_answer_is_not_the_callers_mistake(
 
     with pytest.raises(Unavailable, match="the encryption key cannot be tried"):
         await tried(git, update("Zone", zone, "acme", encryption_key=key(OTHER)))
+
+
+@pytest.mark.threat("41e")
+@pytest.mark.parametrize("arn", [None, GOOD])
+async def test_data_keys_of_zones_that_are_only_tried_are_not_kept(
+    git: Git, zone: str, service: KeyService, arn: str | None
+) -> None:
+    """A reader who tries a thousand zones puts nobody's data key out of the cache."""
+    data_keys = git.company.services.data_keys
+    spec = {} if arn is None else {"encryption_key": key(arn)}
+    before = set(data_keys._held)
+
+    answer = await tried(git, *(create("Zone", f"new-{n}", name=f"New {n}", **spec) for n in range(3)))
+
+    assert len(answer["operations"]) == 3
+    assert set(data_keys._held) == before
+    assert service.asked == ({} if arn is None else {arn: 1})

@@ -6,7 +6,6 @@ whoever may read a zone may have.
 
 from collections.abc import Collection
 
-from runtime.domain.errors import Unavailable, ValidationFailed
 from runtime.domain.kinds import ZONE
 from runtime.services import zone_keys
 from runtime.services.container import Services
@@ -18,10 +17,9 @@ from runtime.services.management.changesets.changeset import (
 )
 from runtime.services.management.changesets.problems import at_operation
 from runtime.services.management.kind_handlers import zones_made
-from runtime.services.management.policies import attestations
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import key_changes
-from runtime.services.zone_keys import KeyChange, KeyTrial, PreparedKeys, PreparedZone
+from runtime.services.zone_keys import KeyChange, PreparedKeys, PreparedZone
 from runtime.storage.sql import entities as storage
 
 
@@ -61,31 +59,19 @@ async def keys_given(unit: UnitOfWork, changeset: PackedChangeset) -> set[str | 
 async def try_keys(
     services: Services, acting: Caller, changeset: PackedChangeset, given: Collection[str | None]
 ) -> PreparedKeys:
-    """The keys of a dry run's new zones, and what came of trying the key-encryption keys.
-
-    Of signing keys the one is made that attests policy sets; the other takes long to make, for nothing.
+    """What comes of trying the keys of a dry run's zones, each once; the zones themselves begin with others.
 
     Args:
         given: as `keys_given` has them.
     """
-    new_zones: list[PreparedZone] = []
-    trials: dict[str | None, KeyTrial] = {}
-    for operation in changeset.operations:
-        if operation.kind == ZONE.name and isinstance(operation, CreateOperation):
-            arn, number = key_changes.arn_in(operation.spec), zones_made(acting, ZONE)
-            if trials.get(arn) is not None:
-                continue  # refused already
-            try:
-                new_zones += await key_changes.for_new_zones(
-                    services, operation.spec, number, algorithms=(attestations.ALGORITHM,)
-                )
-                trials[arn] = None
-            except (ValidationFailed, Unavailable) as refusal:
-                trials[arn] = refusal
-    for arn in given:
-        if arn not in trials:
-            trials[arn] = await key_changes.trial(services, arn)
-    return PreparedKeys(new_zones, trials=trials)
+    arns = set(given)
+    if zones_made(acting, ZONE):
+        arns |= {
+            key_changes.arn_in(operation.spec)
+            for operation in changeset.operations
+            if operation.kind == ZONE.name and isinstance(operation, CreateOperation)
+        }
+    return PreparedKeys(trials={arn: await key_changes.trial(services, arn) for arn in arns})
 
 
 def zones_of(changeset: PackedChangeset) -> set[str]:

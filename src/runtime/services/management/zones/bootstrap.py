@@ -39,11 +39,17 @@ async def prepared_zone(unit: UnitOfWork, arn: str | None) -> PreparedZone:
     Raises: in a dry run what came of trying the key.
     """
     key_changes.require_usable(unit, arn)
+    services = unit.services
+    if unit.dry_run:
+        tried = await zone_keys.prepare_trial(
+            services.data_keys, arn=arn, algorithms=(attestations.ALGORITHM,)
+        )
+        unit.new_zones.append(tried)  # for as long as the run takes
+        return tried
     for prepared in unit.new_zones:
         if prepared.arn == arn:
             unit.new_zones.remove(prepared)
             return prepared
-    services = unit.services
     return await zone_keys.prepare(services.key_encryption, services.data_keys, arn=arn)
 
 

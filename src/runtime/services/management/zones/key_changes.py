@@ -1,10 +1,9 @@
 """Changes of the key that wraps a zone's data key: what is wrapped before a transaction, and kept in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from runtime.adapters.keys.sealing import SealBroken, new_data_key
-from runtime.adapters.keys.signing import Algorithm
 from runtime.adapters.keys.wrapping import KeyRefused, KeyUnreachable
 from runtime.contract.bodies import apply_patch
 from runtime.domain.errors import Conflict, Unavailable, ValidationFailed
@@ -23,19 +22,13 @@ from runtime.storage.sql import wrapped_keys, zone_data
 _MEMBER = "encryption_key"
 
 
-async def for_new_zones(
-    services: Services,
-    body: Mapping[str, Any],
-    number: int,
-    *,
-    algorithms: Sequence[Algorithm] = zone_keys.ALGORITHMS,
-) -> list[PreparedZone]:
+async def for_new_zones(services: Services, body: Mapping[str, Any], number: int) -> list[PreparedZone]:
     """The keys of so many zones, each wrapped with the key that the body of a create names.
 
     Raises: ValidationFailed for a key that may not be used; Unavailable.
     """
     keys, data_keys, arn = services.key_encryption, services.data_keys, arn_in(body)
-    return [await zone_keys.prepare(keys, data_keys, arn=arn, algorithms=algorithms) for _ in range(number)]
+    return [await zone_keys.prepare(keys, data_keys, arn=arn) for _ in range(number)]
 
 
 def arn_in(body: Mapping[str, Any]) -> str | None:
