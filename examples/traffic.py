@@ -21,7 +21,7 @@ import httpx
 from acme import Application, exchange_form, trust
 from client import application
 
-PATIENCE_SECONDS = 30.0
+RETRY_SECONDS = 30.0
 PAUSE_SECONDS = 0.2
 _TRY_AGAIN = {502, 503, 504}
 
@@ -65,7 +65,7 @@ async def exchange(client: httpx.AsyncClient, app: Application, form: dict[str, 
                 to.slowest = max(to.slowest, time.monotonic() - due_at)
                 return
             got, lasting = str(answer.status_code), answer.status_code not in _TRY_AGAIN
-        if lasting or time.monotonic() - due_at > PATIENCE_SECONDS:
+        if lasting or time.monotonic() - due_at > RETRY_SECONDS:
             to.lost[got] += 1
             return
         to.again[got] += 1

@@ -299,9 +299,9 @@ MEMORY: tuple[BoundedMemory, ...] = (
         sizes.POLICY_READS,
     ),
     _of_zone(
-        "issuing.policy_decision.PolicyDecisionCache.parties",
+        "issuing.policy_decision.PolicyDecisionCache.participants",
         "policy attributes of applications and resources",
-        sizes.POLICY_PARTIES,
+        sizes.POLICY_PARTICIPANTS,
     ),
     BoundedMemory(
         "runtime.api.oauth.discovery.DiscoveryDocumentCache.documents",

@@ -49,7 +49,7 @@ SHARED_CREDENTIALS = CacheSize("shared_credentials", 2_000)
 WITHDRAWALS = CacheSize("withdrawals", 2_000)  # by one name
 WITHDRAWALS_OF_TOKENS = CacheSize("withdrawals_of_tokens", 2_000)  # by all names of a token
 POLICY_READS = CacheSize("policy_reads", 2_000)
-POLICY_PARTIES = CacheSize("policy_parties", 2_000)
+POLICY_PARTICIPANTS = CacheSize("policy_participants", 2_000)
 # What there is one of for each user, session, token or resource:
 RESOURCES = CacheSize("resources", 20_000)
 USERS = CacheSize("users", 20_000)

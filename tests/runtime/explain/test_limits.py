@@ -14,7 +14,7 @@ from runtime.domain.errors import RateLimited, TooLarge
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.domain.kinds.application import Application
 from runtime.services.client_types import Client
-from runtime.services.explain import parties
+from runtime.services.explain import participants
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets import concurrency_limits
 from runtime.services.management.changesets.concurrency_limits import (
@@ -97,13 +97,13 @@ async def test_each_party_of_a_chain_is_found_once(case: Case, monkeypatch: pyte
     """The application between two hops is one hop's receiver and the next one's client."""
     case.asking, case.via = case.gateway, (case.agent,)
     found: list[str] = []
-    find = parties._client
+    find = participants._client
 
     async def counting(services: Any, zone: Any, application: Application, now: Any) -> object:
         found.append(application.identifier)
         return await find(services, zone, application, now)
 
-    monkeypatch.setattr(parties, "_client", counting)
+    monkeypatch.setattr(participants, "_client", counting)
 
     assert (await case.explained()).allowed
 

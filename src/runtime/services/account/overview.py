@@ -80,7 +80,7 @@ async def overview(services: Services, zone: CachedZone, signed_in: SignedInUser
     async with services.database.reading() as conn:
         given = await connected_applications.consents(conn, zone_id=zone.id, user_id=user_id)
         grants = await connected_applications.grants(conn, zone_id=zone.id, user_id=user_id, now=now)
-        standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
+        active_sessions = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
         vault = await vault_resources.reachable(conn, zone_id=zone.id, user_id=user_id, now=now)
         known = await users.with_password(conn, user_id, zone_id=zone.id)
     reconnecting: dict[str, str] = {}
@@ -88,16 +88,16 @@ async def overview(services: Services, zone: CachedZone, signed_in: SignedInUser
         client = await reconnection.find_client(services, zone, signed_in, grant)
         reconnecting |= {grant.id: client.name} if client is not None else {}
     return Overview(
-        applications=tuple(_applications(given, standing)),
+        applications=tuple(_applications(given, active_sessions)),
         grants=tuple(grants),
         reconnecting=reconnecting,
         vault=tuple(vault),
-        sessions=tuple(_open_sessions(standing, signed_in.session.id)),
+        sessions=tuple(_open_sessions(active_sessions, signed_in.session.id)),
         has_password=known is not None and zone.entity.user_identity_provider_id is None,
     )
 
 
-def _open_sessions(standing: Iterable[SessionRecord], current_id: str) -> list[OpenSession]:
+def _open_sessions(active_sessions: Iterable[SessionRecord], current_id: str) -> list[OpenSession]:
     """The browsers, this one first. A session that a later one has replaced is that one's."""
     found = [
         OpenSession(
@@ -107,14 +107,14 @@ def _open_sessions(standing: Iterable[SessionRecord], current_id: str) -> list[O
             until=each.expires_at,
             is_this=each.id == current_id,
         )
-        for each in standing
+        for each in active_sessions
         if each.session_type == "browser" and each.parent_id is None
     ]
     return sorted(found, key=lambda each: not each.is_this)
 
 
 def _applications(
-    given: Iterable[GivenConsent], standing: Iterable[SessionRecord]
+    given: Iterable[GivenConsent], active_sessions: Iterable[SessionRecord]
 ) -> Iterable[ConnectedApplication]:
     """Those that the user agreed to, then those that ask nobody but hold a session."""
     by_party: dict[ClientRef, list[GivenConsent]] = {}
@@ -123,7 +123,7 @@ def _applications(
     for client_ref, consents in by_party.items():
         yield _agreed(client_ref, consents)
     seen = set(by_party)
-    for session in standing:
+    for session in active_sessions:
         if session.session_type == "browser" or session.client_ref in seen:
             continue
         seen.add(session.client_ref)

@@ -21,18 +21,18 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedInU
         # First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more.
         bumped.update(await epochs.bump_user(conn, zone.id, user_id))
         given = await connected_applications.consents(conn, zone_id=zone.id, user_id=user_id)
-        standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
+        active_sessions = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
         for client_ref in {each.client_ref for each in given if each.client_ref.id == party_id}:
             await connected_applications.take_back(
                 conn, zone_id=zone.id, user_id=user_id, client_ref=client_ref
             )
-            ends = {session.id: session.expires_at for session in standing}
+            ends = {session.id: session.expires_at for session in active_sessions}
             await revocations.add_between(conn, zone.id, client_ref, ends, now=now)
-        for session in standing:
+        for session in active_sessions:
             if session.session_type != "browser" and session.client_ref.id == party_id:
                 bumped.update(await session_revocation.revoke(conn, services, zone.id, session.id))
-        parties = {each.client_ref for each in given}
-        parties |= {each.client_ref for each in standing if each.session_type != "browser"}
+        clients = {each.client_ref for each in given}
+        clients |= {each.client_ref for each in active_sessions if each.session_type != "browser"}
         lost = [
             SessionEndEvent(
                 event=DecisionEvent.WITHDRAWAL,
@@ -41,7 +41,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedInU
                 user_id=user_id,
                 **each.columns,
             )
-            for each in parties
+            for each in clients
             if each.id == party_id
         ]
         await session_end_events.record(conn, lost, now=now)
@@ -77,8 +77,8 @@ async def session(services: Services, zone: CachedZone, signed_in: SignedInUser,
     """End a session of the user, with those below it; nothing for one that is not theirs."""
     now = services.clock()
     async with services.epochs.transaction() as (conn, bumped):
-        standing = await sessions.of_user(conn, signed_in.user.id, zone_id=zone.id, now=now)
-        if session_id not in {each.id for each in standing}:
+        active_sessions = await sessions.of_user(conn, signed_in.user.id, zone_id=zone.id, now=now)
+        if session_id not in {each.id for each in active_sessions}:
             return
         bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
         ending = SessionEndEvent(

@@ -14,7 +14,7 @@ from runtime.services.authority.subject_tokens import SubjectToken, prior_actors
 from runtime.services.client_types import ApplicationClient
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
-from runtime.services.explain.parties import UnknownParty
+from runtime.services.explain.participants import UnknownParticipant
 from runtime.services.grants import client_credentials, token_exchange
 from runtime.services.grants.authorized_exchanges import AuthorizedExchange
 from runtime.services.grants.verified_chains import VerifiedChain, authority_of
@@ -56,7 +56,7 @@ class Hop:
     decision: Decision
     client: ApplicationClient | None = None
     authorized: AuthorizedExchange | None = None
-    refusal: "OAuthError | UnknownParty | None" = None
+    refusal: "OAuthError | UnknownParticipant | None" = None
     is_session_assumed: bool = False
     scopes: frozenset[str] | None = None
     has_user: bool = True
@@ -135,13 +135,13 @@ async def with_token(
 ) -> VerifiedChain:
     """The chain as the token of a hop would hand it to the application that provides the resource.
 
-    Raises: UnknownParty for a credential of the vault, which is no token of the zone.
+    Raises: UnknownParticipant for a credential of the vault, which is no token of the zone.
     """
     authorized = hop.authorized
     assert authorized is not None  # noqa: S101 - only after an allowed hop
     assert hop.client is not None  # noqa: S101
     if authorized.credential is not None:
-        raise UnknownParty(
+        raise UnknownParticipant(
             f"`{authorized.resource.identifier}` has credentials of the vault, which cannot be the subject"
             " token of an exchange",
             remedy=f"ask for a resource of `{receiver.identifier}` for which the zone issues tokens",

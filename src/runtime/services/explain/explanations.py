@@ -26,7 +26,12 @@ from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.explain import further_refusals, remedies
 from runtime.services.explain.exchanges import Hop, chain_of, try_exchange, try_own_token, with_token
-from runtime.services.explain.parties import Parties, UnknownParty, resource_between, session_root
+from runtime.services.explain.participants import (
+    Participants,
+    UnknownParticipant,
+    resource_between,
+    session_root,
+)
 from runtime.services.grants import user_refusals
 from runtime.services.grants.verified_chains import VerifiedChain
 from runtime.services.management import entities
@@ -80,9 +85,9 @@ async def _explain(services: Services, zone: Zone, may_list: MayList, asked: Exp
     async with services.database.at_one_instant():
         cached = await services.zones.uncached(zone.id)
         now = services.clock()
-        parties = Parties(services, cached, may_list, now)
-        unresolved = await parties.unresolved(asked)
-        session_id, hops = await _hops(services, cached, parties, asked, now)
+        participants = Participants(services, cached, may_list, now)
+        unresolved = await participants.unresolved(asked)
+        session_id, hops = await _hops(services, cached, participants, asked, now)
         told = [await _told(services, cached, each) for each in hops]
     return Explanation(
         at=now,
@@ -95,7 +100,7 @@ async def _explain(services: Services, zone: Zone, may_list: MayList, asked: Exp
 
 
 async def _hops(
-    services: Services, zone: CachedZone, parties: Parties, asked: ExplainBody, now: datetime
+    services: Services, zone: CachedZone, participants: Participants, asked: ExplainBody, now: datetime
 ) -> tuple[str | None, list[Hop]]:
     """The session that was gone by, and the hops up to the first that is refused."""
     names = [*asked.via, asked.application]
@@ -109,29 +114,29 @@ async def _hops(
         if next_name is None and asked.scopes is not None:
             hop.scopes = frozenset(asked.scopes)
         try:
-            hop.client = await parties.client(name)
+            hop.client = await participants.client(name)
             if asked.user is None:
-                await _find_target(zone, parties, hop, asked, next_name)
+                await _find_target(zone, participants, hop, asked, next_name)
                 hop.authorized = await try_own_token(services, zone, hop, now)
                 break
             decision.actors = names_of((as_actor(zone, hop.client), *(chain.before if chain else ())))
             if chain is None:
                 decision.step = Step.SESSION
-                user = await parties.user(asked.user)
+                user = await participants.user(asked.user)
                 hop.root, session_id = await session_root(services, zone, hop.client, user, now)
                 hop.is_session_assumed = session_id is None
                 chain = await chain_of(zone, hop.client, hop.root, now)
-            await _find_target(zone, parties, hop, asked, next_name)
+            await _find_target(zone, participants, hop, asked, next_name)
             hop.authorized = await try_exchange(services, zone, hop, chain, now)
             if next_name is not None:
-                chain = await with_token(zone, hop, await parties.client(next_name), chain, now)
-        except (OAuthError, UnknownParty) as refusal:
+                chain = await with_token(zone, hop, await participants.client(next_name), chain, now)
+        except (OAuthError, UnknownParticipant) as refusal:
             hop.refusal = refusal
-            with suppress(UnknownParty):
+            with suppress(UnknownParticipant):
                 if next_name is not None:
-                    hop.next = await parties.application(next_name)
+                    hop.next = await participants.application(next_name)
                 elif hop.resource is None:
-                    hop.resource = await parties.resource(asked.resource)
+                    hop.resource = await participants.resource(asked.resource)
             hop.further = await further_refusals.find(services, zone, hop, chain, now)
             if hop.client is not None and chain is not None and isinstance(refusal, OAuthError):
                 hop.answer = await _answer(zone, hop, hop.client, chain, refusal, now)
@@ -156,18 +161,18 @@ async def _answer(
 
 
 async def _find_target(
-    zone: CachedZone, parties: Parties, hop: Hop, asked: ExplainBody, next_name: str | None
+    zone: CachedZone, participants: Participants, hop: Hop, asked: ExplainBody, next_name: str | None
 ) -> None:
     """What the hop is for: a resource of the next application, or at last the one of the question.
 
-    Raises: UnknownParty.
+    Raises: UnknownParticipant.
     """
     hop.decision.step = Step.RESOURCE
     if next_name is None:
         hop.resource = asked.resource
-        hop.resource = await parties.resource(asked.resource)
+        hop.resource = await participants.resource(asked.resource)
     elif hop.client is not None:
-        hop.next = await parties.application(next_name)
+        hop.next = await participants.application(next_name)
         hop.resource = await resource_between(zone, hop.client, hop.next)
 
 
@@ -206,7 +211,7 @@ async def _told(services: Services, zone: CachedZone, hop: Hop) -> ExplainedHop:
     )
 
 
-def _reason(refusal: OAuthError | UnknownParty) -> str:
+def _reason(refusal: OAuthError | UnknownParticipant) -> str:
     """Why, as decision records have it: more than the application would get to know."""
     named = refusal.members.get("reason") if isinstance(refusal, OAuthError) else None
     return refusal.internal or named or refusal.detail

@@ -16,7 +16,7 @@ from runtime.domain.oauth.scopes import to_text
 from runtime.services.authority.consents import find_allowance, grants_of
 from runtime.services.container import Services
 from runtime.services.explain.exchanges import Hop
-from runtime.services.explain.parties import UnknownParty
+from runtime.services.explain.participants import UnknownParticipant
 from runtime.services.management.policies.determining_policies import source_of
 from runtime.services.vault import credentials
 from runtime.services.vault.credentials import KeptCredential
@@ -33,7 +33,7 @@ async def of(services: Services, zone: CachedZone, hop: Hop, policies: Sequence[
     named = hop.resource_name or ""
     if (order := await _wrong_order(zone, hop, application)) is not None:
         return [order]
-    if isinstance(refusal, UnknownParty):
+    if isinstance(refusal, UnknownParticipant):
         return [f"{refusal.remedy}{await _place(services, zone, refusal.application, APPLICATION)}"]
     match hop.decision.step:
         case Step.CLIENT:

@@ -114,9 +114,9 @@ async def exchange(
         key = credential_cache.entry_key(place)
     else:
         key = token_cache.entry_key(series.key_prefix, request.scopes)
-    standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
+    current_root, candidate = await revalidation.revalidate(services, zone, held, key=key)
     require_not_denied(zone, subject.token_id)
-    root, authority = await authority_of(zone, subject, standing, now)
+    root, authority = await authority_of(zone, subject, current_root, now)
 
     chain = VerifiedChain(subject, before, root, authority)
     try:

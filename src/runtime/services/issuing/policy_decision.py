@@ -29,6 +29,7 @@ POLICY_DENIED = "policy_denied"
 _REMEMBERED_SECONDS = 30
 # What differs between two requests of one user, application, chain and resource; time stands in every key.
 _VARYING = frozenset({"scopes", "authenticated_at", "acr"})
+_Participants = tuple[requests.PolicyApplication, requests.PolicyResource]
 
 PolicyRequestBuilder = Callable[[frozenset[str]], PolicyRequest]
 
@@ -93,7 +94,7 @@ async def decide_exchange(
     now: datetime,
 ) -> PolicyVerdict:
     """Whether the application may act for the principal at the resource, and with which of the scopes."""
-    asking, target = await _parties(zone, client, resource)
+    asking, target = await _participants(zone, client, resource)
 
     def question(wanted: frozenset[str]) -> PolicyRequest:
         return requests.exchange(
@@ -114,7 +115,7 @@ async def decide_direct(
     zone: CachedZone, client: ApplicationClient, *, resource: Resource, scopes: frozenset[str], now: datetime
 ) -> PolicyVerdict:
     """Whether the application may reach the resource on its own behalf, and with which of the scopes."""
-    asking, target = await _parties(zone, client, resource)
+    asking, target = await _participants(zone, client, resource)
 
     def question(wanted: frozenset[str]) -> PolicyRequest:
         return requests.direct(asking, resource=target, scopes=wanted, now=now)
@@ -139,7 +140,7 @@ class PolicyDecisionCache(ZoneCache):
     Attributes:
         decisions: by the facts that the policies look at.
         reads: resource id -> the circumstances that some rule about the resource looks at.
-        parties: the client and the resource as policies see them.
+        participants: the client and the resource as policies see them.
     """
 
     outlives_changes = True
@@ -147,9 +148,7 @@ class PolicyDecisionCache(ZoneCache):
     def __init__(self, history: ChangeHistory) -> None:
         self.decisions: TaggedCache[PolicyDecision] = TaggedCache(cache_sizes.POLICY_DECISIONS, history)
         self.reads: TaggedCache[frozenset[str]] = TaggedCache(cache_sizes.POLICY_READS, history)
-        self.parties: TaggedCache[tuple[requests.PolicyApplication, requests.PolicyResource]] = TaggedCache(
-            cache_sizes.POLICY_PARTIES, history
-        )
+        self.participants: TaggedCache[_Participants] = TaggedCache(cache_sizes.POLICY_PARTICIPANTS, history)
 
 
 async def _decide(
@@ -176,7 +175,7 @@ async def _decide(
         facts.append(str(authority.acr))
     about = "\0".join((*facts, *actors))
     cache = zone.cache_of(PolicyDecisionCache)
-    tags = authority.cache_tags | _tags_of_parties(client, resource)
+    tags = authority.cache_tags | _tags_of_participants(client, resource)
 
     def ask(wanted: frozenset[str]) -> PolicyDecision:
         key = "\0".join((about, "", *sorted(wanted))) if "scopes" in reads else about
@@ -240,12 +239,10 @@ async def _policies(zone: CachedZone, authority: PolicyPrincipal) -> list[Polici
     return sets if len(sets) == len(found) else None
 
 
-async def _parties(
-    zone: CachedZone, client: Client, resource: Resource
-) -> tuple[requests.PolicyApplication, requests.PolicyResource]:
+async def _participants(zone: CachedZone, client: Client, resource: Resource) -> _Participants:
     """The asking client and the target, as policies see them."""
     key = f"{client.facts_key}\0{resource.id}"
-    cache = zone.cache_of(PolicyDecisionCache).parties
+    cache = zone.cache_of(PolicyDecisionCache).participants
     if (held := cache.get(key)) is not None:
         return held
     provided_by = resource.application_id
@@ -257,11 +254,11 @@ async def _parties(
             await zone.applications.policy_facts_of(provided_by) if provided_by else None,
         ),
     )
-    cache.keep(key, made, _tags_of_parties(client, resource), as_of=zone.epoch)
+    cache.keep(key, made, _tags_of_participants(client, resource), as_of=zone.epoch)
     return made
 
 
-def _tags_of_parties(client: Client, resource: Resource) -> frozenset[str]:
+def _tags_of_participants(client: Client, resource: Resource) -> frozenset[str]:
     provided_by = {resource.application_id} if resource.application_id else set()
     return client.cache_tags | {resource.id} | provided_by
 

@@ -172,8 +172,8 @@ class OwnershipRecords:
         if not self.dry_run:
             # A base that was empty stays empty: whatever stands there now is somebody else's.
             claimed = set(operation.fields) - self.fields_of(kind, entity_id)
-            standing = applied_values(claimed, {}, {}, found)
-            applied = applied_values(operation.fields, written, before.applied if before else {}, standing)
+            current = applied_values(claimed, {}, {}, found)
+            applied = applied_values(operation.fields, written, before.applied if before else {}, current)
         self.set_record(
             OwnershipRecord(
                 zone_id=zone_id,

@@ -23,8 +23,8 @@ from runtime.storage.sql import invitations
 async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of invitations, each as it stands now."""
     listed = await entities.list_(unit, INVITATION, parents, query)
-    standing = await invitations.with_current_status(unit.conn, listed.items, now=unit.now)
-    return listed.with_items([one.as_of(unit.now) for one in standing])
+    current = await invitations.with_current_status(unit.conn, listed.items, now=unit.now)
+    return listed.with_items([one.as_of(unit.now) for one in current])
 
 
 async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:

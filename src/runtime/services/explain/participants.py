@@ -1,4 +1,4 @@
-"""Finds the parties of an explained exchange: the client, the user's session, the resource."""
+"""Finds the participants of an explained exchange: the client, the user's session, the resource."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,7 +25,7 @@ from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.zone_data import Credential
 
 
-class UnknownParty(ServiceError):
+class UnknownParticipant(ServiceError):
     """What the question names is not there, or cannot take part in an exchange. `detail` says which it is.
 
     Attributes:
@@ -41,13 +41,13 @@ class UnknownParty(ServiceError):
         self.application = application
 
 
-class SuspendedApplication(UnknownParty):
+class SuspendedApplication(UnknownParticipant):
     """An application that nobody active is accountable for: no endpoint takes it for a client."""
 
     code = InvalidClient.code
 
 
-class UnresolvedParty(UnknownParty):
+class UnresolvedParticipant(UnknownParticipant):
     """A name of the question that nothing in the zone has, or several objects."""
 
     def __init__(self, unresolved: UnresolvedName, *, remedy: str) -> None:
@@ -55,19 +55,19 @@ class UnresolvedParty(UnknownParty):
         self.is_of_several = unresolved.is_of_several
 
 
-class Parties:
-    """The parties of one explanation: each name is looked up once, however often the chain has it."""
+class Participants:
+    """The participants of one explanation: each name is looked up once, however often the chain has it."""
 
     def __init__(self, services: Services, zone: CachedZone, may_list: MayList, now: datetime) -> None:
         self._services = services
         self._zone = zone
         self._may_list = may_list
         self._now = now
-        self._named: dict[tuple[str, str], Entity | UnresolvedParty] = {}
+        self._named: dict[tuple[str, str], Entity | UnresolvedParticipant] = {}
         self._clients: dict[str, ApplicationClient] = {}
 
     async def application(self, name: str) -> Application:
-        """The application of that name. Raises UnresolvedParty, SuspendedApplication."""
+        """The application of that name. Raises UnresolvedParticipant, SuspendedApplication."""
         named: Application = await self._find(APPLICATION, name)
         found = await self._zone.applications.get(named.id)
         if found is None:
@@ -78,7 +78,7 @@ class Parties:
     async def client(self, name: str) -> ApplicationClient:
         """The application of that name, as it would authenticate itself for an exchange.
 
-        Raises: UnknownParty; UnauthorizedClient for one that has public credentials alone.
+        Raises: UnknownParticipant; UnauthorizedClient for one that has public credentials alone.
         """
         application = await self.application(name)
         if application.id not in self._clients:
@@ -87,17 +87,17 @@ class Parties:
         return self._clients[application.id]
 
     async def user(self, name: str) -> User:
-        """The user of that id, identifier or e-mail address. Raises UnresolvedParty."""
+        """The user of that id, identifier or e-mail address. Raises UnresolvedParticipant."""
         found: User = await self._find(USER, name)
         return found
 
     async def resource(self, name: str) -> Resource | str:
         """The resource of that name, or that covers that URL; the name itself where there is none.
 
-        Raises: UnresolvedParty for a name of several.
+        Raises: UnresolvedParticipant for a name of several.
         """
         found = await self._look_up(RESOURCE, name)
-        if isinstance(found, UnresolvedParty) and not found.is_of_several:
+        if isinstance(found, UnresolvedParticipant) and not found.is_of_several:
             return name  # the exchange refuses it, in its order of steps
         resource: Resource = await self._find(RESOURCE, name)
         return resource
@@ -114,7 +114,7 @@ class Parties:
         told = []
         for kind, member, name in named:
             found = await self._look_up(kind, name)
-            if isinstance(found, UnresolvedParty):
+            if isinstance(found, UnresolvedParticipant):
                 told.append(
                     UnresolvedMember(member=member, name=name, reason=found.detail, remedy=found.remedy)
                 )
@@ -122,11 +122,11 @@ class Parties:
 
     async def _find(self, kind: Kind[Any], name: str) -> Any:
         found = await self._look_up(kind, name)
-        if isinstance(found, UnresolvedParty):
+        if isinstance(found, UnresolvedParticipant):
             raise found
         return found
 
-    async def _look_up(self, kind: Kind[Any], name: str) -> Entity | UnresolvedParty:
+    async def _look_up(self, kind: Kind[Any], name: str) -> Entity | UnresolvedParticipant:
         key = kind.name, name
         if key not in self._named:
             self._named[key] = await _named(self._services, self._zone, self._may_list, kind, name)
@@ -135,7 +135,7 @@ class Parties:
 
 async def _named(
     services: Services, zone: CachedZone, may_list: MayList, kind: Kind[Any], name: str
-) -> Entity | UnresolvedParty:
+) -> Entity | UnresolvedParticipant:
     covering = await zone.resources.resolve(name) if kind is RESOURCE else None
     async with services.database.querying() as conn:
         try:
@@ -144,7 +144,7 @@ async def _named(
             )
         except UnresolvedName as unresolved:
             remedy = _OF_SEVERAL if unresolved.is_of_several else _OF_NOTHING[kind.name].format(name)
-            return UnresolvedParty(unresolved, remedy=remedy)
+            return UnresolvedParticipant(unresolved, remedy=remedy)
     return found
 
 
@@ -178,7 +178,7 @@ async def _client(
             return found
     if public is not None:
         return require_confidential(public)
-    raise UnknownParty(
+    raise UnknownParticipant(
         "the application has no credential that it could prove itself with",
         remedy=f"give `{application.identifier}` a credential (ApplicationCredential) that is not public",
     )
@@ -218,7 +218,7 @@ async def session_root(
 ) -> tuple[SessionRoot, str | None]:
     """The user's newest active session at the application, and its id; one that begins now, and None.
 
-    Raises: UnknownParty where none can begin there.
+    Raises: UnknownParticipant where none can begin there.
     """
     async with services.database.querying() as conn:
         held = await sessions.of_user(conn, user.id, zone_id=zone.id, now=now)
@@ -251,12 +251,12 @@ def _require_sign_in(zone: CachedZone, client: ApplicationClient) -> None:
     """Refuse an application that gets no token of a sign-in, by a redirect or by an assertion (RFC 7523).
 
     What it gets for a user came through other applications, and policies may look at these.
-    Raises: UnknownParty.
+    Raises: UnknownParticipant.
     """
     if client.redirect_uris or zone.entity.user_identity_provider_id is not None:
         return
     name = client.application.identifier
-    raise UnknownParty(
+    raise UnknownParticipant(
         f"users cannot sign in to `{name}`: it has no redirect URI",
         remedy=f"name the applications through which a user's token comes to `{name}` (`via`), first the one"
         f" that the user signs in to; or give `{name}` a redirect URI",
@@ -266,7 +266,7 @@ def _require_sign_in(zone: CachedZone, client: ApplicationClient) -> None:
 async def resource_between(zone: CachedZone, sender: ApplicationClient, receiver: Application) -> Resource:
     """The resource by which a token goes from one application to the next one of a chain.
 
-    One that the sender declares as a dependency comes first. Raises UnknownParty.
+    One that the sender declares as a dependency comes first. Raises UnknownParticipant.
     """
     provided = await zone.resources.provided_by(receiver.id)
     for each in provided:
@@ -274,7 +274,7 @@ async def resource_between(zone: CachedZone, sender: ApplicationClient, receiver
             return each
     if provided:
         return provided[0]
-    raise UnknownParty(
+    raise UnknownParticipant(
         f"`{receiver.identifier}` provides no resource, so no token can be issued for it",
         remedy=f"set `application` of a resource to `{receiver.identifier}`",
     )
