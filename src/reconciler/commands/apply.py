@@ -38,7 +38,7 @@ def apply_command(path: Path, options: Options, *, approve: Callable[[str], bool
             lines = plan_lines(plan, refusals, dry_run.cascades, refused=refused, place=place)
             print_lines(*lines, *note_lines(plan, options, sources))
         check_expected_digest(plan, options, plan_json(plan, refusals, dry_run.rejection, dry_run.cascades))
-        raise_if_refused(plan, refusals, dry_run, context.places)
+        raise_if_refused(plan, refusals, dry_run, context.places, printed=options["output"] == "text")
         if not plan.empty and interactive and not approve(context.server):
             raise CommandFailed(FAILED, "nothing was changed")
         send_plan(context.api, plan, options, sources, context.configuration)

@@ -67,18 +67,24 @@ def check_expected_digest(plan: Plan, options: Options, document: PlanDocument |
 
 
 def raise_if_refused(
-    plan: Plan, refusals: Sequence[Refusal], dry_run: DryRunResult, place: Places = as_recorded
+    plan: Plan,
+    refusals: Sequence[Refusal],
+    dry_run: DryRunResult,
+    place: Places = as_recorded,
+    *,
+    printed: bool = False,
 ) -> None:
     """Raise CommandFailed with all refusals and the server's rejection; `--output json` prints the plan.
 
     Args:
         place: how text shows files.
+        printed: the plan was printed with its refusals, which are not repeated.
     """
     rejection = dry_run.rejection
     document = plan_json(plan, refusals, rejection, dry_run.cascades)
     if refusals:
         code = STALE if all(each.stale for each in refusals) else REFUSED
-        messages = [f"  {place(each.message)}" for each in refusals]
+        messages = [] if printed else [f"  {place(each.message)}" for each in refusals]
         more = rejection_lines(rejection, place) if rejection is not None else ()
         raise CommandFailed(code, "refused; nothing was changed", *messages, *more, document=document)
     if rejection is not None:

@@ -62,9 +62,10 @@ def test_a_used_credential_goes_with_consent_alone(
         if how == "saved":
             done = company.zonectl("apply", saved, "--root", company.folder, *options)
             assert done.exit_code == expect, done
-            return done.err
+            return done.out + done.err
         more = ("--expect", json.loads(saved.read_text())["digest"]) if how == "expect" else ()
-        return company.apply(*more, *options, expect=expect).err
+        done = company.apply(*more, *options, expect=expect)
+        return done.out + done.err
 
     assert "--consent in-use=1" in applied(expect=5)
     applied("--consent", "in-use=1", expect=0)
