@@ -1,5 +1,6 @@
 """`zoned api-key`: create, list and revoke API keys of the management API."""
 
+import copy
 import json
 import re
 from collections.abc import Callable
@@ -121,7 +122,9 @@ def create_api_key(
     click.echo(with_services(settings, create))
 
 
-api_key.add_command(create_api_key, "add")  # its first name
+_add_api_key = copy.copy(create_api_key)  # its first name
+_add_api_key.help = "The same as `create`."
+api_key.add_command(_add_api_key, "add")
 
 
 @api_key.command("list", cls=ReadOnlyCommand)

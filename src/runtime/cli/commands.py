@@ -1,4 +1,4 @@
-"""The base class of read-only commands: any other command writes to the audit log."""
+"""The base class of read-only commands: any other command writes to the audit trail."""
 
 import click
 

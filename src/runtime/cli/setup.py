@@ -19,6 +19,7 @@ from runtime.services.management import audit
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
+from runtime.storage.sql.migrate import Migration
 
 
 @click.command()
@@ -69,17 +70,21 @@ def migrate(settings: Settings) -> None:
     """Migrate the database to the newest version. `zoned serve` does not migrate."""
     with errors_in_one_line():
         files.make_directory(settings.data_dir)
-        migrate_recorded(settings.resolved_database_url)
+        migration = migrate_recorded(settings.resolved_database_url)
         close_private_files(settings)
-    click.echo("the database is up to date")
+    if migration.before is None:
+        click.echo(f"the tables were created, at version `{migration.after}`")
+        click.echo("Create the first organization with `zoned init`.")
+    else:
+        click.echo(f"the database is up to date, at version `{migration.after}`")
 
 
-def migrate_recorded(database_url: str) -> None:
-    """Bring the tables up to date, and let each organization's audit trail say so."""
+def migrate_recorded(database_url: str) -> Migration:
+    """Bring the tables up to date, and let each organization's audit trail say so; the versions."""
 
     async def record(conn: AsyncConnection, before: str, after: str) -> None:
         versions = {"before": {"version": before}, "after": {"version": after}}
         by, now = current_operator(), datetime.now(UTC)
         await audit.record_database(conn, "database.migrate", by=by, now=now, **versions)
 
-    asyncio.run(migrations.migrate(database_url, then=record))
+    return asyncio.run(migrations.migrate(database_url, then=record))

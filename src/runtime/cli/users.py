@@ -26,7 +26,7 @@ _USER = click.option(
 
 @click.group()
 def user() -> None:
-    """Users who sign in with a password."""
+    """Users of a zone."""
 
 
 @user.command("add")

@@ -22,7 +22,7 @@ from runtime.settings import Settings
 
 @click.group()
 def keys() -> None:
-    """Signing keys of zones."""
+    """Signing keys of zones, and the wrapping of stored keys."""
 
 
 _ALGORITHM = click.Choice(["RS256", "ES256"])

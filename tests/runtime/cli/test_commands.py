@@ -292,6 +292,14 @@ def _done(site: Site, name: str) -> Result | Stopped:
     return site.run(*name.split(), *recipe.arguments, stdin=recipe.stdin, **recipe.settings)
 
 
+def test_migrate_tells_a_new_database_from_one_that_was_there(tmp_path: Path) -> None:
+    """Both with the version; for a new one also what is next."""
+    site = Site(tmp_path)
+    made = f"the tables were created, at version `{migrations.newest()}`\n"
+    assert site.ok("migrate") == f"{made}Create the first organization with `zoned init`.\n"
+    assert site.ok("migrate") == f"the database is up to date, at version `{migrations.newest()}`\n"
+
+
 def test_every_command_is_known() -> None:
     """It only looks, and says so, or there is a recipe here: nothing is forgotten."""
     looking = {name for name, each in COMMANDS.items() if isinstance(each, ReadOnlyCommand)}

@@ -1,6 +1,7 @@
 """Migrations: written by hand in `migrations/versions`, run by `zoned migrate`, never by starting up."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,20 @@ class VersionUnusable(Exception):
     """The database is at another version than this build works with; the message says what to do."""
 
 
+@dataclass(frozen=True)
+class Migration:
+    """The versions of a database before it was migrated and afterwards; `before` is None for a new one."""
+
+    before: str | None
+    after: str | None
+
+
 # Is told the version before and the one after, inside the transaction of the migration.
 Then = Callable[[AsyncConnection, str, str], Awaitable[None]]
 
 
-async def migrate(url: str, *, then: Then | None = None) -> None:
-    """Bring the database to the newest version, in one transaction and one process at a time.
+async def migrate(url: str, *, then: Then | None = None) -> Migration:
+    """Bring the database to the newest version, in one transaction and one process at a time; the versions.
 
     Programs that serve meanwhile wait while a table is changed, and half a second while a lock is asked for.
     A database that a newer build has migrated is left as it is, where this one may serve it.
@@ -60,7 +69,8 @@ async def migrate(url: str, *, then: Then | None = None) -> None:
             on=_gave_way, attempts=None, timeout=_TRY_FOR_SECONDS, wait_initial=0.2, wait_max=2.0
         ):
             with attempt:
-                await _migrate(database, then)
+                return await _migrate(database, then)
+        raise AssertionError("the last attempt raises")
     except DBAPIError as failure:
         if not _gave_way(failure):
             raise
@@ -72,7 +82,7 @@ async def migrate(url: str, *, then: Then | None = None) -> None:
         await database.close()
 
 
-async def _migrate(database: Database, then: Then | None) -> None:
+async def _migrate(database: Database, then: Then | None) -> Migration:
     async with database.transaction() as connection:
         if database.dialect == "postgresql":
             await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
@@ -80,7 +90,7 @@ async def _migrate(database: Database, then: Then | None) -> None:
         before = await connection.run_sync(_version)
         if before is not None and before not in lineage():
             await connection.run_sync(_refuse_incompatible, before)
-            return
+            return Migration(before, before)
         await connection.run_sync(_upgrade)
         after = await connection.run_sync(_version)
         if (
@@ -90,6 +100,7 @@ async def _migrate(database: Database, then: Then | None) -> None:
             raise RuntimeError("a migration left rows behind that refer to nothing; nothing was changed")
         if then is not None and before is not None and after is not None and before != after:
             await then(connection, before, after)
+        return Migration(before, after)
 
 
 def _gave_way(failure: Exception) -> bool:
