@@ -19,11 +19,12 @@ def test_the_catalogue_is_written_from_the_source() -> None:
         ('@click.command()\ndef f():\n    """Help of a command."""', ["Help of a command."]),
         ('text("SELECT one FROM two")', []),
         ('query = "SELECT one FROM two"', []),
+        ('script = "local count = redis.call(KEYS[1]) return count"', []),
         ('{"client_id": value}', []),
     ],
 )
 def test_what_is_listed_of_a_module(source: str, texts: list[str]) -> None:
-    """Texts of several words, values as expressions; no docstrings, no SQL, no names of members."""
+    """Texts of several words, values as expressions; no docstrings, SQL, scripts or names of members."""
     assert list(texts_of(source)) == texts
 
 

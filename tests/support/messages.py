@@ -35,6 +35,7 @@ _NOT_FOR_PEOPLE |= {"getLogger", "literal_column", "DDL", "Index", "split", "str
 _SQL = re.compile(
     r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|WITH|PRAGMA|BEGIN|SET|ALTER|LOCK|WHERE)\s", re.DOTALL
 )
+_LUA = re.compile(r"\bredis\.call\(")  # a script of Redis
 _WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [`'\"{(]*[A-Za-z{`]")
 _COMMANDS = {"command", "group"}
 
@@ -105,7 +106,7 @@ def _texts(node: ast.AST, published: Collection[str]) -> Iterator[str]:
 
 def _shown(text: str) -> Iterator[str]:
     """The text in one line, if it is one that people read."""
-    if _WORDS.search(text) and not _SQL.match(text):
+    if _WORDS.search(text) and not _SQL.match(text) and not _LUA.search(text):
         yield " ".join(_printable(text).split())
 
 
