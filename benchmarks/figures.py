@@ -22,7 +22,6 @@ from benchmarks.results import PEAK, SHARES, Scenario, Step
 
 _PEAK_SECONDS, _SECONDS = 4.0, 6.0
 _STORAGE = "PostgreSQL + Redis"
-_PEOPLE, _BROWSERS = 4, 8
 _LISTED = 100
 
 
@@ -53,7 +52,7 @@ def measure(directory: Path, *, with_peers: bool) -> Iterator[Scenario]:
         server.init()
         server.start()
         cleanup.callback(server.stop)
-        stage = prepare(server, directory / "figures-config", people=_PEOPLE, browsers=_BROWSERS)
+        stage = prepare(server, directory / "figures-config", people=tokens.PEOPLE, browsers=tokens.BROWSERS)
         form = urlencode(exchange_form(stage))
         with cores.started_on(on_server):
             empty = cleanup.enter_context(servers.empty_sanic())
@@ -110,6 +109,7 @@ def _step(target: Target, share: float, load: Load) -> Step:
         share=share,
         offered=load.rate or outcome.rate,
         rate=outcome.rate,
+        answered=outcome.answered,
         errors=outcome.errors,
         percentiles=outcome.percentiles,
         generator_core=outcome.cpu_seconds / outcome.seconds,

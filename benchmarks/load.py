@@ -10,7 +10,6 @@ Reads one JSON object from standard input and prints one: see `Load` and `Outcom
 
 import asyncio
 import contextlib
-import itertools
 import json
 import math
 import random
@@ -21,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import cycle
 from urllib.parse import urlsplit
 
 import uvloop
@@ -41,7 +41,8 @@ class Load:
         bodies: forms that are sent in place of *body*, in this order and each once; the load ends with the
             last one, or after *seconds*, and all of them are counted.
         bearer: who sends it, when that takes one.
-        cookies: whose browsers send it, when that takes one: each in turn, so that all have the same share.
+        cookies: whose browsers send it, when that takes one: requests have them in turn, since a browser is
+            handed out only so many codes a minute.
         then_path, then_body: a form to post after each answer, which is a redirect then; the code in its
             address stands for `{code}`. The two together are one request that is counted.
         rate: how many requests are due each second, in an open loop; 0 for a closed one.
@@ -103,7 +104,7 @@ class _Tally:
         )
         self.head = f"{method} {target} {rest}".encode()
         self.then_head = f"POST {load.then_path} {rest}".encode()
-        self.cookies = itertools.cycle([f"Cookie: {each}\r\n".encode() for each in load.cookies] or [b""])
+        self.cookies = cycle([f"Cookie: {each}\r\n".encode() for each in load.cookies] or [b""])
         self.bodies = iter(load.bodies)
         self.random = random.Random(time.time_ns())
         self.counting = False

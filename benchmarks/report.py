@@ -22,7 +22,8 @@ Requests a second are of two cores, one of them for the load generator; machines
 the ratio to what was measured beside it is what counts."""
 _LATENCY_TEXT = """\
 Milliseconds from the instant at which a request was due, at shares of the peak rate. *Peak* is a closed
-loop of 32 connections: its latencies are those of a full queue, and no promise."""
+loop of 32 connections: its latencies are those of a full queue, and no promise. Where more than one
+request in a hundred failed, latencies are left out: they are of whatever was not refused."""
 _COSTS = """\
 At the peak. Statements and round trips include the service's own work in the background; waits are for
 each request, of all that waited."""
@@ -36,7 +37,8 @@ _METHOD = """\
   each is decided and signed. node-oidc-provider grants client credentials from memory and checks no
   subject token, consent or policy.
 - The bottleneck is the server's core from 85 % on, else the generator's, else a wait that is half of
-  the median latency. Where something else had the machine, what is below a floor has no verdict."""
+  the median latency. Where something else had the machine, what is below a floor has no verdict;
+  where more than one request in a hundred failed, nothing has."""
 
 
 def pages(results: Results, folder: str = "figures/") -> dict[str, str]:
@@ -128,14 +130,19 @@ def _latencies(results: Results) -> Iterator[str]:
             "peak" if step.share == PEAK else f"{step.share:.0%}",
             f"{step.offered:,.0f}",
             f"{step.rate:,.0f}",
-            *(_number(step.percentiles.get(name, 0.0)) for name in _SHOWN),
-            ", ".join(f"{count} {kind}" for kind, count in step.errors.items()) or "none",
+            *("" if step.is_refused else _number(step.percentiles.get(name, 0.0)) for name in _SHOWN),
+            _errors(step),
         )
         for each in results.scenarios
         for step in each.steps
     ]
     names = ("scenario", "load", "offered", "answered", "p50", "p90", "p99", "p99.9", "max", "errors")
     yield from _table(names, rows)
+
+
+def _errors(step: Step) -> str:
+    told = ", ".join(f"{count:,} × {kind}" for kind, count in step.errors.items()) or "none"
+    return f"{told}: no verdict" if step.is_refused else told
 
 
 def _costs(results: Results) -> Iterator[str]:
@@ -204,7 +211,7 @@ def _throughput(results: Results) -> str:
 def _latency(results: Results) -> str:
     given: dict[str, Sequence[float]] = {}
     for each in results.scenarios:
-        if (step := each.at(_PLOTTED_SHARE)) is not None:
+        if (step := each.at(_PLOTTED_SHARE)) is not None and not step.is_refused:
             given[each.name] = list(step.percentiles.values())
     steps: list[Step] = [step for each in results.scenarios for step in each.steps]
     names = [f"p{name}" for name in (steps[0].percentiles if steps else {})]
@@ -217,6 +224,8 @@ def summary(scenarios: Iterable[Scenario]) -> Mapping[str, tuple[str, ...]]:
     for each in scenarios:
         step = each.at(_PLOTTED_SHARE) or each.peak
         latencies = " / ".join(_number(step.percentiles.get(name, 0.0)) for name in _SHOWN)
+        if step.is_refused:
+            latencies = f"no verdict: {_errors(step).removesuffix(': no verdict')}"
         told[each.name] = (f"{each.peak.rate:,.0f}", latencies, bottleneck(each.peak))
     return told
 

@@ -18,6 +18,7 @@ PEAK = 0.0  # the share of a step whose rate is whatever the server takes
 SHARES = (0.5, 0.7, 0.9)  # of the peak rate that are offered by schedule
 _SATURATED = 0.85  # of a core: what is busier has no room for bursts
 _CROWDED = 0.95  # of all cores
+_REFUSED = 0.01  # of what was sent: what is refused more often is not what was meant to be measured
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Step:
         share: of the peak rate that was offered; `PEAK` for the closed loop that finds it.
         offered, rate: requests a second: sent by schedule, and answered with success.
         errors: kind -> how many.
+        answered: how many requests had success; 0 in runs that did not count them.
         percentiles: percentile -> milliseconds; of an open loop from when a request was due.
         server_us: for how long a request kept a core busy in the server, in microseconds.
         server_core, generator_core: share of a core that the server and the load generator had.
@@ -43,6 +45,7 @@ class Step:
     errors: dict[str, int]
     percentiles: dict[str, float]
     generator_core: float
+    answered: int = 0
     machine: float | None = None
     server_us: float | None = None
     server_core: float | None = None
@@ -51,6 +54,17 @@ class Step:
     pool_ms: float | None = None
     redis_ms: float | None = None
     loop_lag_ms: float | None = None
+
+    @property
+    def failed(self) -> float:
+        """The share of errors."""
+        errors = sum(self.errors.values())
+        return errors / (self.answered + errors) if errors else 0.0
+
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether so much failed that rate and latencies are of something else than was asked for."""
+        return self.failed > _REFUSED
 
 
 @dataclass(frozen=True)
@@ -190,11 +204,13 @@ class Verdict:
 
     Attributes:
         was_crowded: something else had the machine, so that a value below the floor says nothing.
+        was_refused: too many requests failed, so that no value says anything.
     """
 
     floor: Floor
     value: float
     was_crowded: bool = False
+    was_refused: bool = False
 
     @property
     def is_met(self) -> bool:
@@ -202,6 +218,8 @@ class Verdict:
 
     @property
     def text(self) -> str:
+        if self.was_refused:
+            return f"not told: more than {_REFUSED:.0%} of the requests failed"
         if not self.is_met and self.was_crowded:
             return "not told: something else had the machine"
         if not self.is_met:
@@ -217,8 +235,10 @@ def verdicts(results: Results) -> list[Verdict]:
         beside = results.scenario(floor.beside) if floor.beside else None
         if scenario is None or (floor.beside and beside is None):
             continue
-        rate = scenario.peak.rate / (beside.peak.rate if beside else 1.0)
-        found.append(Verdict(floor, rate, is_crowded(scenario.peak)))
+        peaks = [each.peak for each in (scenario, beside) if each]
+        value = scenario.peak.rate / (beside.peak.rate if beside else 1.0)
+        was_refused = any(each.is_refused for each in peaks)
+        found.append(Verdict(floor, value, is_crowded(scenario.peak), was_refused))
     return found
 
 

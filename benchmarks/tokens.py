@@ -15,8 +15,9 @@ from benchmarks.exchange import CALLBACK, TOOLS, Stage, empty_rate, prepare, put
 from benchmarks.load import Load
 from benchmarks.table import Row
 
-# As many sessions as connections: whoever redeems a code holds the session it stands below.
-_PEOPLE, _BROWSERS = 4, 8
+# More sessions than connections: whoever redeems a code holds the session it stands below. And each is
+# handed out at most 300 codes a minute, which is no setting.
+PEOPLE, BROWSERS = 6, 8
 
 
 def measure(directory: Path) -> Iterator[Row]:
@@ -36,7 +37,7 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(server.stop)
         config = directory / f"tokens-config-{server.port}"
-        stage = prepare(server, config, people=_PEOPLE, browsers=_BROWSERS)
+        stage = prepare(server, config, people=PEOPLE, browsers=BROWSERS)
         chosen = loads(stage)
         empty = empty_rate(chosen["introspection"].body)
         for what, load in chosen.items():

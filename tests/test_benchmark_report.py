@@ -52,17 +52,22 @@ def run_with(*scenarios: Scenario) -> Results:
 
 
 @asynccontextmanager
-async def answering(work: "asyncio.Queue[bytes]", asked: asyncio.Event | None = None) -> AsyncIterator[str]:
+async def answering(
+    work: "asyncio.Queue[bytes]", asked: asyncio.Event | None = None, heads: list[bytes] | None = None
+) -> AsyncIterator[str]:
     """A server that answers each request with the next of the queue, once there is one.
 
     Args:
         asked: is set by the first request.
+        heads: gets what each request begins with.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             try:
-                await reader.readuntil(b"\r\n\r\n")
+                head = await reader.readuntil(b"\r\n\r\n")
+                if heads is not None:
+                    heads.append(head)
                 if asked is not None:
                     asked.set()
                 writer.write(await work.get())
@@ -113,6 +118,20 @@ async def test_errors_are_told_by_kind() -> None:
     assert outcome.refused == 5
 
 
+async def test_browsers_take_turns_with_requests() -> None:
+    """An open loop that is answered at once uses one connection, and yet no browser more than another."""
+    held: asyncio.Queue[bytes] = asyncio.Queue()
+    for _ in range(6):
+        held.put_nowait(OK)
+    heads: list[bytes] = []
+    async with answering(held, heads=heads) as url:
+        load = Load(url, cookies=["a=1", "b=2"], connections=2, rate=60.0, warm_up=0.0, seconds=0.1)
+        await generator.run(load)
+
+    sent = [line for head in heads for line in head.splitlines() if line.startswith(b"Cookie")]
+    assert sent == [b"Cookie: a=1", b"Cookie: b=2"] * 3
+
+
 @pytest.mark.parametrize(
     ("share", "told"), [(50.0, 2_000.0), (75.0, 3_000.0), (99.9, 4_000.0), (100.0, 4_000.0)]
 )
@@ -155,6 +174,22 @@ def test_verdicts_compare_with_floors() -> None:
     run.scenarios += [scenario(PEER_ES256, 1_000), scenario(COLD_ES256, 1_200)]
     beside_peer = [each.text for each in verdicts(run) if each.floor.beside == PEER_ES256]
     assert beside_peer == ["reaches the aim", "above the floor"]
+
+
+def test_where_many_requests_failed_nothing_has_a_verdict() -> None:
+    """One in a hundred may fail; beyond that neither rates nor latencies are of what was asked for."""
+    peak = replace(STEP, rate=20_000.0, answered=990, errors={"429": 10})
+    refused = replace(peak, share=results.SHARES[0], answered=989, errors={"429": 11})
+    told = [
+        verdicts(run_with(Scenario(METADATA, "", [each])))[0].text
+        for each in (peak, replace(refused, share=results.PEAK))
+    ]
+    assert told == ["reaches the aim", "not told: more than 1% of the requests failed"]
+
+    page = report.pages(run_with(Scenario(METADATA, "", [peak, refused])))["figures.md"]
+    rows = [line for line in page.splitlines() if "429" in line]
+    assert rows[0].endswith("| 5 | 9 | 9.9 | 9.99 | 10 | 10 × 429 |")
+    assert rows[1].endswith("|  |  |  |  |  | 11 × 429: no verdict |")
 
 
 def test_a_run_is_read_as_it_was_written() -> None:
