@@ -1,8 +1,9 @@
 """What the product has to reach, measured by `make bench`: the least, and what is aimed at.
 
 Requests a second are of a machine with two cores, of which the load generator has one; machines differ
-threefold. So what counts is the ratio to something else in the same run: to an empty route of the same web
-framework, and to another authorization server, which has everything in memory and grants a token for less.
+threefold. So what counts is the ratio to something else in the same run: to an empty route that Sanic serves
+alone, with nothing of the service in it; to another authorization server, which has everything in memory and
+grants a token for less; and to the same without what may slow it down.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ EMPTY = "an empty route"
 METADATA, INTROSPECTION, SIGN_IN = "metadata", "introspection", "sign-in, our legs"
 WARM, COLD_ES256, COLD_RS256 = "exchange, warm", "exchange, cold, ES256", "exchange, cold, RS256"
 LIST = "list of 100 applications"
+WRITES_SQLITE, WRITES = (f"exchange, warm, 5 writes/s, {each}" for each in ("SQLite", "PostgreSQL + Redis"))
+NO_WRITES = "the same without writes"
 PEER_ES256, PEER_RS256 = "node-oidc-provider, ES256", "node-oidc-provider, RS256"
 
 
@@ -19,6 +22,7 @@ class Floor:
     """What a scenario has to reach.
 
     Attributes:
+        scenario: its name; or that of a row of another part, which says itself what share it is.
         beside: the scenario whose rate it is a share of; empty for requests a second.
     """
 
@@ -37,6 +41,8 @@ FLOORS = (
     Floor(SIGN_IN, 300, 600),
     Floor(SIGN_IN, 0.03, 0.06, EMPTY),
     Floor(LIST, 0.02, 0.04, EMPTY),
+    Floor(WRITES_SQLITE, 0.9, 1, NO_WRITES),
+    Floor(WRITES, 0.9, 1, NO_WRITES),
     Floor(WARM, 1.6, 2.5, PEER_ES256),
     Floor(COLD_ES256, 1.1, 1.5, PEER_ES256),
     Floor(COLD_RS256, 1.0, 1.3, PEER_RS256),

@@ -92,6 +92,7 @@ class Measured:
     rate: float
     ratio: float
     note: str
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,10 @@ class Results:
     def scenario(self, name: str) -> Scenario | None:
         """The one of that name."""
         return next((each for each in self.scenarios if each.name == name), None)
+
+    def row(self, what: str) -> Measured | None:
+        """The row of that name."""
+        return next((each for each in self.rows if each.what == what), None)
 
     def dump(self) -> bytes:
         """As JSON."""
@@ -228,9 +233,12 @@ class Verdict:
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """For each floor of a scenario that was measured, in their order."""
+    """For each floor of what was measured, in their order."""
     found = []
     for floor in FLOORS:
+        row = results.row(floor.scenario)
+        if row is not None and row.share is not None:
+            found.append(Verdict(floor, row.share))
         scenario = results.scenario(floor.scenario)
         beside = results.scenario(floor.beside) if floor.beside else None
         if scenario is None or (floor.beside and beside is None):

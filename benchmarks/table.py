@@ -19,12 +19,14 @@ class Row:
         rate: of what is done, how many a second.
         empty: requests a second of the empty route, measured beside it in the same run.
         note: latencies, or the time it took altogether.
+        share: of the rate of what took turns with it; None for a row that is compared with nothing.
     """
 
     what: str
     rate: float
     empty: float
     note: str
+    share: float | None = None
 
     @property
     def ratio(self) -> float:

@@ -18,7 +18,16 @@ sys.path.insert(0, str(ROOT / "examples"))
 from benchmarks import __main__ as bench  # noqa: E402
 from benchmarks import load as generator  # noqa: E402
 from benchmarks import report, results  # noqa: E402
-from benchmarks.floors import COLD_ES256, EMPTY, LIST, METADATA, PEER_ES256, WARM  # noqa: E402
+from benchmarks.floors import (  # noqa: E402
+    COLD_ES256,
+    EMPTY,
+    LIST,
+    METADATA,
+    PEER_ES256,
+    WARM,
+    WRITES,
+    WRITES_SQLITE,
+)
 from benchmarks.load import Load  # noqa: E402
 from benchmarks.results import Facts, Measured, Results, Scenario, Step, bottleneck, verdicts  # noqa: E402
 from benchmarks.table import Row  # noqa: E402
@@ -174,6 +183,18 @@ def test_verdicts_compare_with_floors() -> None:
     run.scenarios += [scenario(PEER_ES256, 1_000), scenario(COLD_ES256, 1_200)]
     beside_peer = [each.text for each in verdicts(run) if each.floor.beside == PEER_ES256]
     assert beside_peer == ["reaches the aim", "above the floor"]
+
+
+def test_a_row_that_is_compared_has_the_verdict_of_its_floor() -> None:
+    """By what it says itself; one that says nothing has none."""
+    run = run_with()
+    for name, share in ((WRITES_SQLITE, 0.89), (WRITES, 0.9), (WARM, None)):
+        run.rows.append(Measured(name, 5_000.0, 0.5, "", share))
+
+    assert [(each.floor.scenario, each.text) for each in verdicts(results.load(run.dump()))] == [
+        (WRITES_SQLITE, "BELOW THE FLOOR"),
+        (WRITES, "above the floor"),
+    ]
 
 
 def test_where_many_requests_failed_nothing_has_a_verdict() -> None:
