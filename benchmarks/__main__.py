@@ -117,7 +117,8 @@ def measure_part(run: Results, name: str, part: Callable[[], Iterator[_Found]], 
                 run.facts[found.part] = found.told
                 told = "; ".join(f"{name}: {value}" for name, value in found.told.items())
             else:
-                run.rows.append(Measured(found.what, found.rate, found.ratio, found.note, found.share))
+                row = (found.what, found.rate, found.ratio, found.note, found.share, found.was_crowded)
+                run.rows.append(Measured(*row))
                 told = f"{found.what}: {found.rate:,.0f}/s"
             print(f"{time.monotonic() - started:4.0f} s  {told}", file=sys.stderr)
     except Exception as failure:  # noqa: BLE001 - the parts behind it are measured all the same

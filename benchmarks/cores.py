@@ -7,6 +7,8 @@ from pathlib import Path
 
 SERVER = "server"
 LOAD = "load"
+SATURATED = 0.85  # of a core: what is busier has no room for bursts
+_CROWDED = 0.95  # of all cores
 
 
 def can_be_shared_out() -> bool:
@@ -59,3 +61,20 @@ def machine_seconds() -> tuple[float, float] | None:
     idle = ticks[3] + ticks[4]
     per_second = os.sysconf("SC_CLK_TCK")
     return (sum(ticks) - idle) / per_second, sum(ticks) / per_second
+
+
+def share(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
+    """How much of what all cores could do they did between two readings of `machine_seconds`."""
+    if before is None or after is None or after[1] == before[1]:
+        return None
+    return (after[0] - before[0]) / (after[1] - before[1])
+
+
+def are_crowded(server: float | None, machine: float | None) -> bool:
+    """Tell whether a server under a closed loop did not get its core, since all of them were busy.
+
+    Args:
+        server: the share of a core that it had; None for not known, as
+        machine: the share of all cores that was busy.
+    """
+    return server is not None and server < SATURATED and (machine or 0.0) >= _CROWDED

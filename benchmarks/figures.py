@@ -113,17 +113,10 @@ def _step(target: Target, share: float, load: Load) -> Step:
         errors=outcome.errors,
         percentiles=outcome.percentiles,
         generator_core=outcome.cpu_seconds / outcome.seconds,
-        machine=_share_of(machine_before, machine_after),
+        machine=cores.share(machine_before, machine_after),
         **_of_the_server(outcome, load, busy_after - busy_before if busy_before and busy_after else None),
         **_told(outcome, before, after),
     )
-
-
-def _share_of(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
-    """How much of what all cores could do they did between two readings."""
-    if before is None or after is None or after[1] == before[1]:
-        return None
-    return (after[0] - before[0]) / (after[1] - before[1])
 
 
 def _of_the_server(outcome: Outcome, load: Load, busy: float | None) -> dict[str, float]:

@@ -9,8 +9,10 @@ answer. The peer does less: it checks no subject token, session, consent or poli
 
 It also signs in threads of its own, so that on two cores it may take what the generator leaves of the other
 one. Therefore all is measured twice: with one core for the server, threads included, and the rest for the
-generator; and as the system places them. What does not depend on who else uses the machine is how long a
-request keeps a core busy, all threads of the server counted.
+generator; and as the system places them. The floors are of one core, where both servers have as much. What is
+left of the other one for the peer's threads is a matter of the generator and the machine, so what is measured
+on any core has no verdict. What does not depend on who else uses the machine is how long a request keeps a
+core busy, all threads of the server counted.
 """
 
 import contextlib
@@ -27,10 +29,11 @@ from urllib.parse import urlencode
 from acme import Server, free_port
 
 from benchmarks import cores
-from benchmarks.exchange import SCOPES, TOOLS, Stage, exchange_form, prepare, put, row
-from benchmarks.load import Load, Outcome
+from benchmarks.exchange import SCOPES, TOOLS, Stage, exchange_form, prepare, row
+from benchmarks.load import Load
 from benchmarks.servers import empty_sanic
 from benchmarks.table import Row
+from benchmarks.turns import Asked
 
 _SOURCE = Path(__file__).resolve().parent / "peer"
 _INSTALLED = Path(sys.prefix) / "peer"
@@ -56,27 +59,6 @@ GOALS = {
     ("cold", "ES256"): Goal(1.1, 1.5),
     ("cold", "RS256"): Goal(1.0, 1.3),
 }
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is sent to a server.
-
-    Attributes:
-        pid: of its process; None where it is not asked how busy that was.
-    """
-
-    load: Load
-    pid: int | None = None
-
-    def put(self) -> tuple[Outcome, float]:
-        """What came back, and for how many microseconds each request kept a core busy; 0 for not known."""
-        before = cores.busy_seconds(self.pid) if self.pid else None
-        outcome = put(self.load)
-        after = cores.busy_seconds(self.pid) if self.pid else None
-        if before is None or after is None:
-            return outcome, 0.0
-        return outcome, 1e6 * (after - before) / outcome.sent
 
 
 def measure(directory: Path) -> Iterator[Row]:
@@ -107,37 +89,40 @@ def _placed(server: Server, stage: Stage, folder: Path, algorithm: str, *, one_c
             server.start()
             empty_address = cleanup.enter_context(empty_sanic())
             peer = cleanup.enter_context(running(folder, algorithm))
-        own = server.process.pid if server.process else None
         loads = {
             "empty": Asked(Load(f"{empty_address}/empty", body)),
             "peer": peer,
-            "warm": Asked(Load(address, body), own),
-            "cold": Asked(Load(address, body, scopes=SCOPES), own),
+            "warm": Asked.of(server, Load(address, body)),
+            "cold": Asked.of(server, Load(address, body, scopes=SCOPES)),
         }
         with cores.started_on(cores.LOAD if one_core else None):
-            yield from _compared(algorithm, loads, "one core" if one_core else "any core")
+            yield from _compared(algorithm, loads, one_core=one_core)
 
 
-def _compared(algorithm: str, loads: dict[str, Asked], place: str) -> Iterator[Row]:
+def _compared(algorithm: str, loads: dict[str, Asked], *, one_core: bool) -> Iterator[Row]:
     """The rows of one algorithm. Each load has its turn in every round, so that all meet the same machine."""
     told = [{name: each.put() for name, each in loads.items()} for _ in range(_ROUNDS)]
-    rounds = [{name: outcome for name, (outcome, _) in each.items()} for each in told]
+    place = "one core" if one_core else "any core"
+    rounds = [{name: turn.outcome for name, turn in each.items()} for each in told]
     rates = {name: median(each[name].rate for each in rounds) for name in loads}
-    busy = {name: median(each[name][1] for each in told) for name in loads}
+    busy = {name: median(each[name].busy_us for each in told) for name in loads}
     yield row(f"peer, client credentials, {algorithm}, {place}", rounds[-1]["peer"], rates["empty"])
     for name in ("warm", "cold"):
         if (goal := GOALS.get((name, algorithm))) is not None:
             ratio = median(each[name].rate / each["peer"].rate for each in rounds)
+            beside_peer = compared(ratio, goal if one_core else None)
             yield Row(
                 f"exchange, {name}, {algorithm}, SQLite, {place}",
                 rates[name],
                 rates["empty"],
-                f"{compared(ratio, goal)}; {busy[name]:.0f} µs of a core, the peer {busy['peer']:.0f}",
+                f"{beside_peer}; {busy[name]:.0f} µs of a core, the peer {busy['peer']:.0f}",
             )
 
 
-def compared(ratio: float, goal: Goal) -> str:
-    """What the table says of a rate beside the peer's."""
+def compared(ratio: float, goal: Goal | None) -> str:
+    """What the table says of a rate beside the peer's; without a goal there is no verdict."""
+    if goal is None:
+        return f"{ratio:.2f} times the peer (no verdict: it signs on the generator's core, too)"
     met = "" if ratio >= goal.floor else ", BELOW THE FLOOR"
     return f"{ratio:.2f} times the peer (floor {goal.floor}, aim {goal.aim}){met}"
 

@@ -11,13 +11,12 @@ from typing import Any
 
 import orjson
 
+from benchmarks.cores import SATURATED, are_crowded
 from benchmarks.floors import FLOORS, Floor
 
 FORMAT = 1
 PEAK = 0.0  # the share of a step whose rate is whatever the server takes
 SHARES = (0.5, 0.7, 0.9)  # of the peak rate that are offered by schedule
-_SATURATED = 0.85  # of a core: what is busier has no room for bursts
-_CROWDED = 0.95  # of all cores
 _REFUSED = 0.01  # of what was sent: what is refused more often is not what was meant to be measured
 
 
@@ -93,6 +92,7 @@ class Measured:
     ratio: float
     note: str
     share: float | None = None
+    was_crowded: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,9 @@ def bottleneck(step: Step) -> str:
     if is_crowded(step):
         return f"the machine ({step.machine:.0%} of its cores busy): more runs on it than is measured"
     median = step.percentiles.get("50", 0.0)
-    if step.server_core is not None and step.server_core >= _SATURATED:
+    if step.server_core is not None and step.server_core >= SATURATED:
         return f"the server's core ({step.server_core:.0%} busy)"
-    if step.generator_core >= _SATURATED:
+    if step.generator_core >= SATURATED:
         return f"the load generator ({step.generator_core:.0%} of a core): the server may take more"
     waits = {"a database connection": step.pool_ms or 0.0, "Redis": step.redis_ms or 0.0}
     longest = max(waits, key=lambda name: waits[name])
@@ -238,7 +238,7 @@ def verdicts(results: Results) -> list[Verdict]:
     for floor in FLOORS:
         row = results.row(floor.scenario)
         if row is not None and row.share is not None:
-            found.append(Verdict(floor, row.share))
+            found.append(Verdict(floor, row.share, row.was_crowded))
         scenario = results.scenario(floor.scenario)
         beside = results.scenario(floor.beside) if floor.beside else None
         if scenario is None or (floor.beside and beside is None):
@@ -252,5 +252,4 @@ def verdicts(results: Results) -> list[Verdict]:
 
 def is_crowded(step: Step) -> bool:
     """Tell whether the server did not get its core, since all of them were busy."""
-    had_its_core = step.server_core is None or step.server_core >= _SATURATED
-    return not had_its_core and (step.machine or 0.0) >= _CROWDED
+    return are_crowded(step.server_core, step.machine)

@@ -20,6 +20,7 @@ class Row:
         empty: requests a second of the empty route, measured beside it in the same run.
         note: latencies, or the time it took altogether.
         share: of the rate of what took turns with it; None for a row that is compared with nothing.
+        was_crowded: something else had the machine in the meantime.
     """
 
     what: str
@@ -27,6 +28,7 @@ class Row:
     empty: float
     note: str
     share: float | None = None
+    was_crowded: bool = False
 
     @property
     def ratio(self) -> float:

@@ -17,9 +17,10 @@ import httpx
 from acme import Server
 
 from benchmarks import servers
-from benchmarks.exchange import empty_rate, exchange_form, prepare, put
-from benchmarks.load import Load, Outcome
+from benchmarks.exchange import empty_rate, exchange_form, prepare
+from benchmarks.load import Load
 from benchmarks.table import Row
+from benchmarks.turns import Asked, Turn, were_crowded
 
 _A_SECOND = 5
 _ROUNDS = 5
@@ -43,20 +44,27 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
         cleanup.callback(server.stop)
         stage = prepare(server, directory / f"config-{server.port}")
         address, body = f"{stage.agent.issuer}/oauth/token", urlencode(exchange_form(stage))
-        empty, load = empty_rate(body), Load(address, body)
+        empty, asked = empty_rate(body), Asked.of(server, Load(address, body))
         writes = cleanup.enter_context(contextlib.closing(Writes(server)))
-        quiet: list[Outcome] = []
-        busy: list[Outcome] = []
+        quiet: list[Turn] = []
+        busy: list[Turn] = []
         for _ in range(_ROUNDS):
-            quiet.append(put(load))
+            quiet.append(asked.put())
             with writes.going_on():
-                busy.append(put(load))
+                busy.append(asked.put())
         ratio = statistics.median(
-            with_.rate / without.rate for with_, without in zip(busy, quiet, strict=True)
+            with_.outcome.rate / without.outcome.rate for with_, without in zip(busy, quiet, strict=True)
         )
         yield Row(f"exchange, warm, no writes, {storage}", _rate(quiet), empty, _latency(quiet))
         told = f"{_latency(busy)}; {ratio:.2f} of that without, {writes.done} writes"
-        yield Row(f"exchange, warm, {_A_SECOND} writes/s, {storage}", _rate(busy), empty, told, ratio)
+        yield Row(
+            f"exchange, warm, {_A_SECOND} writes/s, {storage}",
+            _rate(busy),
+            empty,
+            told,
+            ratio,
+            were_crowded(quiet + busy),
+        )
 
 
 class Writes:
@@ -118,10 +126,12 @@ class Writes:
         self._client.patch(f"{self._zone}/{collection}/{made}", json=members).raise_for_status()
 
 
-def _rate(outcomes: list[Outcome]) -> float:
-    return statistics.median(each.rate for each in outcomes)
+def _rate(turns: list[Turn]) -> float:
+    return statistics.median(each.outcome.rate for each in turns)
 
 
-def _latency(outcomes: list[Outcome]) -> str:
-    p50, p99 = (statistics.median(getattr(each, name) for each in outcomes) for name in ("p50_ms", "p99_ms"))
+def _latency(turns: list[Turn]) -> str:
+    p50, p99 = (
+        statistics.median(getattr(each.outcome, name) for each in turns) for name in ("p50_ms", "p99_ms")
+    )
     return f"p50 {p50:.1f} ms, p99 {p99:.1f} ms"

@@ -32,6 +32,13 @@ def test_the_table_says_when_a_rate_is_below_its_floor(ratio: float, is_below: b
     assert ("BELOW THE FLOOR" in told) is is_below
 
 
+def test_a_rate_on_any_core_has_no_verdict() -> None:
+    """There the peer has what the load generator leaves of its core, and the word says so."""
+    told = peers.compared(0.5, None)
+
+    assert told == "0.50 times the peer (no verdict: it signs on the generator's core, too)"
+
+
 @pytest.mark.skipif(not cores.can_be_shared_out(), reason="one core, or a system that does not let choose")
 def test_server_and_load_have_cores_of_their_own() -> None:
     """What is started as the one shares no core with the other's; afterwards all are free."""
