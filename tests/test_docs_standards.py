@@ -1,6 +1,7 @@
 """docs/standards.md and the tests that prove its lines."""
 
 import re
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
@@ -43,6 +44,15 @@ def test_a_draft_is_old_after_half_a_year(days: int, expected: list[Draft]):
     standards = [Standard("RFC 1", "", ""), Standard("Example", "", "", draft=DRAFT)]
 
     assert list(outdated(standards, PUBLISHED + timedelta(days=days))) == expected
+
+
+def test_a_draft_without_a_newer_one_is_old_half_a_year_after_somebody_looked():
+    """It grows old again from that day."""
+    looked = PUBLISHED + HALF_A_YEAR
+    standards = [Standard("Example", "", "", draft=replace(DRAFT, looked=looked))]
+
+    assert not list(outdated(standards, looked + HALF_A_YEAR))
+    assert list(outdated(standards, looked + HALF_A_YEAR + timedelta(days=1)))
 
 
 def test_the_warning_says_what_is_old_and_what_to_do():

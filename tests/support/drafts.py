@@ -1,7 +1,8 @@
-"""Warns of Internet-Drafts in docs/standards.md whose revision here is older than half a year.
+"""Warns of Internet-Drafts in docs/standards.md that nobody has looked at for half a year.
 
-`make lint` runs it. It asks nobody: the dates are those in `standards.py`. A warning is no failure, for a
-draft grows old without any change here.
+The revision here was published before then, and nobody has looked for a newer one since. `make lint` runs it.
+It asks nobody: the dates are those in `standards.py`. A warning is no failure, for a draft grows old without
+any change here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,19 +14,20 @@ HALF_A_YEAR = timedelta(days=183)
 
 
 def outdated(standards: Iterable[Standard], today: date) -> Iterator[Draft]:
-    """The drafts whose revision is older than half a year, in the order of the table."""
+    """The drafts last known to be the newest more than half a year ago, in the order of the table."""
     for standard in standards:
-        if (draft := standard.draft) is not None and today - draft.published > HALF_A_YEAR:
+        if (draft := standard.draft) is not None and today - draft.known > HALF_A_YEAR:
             yield draft
 
 
 def warning(draft: Draft) -> str:
     """What is old, and what to do."""
     named = f"{draft.name}-{draft.revision}"
+    known = "is of" if draft.looked is None else "was the newest on"
     return (
-        f"docs/standards.md: {named} is of {draft.published.isoformat()}, more than half a year ago; compare "
+        f"docs/standards.md: {named} {known} {draft.known.isoformat()}, more than half a year ago; compare "
         f"the service with https://datatracker.ietf.org/doc/{draft.name}/, then write the revision and its "
-        "date into tests/support/standards.py"
+        "date into tests/support/standards.py, or when no newer one was found"
     )
 
 

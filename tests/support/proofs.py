@@ -154,6 +154,8 @@ def _line(standard: Standard, proofs: Sequence[Proof]) -> str:
     name = f"[{standard.name}]({standard.address}) {standard.title}".rstrip()
     if (draft := standard.draft) is not None:
         name += f", draft {draft.revision} of {draft.published.isoformat()}"
+        if draft.looked is not None:
+            name += f" (no newer revision found on {draft.looked.isoformat()})"
     return f"| {name} | {standard.held} | {status} | {shown} |"
 
 

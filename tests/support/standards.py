@@ -9,11 +9,20 @@ class Draft:
     """The revision of an Internet-Draft that the service was compared with, and its date.
 
     `python -m tests.support.drafts` warns when it is old: then a newer one may say something else.
+
+    Attributes:
+        looked: when somebody last looked for a newer revision or an RFC, and found none; None for never.
     """
 
     name: str
     revision: str
     published: date
+    looked: date | None = None
+
+    @property
+    def known(self) -> date:
+        """The last day on which this was the newest, as far as anybody here knows."""
+        return self.looked or self.published
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ STANDARDS = (
         "Assertion audiences (rfc7523bis)",
         "",
         "The issuer is the only audience of client assertions, unless the zone also takes its token endpoint",
-        draft=Draft("draft-ietf-oauth-rfc7523bis", "11", date(2026, 4, 28)),
+        draft=Draft("draft-ietf-oauth-rfc7523bis", "11", date(2026, 4, 28), looked=date(2026, 11, 27)),
     ),
     Standard(
         "RFC 7591",
@@ -219,14 +228,19 @@ STANDARDS = (
         "Identity assertion grant (ID-JAG)",
         "",
         "Neither issued nor accepted, and not in the metadata",
-        draft=Draft("draft-ietf-oauth-identity-assertion-authz-grant", "04", date(2026, 5, 21)),
+        draft=Draft(
+            "draft-ietf-oauth-identity-assertion-authz-grant",
+            "04",
+            date(2026, 5, 21),
+            looked=date(2026, 11, 27),
+        ),
     ),
     Standard(
         "OAuth actor profile",
         "",
         "Each level of `act` has `sub`, `iss`, `client_id` and `sub_profile`; the token has `sub_profile` "
         "of its `sub`",
-        draft=Draft("draft-mcguinness-oauth-actor-profile", "00", date(2026, 4, 30)),
+        draft=Draft("draft-mcguinness-oauth-actor-profile", "01", date(2026, 10, 9)),
     ),
     Standard(
         "Transaction tokens",
