@@ -33,6 +33,8 @@ _METHOD = """\
 - The peak is what a closed loop gets: each connection sends its next request when the last is answered.
   Then requests are sent by schedule at {shares} of it, however slow the answers are, and the clock of
   each starts when it was due: what waits behind a slow answer counts as slow, too.
+- An empty route reads a form and answers. Sanic alone serves it: with the service's own connections the
+  yardstick would grow whenever these became faster.
 - *Warm* is an exchange whose token was issued before; *cold* asks for other scopes each time, so that
   each is decided and signed. node-oidc-provider grants client credentials from memory and checks no
   subject token, consent or policy.
