@@ -25,6 +25,9 @@ ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["ru
 PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"] if panel["type"] != "row"}
 # What Prometheus adds to what it has scraped, or has of its own.
 _OF_PROMETHEUS = {"up"}
+# Functions that take a number which has become smaller for a counter that began again.
+_OF_COUNTERS = {"rate", "irate", "increase"}
+_COUNTERS = ("_total", "_count", "_sum", "_bucket")
 _TARGET_LABELS = {"instance", "job", "exported_job"}
 # Grafana's variables -> something that stands in their place when the expression is sent.
 _VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$instance": ".*"}
@@ -87,6 +90,20 @@ def test_there_is_something_to_hold() -> None:
     assert len(EXPRESSIONS) >= 45
 
 
+def of_counters(node: Any) -> Iterator[str]:
+    """The names of what an expression takes the rate or the increase of."""
+    if isinstance(node, promql_parser.Call):
+        if node.func.name in _OF_COUNTERS:
+            yield from (selector.name for selector in selectors(node))
+        for argument in node.args:
+            yield from of_counters(argument)
+    elif isinstance(node, promql_parser.BinaryExpr):
+        yield from of_counters(node.lhs)
+        yield from of_counters(node.rhs)
+    elif isinstance(node, promql_parser.AggregateExpr | promql_parser.ParenExpr | promql_parser.UnaryExpr):
+        yield from of_counters(node.expr)
+
+
 @pytest.mark.parametrize("where", EXPRESSIONS)
 def test_each_expression_names_what_a_node_exposes(where: str, exposed: dict[str, set[str]]) -> None:
     """It is PromQL, and Prometheus finds every metric in it."""
@@ -116,6 +133,12 @@ def test_each_label_is_one_of_the_metric(where: str) -> None:
     ]
 
     assert wrong == []
+
+
+@pytest.mark.parametrize("where", EXPRESSIONS)
+def test_only_counters_have_a_rate(where: str) -> None:
+    """A gauge that falls would be taken for a counter that began again: all of it is an increase then."""
+    assert [name for name in of_counters(parsed(EXPRESSIONS[where])) if not name.endswith(_COUNTERS)] == []
 
 
 def declared_labels(sample: str) -> set[str]:
