@@ -3,11 +3,12 @@
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from runtime.cli.diagnosis import Check, Finding, warning
 from runtime.settings import Settings
 
 
-def port_mismatch(settings: Settings) -> str | None:
-    """What is wrong where nothing answers at the public URL, and what to do; None where nothing is known.
+def port_mismatch(settings: Settings) -> Finding | None:
+    """The warning that nothing answers at the public URL; None where that is not known.
 
     Only two loopback addresses with different ports are certain to be a mistake in setting up one machine:
     with https, or any other address, a proxy stands in front. Port 0 takes a free port.
@@ -22,11 +23,13 @@ def port_mismatch(settings: Settings) -> str | None:
     both_loopback = _is_loopback(host.strip("[]") or "127.0.0.1") and _is_loopback(public.hostname or "")
     if public.scheme != "http" or not both_loopback or listening in (0, public_port):
         return None
-    return (
+    return warning(
+        Check.ADDRESSES,
         f"ZONED_PUBLIC_URL `{settings.public_url}` has the port {public_port}, and ZONED_LISTEN"
         f" `{settings.listen}` the port {listening}: callers are sent to a port on which the service does not"
-        " listen. Set both to the same port before `zoned init`; the issuer of a zone keeps its address. If"
-        " a proxy of your own forwards the one port to the other, ignore this"
+        " listen",
+        "set both to the same port before `zoned init`, as the issuer of a zone keeps its address; if a proxy"
+        " of your own forwards the one port to the other, ignore this",
     )
 
 

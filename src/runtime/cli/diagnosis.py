@@ -13,6 +13,27 @@ _ALMOST_FULL = 0.9
 _OLDEST_REDIS = (6, 2)  # GETDEL
 
 
+class Check(StrEnum):
+    """What is looked at. docs/operating/health.md has a row for each."""
+
+    SETTINGS = "settings"
+    FILES = "files"
+    ADDRESSES = "addresses"
+    DISK = "disk"
+    KEYS = "keys and migrations"
+    DATABASE = "database"
+    CLOCKS = "clocks"
+    CONNECTIONS = "connections"
+    STATE = "short-lived state"
+    REDIS = "redis"
+    SCHEMA = "schema"
+    PARTITIONS = "partitions"
+    NAMES = "names"
+    RESOURCES = "resources"
+    ISSUERS = "issuers"
+    ENCRYPTION_KEYS = "encryption keys"
+
+
 class Verdict(StrEnum):
     """How bad it is: a problem keeps something from working, or from being safe."""
 
@@ -28,10 +49,10 @@ class Finding:
     Attributes:
         check: what was looked at.
         detail: what is wrong.
-        remedy: what to do about it; empty where that is in the detail.
+        remedy: what to do about it.
     """
 
-    check: str
+    check: Check
     verdict: Verdict = Verdict.OK
     detail: str = ""
     remedy: str = ""
@@ -41,8 +62,12 @@ class Finding:
         """For people."""
         if self.verdict is Verdict.OK:
             return f"{self.check:20} ok"
-        prefix = "warning: " if self.verdict is Verdict.WARNING else ""
-        return f"{self.check:20} {prefix}{self.detail}" + (f": {self.remedy}" if self.remedy else "")
+        return f"{self.check:20} {self.told}"
+
+    @property
+    def told(self) -> str:
+        """The same without the check, of what is not ok."""
+        return f"{self.verdict}: {self.detail}; {self.remedy}"
 
     @property
     def document(self) -> dict[str, str]:
@@ -50,12 +75,12 @@ class Finding:
         return {name: str(value) for name, value in asdict(self).items()}
 
 
-def problem(check: str, detail: str, remedy: str = "") -> Finding:
+def problem(check: Check, detail: str, remedy: str) -> Finding:
     """Something that has to be mended."""
     return Finding(check, Verdict.PROBLEM, detail, remedy)
 
 
-def warning(check: str, detail: str, remedy: str = "") -> Finding:
+def warning(check: Check, detail: str, remedy: str) -> Finding:
     """Something that works, for now."""
     return Finding(check, Verdict.WARNING, detail, remedy)
 
@@ -67,7 +92,7 @@ def public_url(url: str, zones: int) -> Iterator[Finding]:
         zones: how many there are.
     """
     yield warning(
-        "issuers",
+        Check.ISSUERS,
         f"no zone has an issuer that ZONED_PUBLIC_URL `{url}` and ZONED_ZONE_URL_TEMPLATE give (zones:"
         f" {zones:,}): clients find them at other addresses",
         "set both to what they were, or move the zones: `zoned zone move --all --dry-run`",
@@ -78,7 +103,7 @@ def ended_moves(zones: int) -> Iterator[Finding]:
     """Zones whose former address has ended, which nobody has recorded for an hour."""
     if zones:
         yield warning(
-            "issuers",
+            Check.ISSUERS,
             f"the former addresses of {zones:,} zones have ended, and no job has recorded it",
             "let a process run jobs: ZONED_JOBS",
         )
@@ -89,7 +114,7 @@ def disk(directory: Path, total: int, free: int) -> Iterator[Finding]:
     if free < min(_LEAST_FREE_BYTES, total * _LEAST_FREE_SHARE):
         told = f"{free // 2**20} MiB are left on the disk of `{directory}`"
         told += ": once it is full, every write is refused"
-        yield warning("disk", told, "free space, or move the data directory to a larger disk")
+        yield warning(Check.DISK, told, "free space, or move the data directory to a larger disk")
 
 
 def connections(allowed: int, workers: int) -> Iterator[Finding]:
@@ -101,7 +126,7 @@ def connections(allowed: int, workers: int) -> Iterator[Finding]:
     needed = workers * CONNECTIONS_A_WORKER
     if allowed < needed:
         yield warning(
-            "connections",
+            Check.CONNECTIONS,
             f"PostgreSQL allows {allowed} connections, and the {workers} workers of this machine"
             f" open up to {needed}",
             f"set `max_connections` to {CONNECTIONS_A_WORKER} for each worker of all machines, or run fewer",
@@ -116,7 +141,7 @@ def clocks(difference_seconds: float, whose: str) -> Iterator[Finding]:
     """
     if abs(difference_seconds) > APART_SECONDS:
         yield warning(
-            "clocks",
+            Check.CLOCKS,
             f"the clock of {whose} is {_apart(difference_seconds)} this machine's",
             "synchronize both with NTP",
         )
@@ -132,7 +157,7 @@ def redis(facts: Mapping[str, str], *, now: float) -> Iterator[Finding]:
     version = facts.get("redis_version", "")
     numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
     if tuple(numbers) < _OLDEST_REDIS:
-        yield problem("redis", f"Redis {version} is too old", "install Redis 6.2 or newer")
+        yield problem(Check.REDIS, f"Redis {version} is too old", "install Redis 6.2 or newer")
     yield from _redis_memory(facts)
     yield from _redis_writes(facts)
     ahead = float(facts.get("time", now)) - now
@@ -140,7 +165,7 @@ def redis(facts: Mapping[str, str], *, now: float) -> Iterator[Finding]:
         told = f"the clock of Redis is {_apart(ahead)} the service's: after a restart of Redis, "
         told += "new assertions are refused" if ahead > 0 else "used assertions may be accepted again"
         report = warning if ahead > 0 else problem
-        yield report("redis", told, "synchronize the clock of its machine with NTP")
+        yield report(Check.REDIS, told, "synchronize the clock of its machine with NTP")
 
 
 def _redis_memory(facts: Mapping[str, str]) -> Iterator[Finding]:
@@ -148,27 +173,27 @@ def _redis_memory(facts: Mapping[str, str]) -> Iterator[Finding]:
     policy = facts.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         yield problem(
-            "redis",
+            Check.REDIS,
             f"Redis forgets used assertions when it is full (`maxmemory-policy {policy}`)",
             "set `maxmemory-policy noeviction`",
         )
     if most and used > most * _ALMOST_FULL:
         told = f"Redis uses {100 * used // most} % of `maxmemory`: once it is full, nobody can sign in"
-        yield warning("redis", told, "raise `maxmemory`")
+        yield warning(Check.REDIS, told, "raise `maxmemory`")
 
 
 def _redis_writes(facts: Mapping[str, str]) -> Iterator[Finding]:
     if facts.get("role") in ("slave", "replica"):
         leader = f"`{facts.get('master_host')}:{facts.get('master_port')}`"
         yield problem(
-            "redis",
+            Check.REDIS,
             "Redis is a replica, which takes no writes",
             f"point ZONED_REDIS_URL to its primary, {leader}, or promote it (`REPLICAOF NO ONE`)",
         )
     for name, what in (("rdb_last_bgsave_status", "a snapshot"), ("aof_last_write_status", "its log")):
         if facts.get(name, "ok") != "ok":
             yield problem(
-                "redis",
+                Check.REDIS,
                 f"Redis could not write {what} to its disk, and may refuse writes for it",
                 "free its disk, or turn persistence off (`save ''`, `appendonly no`): nothing here needs it",
             )

@@ -10,8 +10,8 @@ from runtime import files
 from runtime.cli import diagnosis
 from runtime.cli.addresses import port_mismatch
 from runtime.cli.commands import ReadOnlyCommand
-from runtime.cli.diagnosis import Finding, Verdict, problem, warning
-from runtime.cli.errors import reason_of, remedy_of
+from runtime.cli.diagnosis import Check, Finding, Verdict, problem, warning
+from runtime.cli.errors import OF_REFUSED_KEYS, OF_UNREACHABLE_KEYS, reason_of, remedy_of
 from runtime.cli.execution import CommandError, with_services
 from runtime.cli.private_files import exposed_settings, private_files
 from runtime.domain.errors import ServiceError, Unavailable
@@ -21,27 +21,11 @@ from runtime.services.management.zones import moving
 from runtime.settings import Settings
 from runtime.storage.sql import availability, names, resources, token_event_partitions
 from runtime.storage.sql import migrate as migrations
-from runtime.storage.sql.availability import LACKS_TABLES, TAKES_NO_WRITES
+from runtime.storage.sql.availability import TAKES_NO_WRITES
 from runtime.storage.sql.epochs import database_time
 
-_KEYS = "keys and migrations"
 _SHOWN = 5
-# What the short-lived state and the database say of themselves -> what to do, where no cause tells.
-_REMEDIES = {
-    "the short-lived state cannot be reached": "start Redis, or correct ZONED_REDIS_URL",
-    "the short-lived state takes no writes": (
-        "raise `maxmemory` of Redis, or point ZONED_REDIS_URL to its primary"
-    ),
-    LACKS_TABLES: "wait for the restore that is under way, or restore a back-up",
-    "the database account lacks privileges": (
-        "grant the account of ZONED_DATABASE_URL all tables of the database"
-    ),
-}
-_OF_REFUSED_KEYS = (
-    "enable the key, and permit this service to encrypt and decrypt with it; keys of zones have to be in"
-    " ZONED_ZONE_ENCRYPTION_KEYS"
-)
-_OF_UNREACHABLE_KEYS = "check the network, the address and the credentials of the key-management service"
+_OF_ODD_ROWS = "restore a back-up if rows were changed by hand; report it as a defect if not"
 
 
 @click.command(cls=ReadOnlyCommand)
@@ -50,17 +34,14 @@ _OF_UNREACHABLE_KEYS = "check the network, the address and the credentials of th
 def doctor(settings: Settings, as_json: bool) -> None:
     """Check settings, files, keys and storage, without changing anything.
 
-    Says of each problem how to mend it. Exits with 1 when a check fails, not for a warning. The database is
-    tried with a write that changes nothing.
+    Says of each finding how to mend it. Exits with 1 when there is a problem, not for a warning. The database
+    is tried with a write that changes nothing.
     """
     findings = list(_diagnosed(settings))
-    problems = [each for each in findings if each.verdict is Verdict.PROBLEM]
-    is_well = not problems
+    is_well = all(each.verdict is not Verdict.PROBLEM for each in findings)
     if as_json:
         status = "ok" if is_well else "problem"
         click.echo(json.dumps({"status": status, "findings": [each.document for each in findings]}))
-    elif [each.check for each in problems] == [_KEYS]:
-        raise CommandError(problems[0].detail)  # as every other command says it
     else:
         for each in findings:
             click.echo(each.line)
@@ -69,33 +50,35 @@ def doctor(settings: Settings, as_json: bool) -> None:
 
 
 def _diagnosed(settings: Settings) -> Iterator[Finding]:
-    exposed = [problem("settings", each.problem, each.remedy) for each in exposed_settings(settings)]
-    yield from exposed or [Finding("settings")]
-    open_to_others = files.open_to_others(private_files(settings))
-    yield from [problem("files", each.problem, each.remedy) for each in open_to_others] or [Finding("files")]
+    exposed = {
+        Check.SETTINGS: exposed_settings(settings),
+        Check.FILES: files.open_to_others(private_files(settings)),
+    }
+    for check, found in exposed.items():
+        yield from [problem(check, each.problem, each.remedy) for each in found] or [Finding(check)]
     if (mismatch := port_mismatch(settings)) is not None:
-        yield warning("addresses", mismatch)
+        yield mismatch
     if settings.data_dir.is_dir():
         yield from diagnosis.disk(settings.data_dir, *files.room_of(settings.data_dir))
     try:
-        found = with_services(settings, _of_storage, mending=False)
+        of_storage = with_services(settings, _of_storage, mending=False)
     except CommandError as refusal:
-        yield problem(_KEYS, refusal.message)
+        yield problem(Check.KEYS, refusal.detail, refusal.remedy or _OF_ODD_ROWS)
     else:
-        yield from (Finding(_KEYS), *found)
+        yield from (Finding(Check.KEYS), *of_storage)
 
 
 async def _of_storage(services: Services) -> list[Finding]:
     """What is found of the database and of the short-lived state."""
-    checks: dict[str, Callable[[Services], Awaitable[list[Finding]]]] = {
-        "database": _of_the_database,
-        "short-lived state": _of_the_state,
-        "schema": _on_a_connection(_of_the_schema),
-        "partitions": _on_a_connection(_of_partitions),
-        "names": _on_a_connection(_of_names),
-        "resources": _on_a_connection(_of_resources),
-        "issuers": _of_issuers,
-        "encryption keys": _of_encryption_keys,
+    checks: dict[Check, Callable[[Services], Awaitable[list[Finding]]]] = {
+        Check.DATABASE: _of_the_database,
+        Check.STATE: _of_the_state,
+        Check.SCHEMA: _on_a_connection(_of_the_schema),
+        Check.PARTITIONS: _on_a_connection(_of_partitions),
+        Check.NAMES: _on_a_connection(_of_names),
+        Check.RESOURCES: _on_a_connection(_of_resources),
+        Check.ISSUERS: _of_issuers,
+        Check.ENCRYPTION_KEYS: _of_encryption_keys,
     }
     found: list[Finding] = []
     for name, check in checks.items():
@@ -104,7 +87,7 @@ async def _of_storage(services: Services) -> list[Finding]:
         except Unavailable as failure:
             found.append(problem(name, reason_of(failure), _remedy(services.settings, failure)))
         except ServiceError as failure:
-            found.append(problem(name, failure.detail))
+            found.append(problem(name, failure.detail, _OF_ODD_ROWS))
     return found
 
 
@@ -145,14 +128,14 @@ async def _of_the_schema(conn: AsyncConnection) -> list[Finding]:
     found = []
     if (newer := await migrations.newer_version(conn)) is not None:
         told = f"a newer zoned has migrated the database, to version {newer}; this one works with it"
-        found = [warning("schema", told, "install the newer zoned here, too")]
+        found = [warning(Check.SCHEMA, told, "install the newer zoned here, too")]
     if not (changed := await migrations.differences(conn)):
         return found
     more = f", and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
     return [
         *found,
         problem(
-            "schema",
+            Check.SCHEMA,
             f"the tables are not as the migrations make them: {', '.join(changed[:_SHOWN])}{more}",
             "undo what was changed by hand, or restore a back-up",
         ),
@@ -165,7 +148,7 @@ async def _of_partitions(conn: AsyncConnection) -> list[Finding]:
         return []
     return [
         warning(
-            "partitions",
+            Check.PARTITIONS,
             "token events are in the default partition: the job `token_event_partitions` has not made others",
             "let a process with `ZONED_JOBS` run, with an account that owns the tables",
         )
@@ -176,8 +159,8 @@ async def _of_names(conn: AsyncConnection) -> list[Finding]:
     """Applications without a name of their own."""
     found = await names.without_subject(conn)
     told = ", ".join(f"`{identifier}` in zone {zone_id}" for zone_id, _, identifier in found)
-    why = "applications with the identifier of a user cannot get tokens; give them other identifiers"
-    return [problem("names", f"{why}: {told}")] if told else []
+    why = "applications with the identifier of a user cannot get tokens"
+    return [problem(Check.NAMES, f"{why}: {told}", "give them other identifiers")] if told else []
 
 
 async def _of_issuers(services: Services) -> list[Finding]:
@@ -193,8 +176,8 @@ async def _of_resources(conn: AsyncConnection) -> list[Finding]:
         f"{' and '.join(f'`{each.identifier}`' for each in alike)} in zone {zone_id}"
         for zone_id, alike in await resources.alike(conn)
     )
-    why = "resources with equivalent URLs; delete all but one, or change their identifiers"
-    return [problem("resources", f"{why}: {told}")] if told else []
+    remedy = "delete all but one, or change their identifiers"
+    return [problem(Check.RESOURCES, f"resources with equivalent URLs: {told}", remedy)] if told else []
 
 
 async def _of_encryption_keys(services: Services) -> list[Finding]:
@@ -203,14 +186,14 @@ async def _of_encryption_keys(services: Services) -> list[Finding]:
     for each in await unavailable_keys(services):
         more = f", and {len(each.zone_ids) - _SHOWN} more" if len(each.zone_ids) > _SHOWN else ""
         zones = f"; zones that it stops: {', '.join(each.zone_ids[:_SHOWN])}{more}" if each.zone_ids else ""
-        remedy = _OF_REFUSED_KEYS if each.is_refused else _OF_UNREACHABLE_KEYS
-        found.append(problem("encryption keys", f"`{each.key}`: {each.reason}{zones}", remedy))
+        remedy = OF_REFUSED_KEYS if each.is_refused else OF_UNREACHABLE_KEYS
+        found.append(problem(Check.ENCRYPTION_KEYS, f"`{each.key}`: {each.reason}{zones}", remedy))
     return found
 
 
 def _remedy(settings: Settings, failure: Unavailable) -> str:
     if failure.detail != TAKES_NO_WRITES:
-        return remedy_of(failure) or _REMEDIES.get(failure.detail, "")
+        return remedy_of(failure)
     if settings.database_url is not None and not settings.database_url.startswith("sqlite"):
         return (
             "free the disk of PostgreSQL, point ZONED_DATABASE_URL to the primary, or set"

@@ -4,6 +4,13 @@ from collections.abc import Iterator
 from socket import gaierror
 
 from runtime.domain.errors import Unavailable
+from runtime.storage.sql.availability import LACKS_TABLES, TAKES_NO_WRITES
+
+OF_REFUSED_KEYS = (
+    "enable the key, and permit this service to encrypt and decrypt with it; keys of zones have to be in"
+    " ZONED_ZONE_ENCRYPTION_KEYS"
+)
+OF_UNREACHABLE_KEYS = "check the network, the address and the credentials of the key-management service"
 
 # The state that PostgreSQL gives -> what to do.
 _REFUSALS: dict[str, str] = {
@@ -13,24 +20,38 @@ _REFUSALS: dict[str, str] = {
     "53300": "raise `max_connections` of PostgreSQL, or run fewer workers",
     "57P03": "PostgreSQL is starting, stopping or recovering: try again shortly",
 }
-
-
-def explain(refusal: Unavailable) -> str:
-    """A refusal in one line: what is wrong, why, and what to do where that follows from the cause."""
-    told = remedy_of(refusal)
-    return reason_of(refusal) + (f"; {told}" if told else "")
+# What the database and the short-lived state say of themselves -> what to do, where no cause tells.
+_REMEDIES = {
+    "the short-lived state cannot be reached": "start Redis, or correct ZONED_REDIS_URL",
+    "the short-lived state takes no writes": (
+        "raise `maxmemory` of Redis, or point ZONED_REDIS_URL to its primary"
+    ),
+    "the database cannot be reached": "start the database, or correct ZONED_DATABASE_URL",
+    "the database does not answer": "end what occupies the database, or restart it",
+    TAKES_NO_WRITES: "free the disk of the database, or point ZONED_DATABASE_URL to the primary",
+    LACKS_TABLES: "wait for the restore that is under way, or restore a back-up",
+    "the database account lacks privileges": (
+        "grant the account of ZONED_DATABASE_URL all tables of the database"
+    ),
+}
+_ELSE = "try again; if it stays, the log of the database or of Redis has the cause"
 
 
 def reason_of(refusal: Unavailable) -> str:
     """What is wrong, and why."""
     causes = list(_causes(refusal))
     why = refusal.internal or str(causes[-1] if len(causes) > 1 else "")
-    return refusal.detail + (f": {why}" if why else "")
+    return (refusal.detail + (f": {why}" if why else "")).rstrip(".")  # drivers write sentences
 
 
 def remedy_of(refusal: Unavailable) -> str:
-    """What to do, where that follows from the cause."""
-    return next(filter(None, map(_advice, _causes(refusal))), "")
+    """What to do: what follows from the cause, if anything does."""
+    return advice(refusal) or _REMEDIES.get(refusal.detail, _ELSE)
+
+
+def advice(failure: BaseException) -> str:
+    """What to do, where that follows from the cause of a failure."""
+    return next(filter(None, map(_advice, _causes(failure))), "")
 
 
 def _advice(cause: BaseException) -> str:

@@ -9,11 +9,12 @@ import click
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from runtime.adapters.keys.sealing import SealBroken
-from runtime.adapters.keys.wrapping import KeyRefused, KeyUnreachable, KeyUnusable
+from runtime.adapters.keys.wrapping import KeyRefused, KeyUnreachable
 from runtime.app import close_services, make_services
-from runtime.cli.errors import explain
+from runtime.cli.errors import OF_REFUSED_KEYS, OF_UNREACHABLE_KEYS, advice, reason_of, remedy_of
 from runtime.cli.private_files import close_private_files
 from runtime.domain.errors import ServiceError, Unavailable
+from runtime.domain.operator_errors import OperatorError
 from runtime.services.container import Services
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
@@ -25,7 +26,17 @@ _EXTRAS = {"asyncpg": "postgres", "redis": "redis"}
 
 
 class CommandError(click.ClickException):
-    """Something the operator can mend: one line, exit code 1."""
+    """Something the operator can mend: one line, exit code 1.
+
+    Attributes:
+        detail: what is wrong.
+        remedy: what to do about it; empty where that is in the detail.
+    """
+
+    def __init__(self, detail: str, remedy: str = "") -> None:
+        super().__init__(f"{detail}; {remedy}" if remedy else detail)
+        self.detail = detail
+        self.remedy = remedy
 
 
 @contextmanager
@@ -34,30 +45,40 @@ def errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except Unavailable as refusal:
-        raise CommandError(explain(refusal)) from None
+        raise CommandError(reason_of(refusal), remedy_of(refusal)) from None
     except ServiceError as refusal:
         raise CommandError(refusal.detail) from None
-    except (KeyUnusable, migrations.VersionUnusable) as refusal:
-        raise CommandError(str(refusal)) from None
+    except OperatorError as refusal:
+        raise CommandError(refusal.detail, refusal.remedy) from None
     except (KeyRefused, KeyUnreachable) as refusal:
-        raise CommandError(f"the key-encryption key cannot be used: {refusal}") from None
+        remedy = OF_REFUSED_KEYS if isinstance(refusal, KeyRefused) else OF_UNREACHABLE_KEYS
+        raise CommandError(f"the key-encryption key cannot be used: {refusal}", remedy) from None
     except SealBroken:
         raise CommandError(
-            "the key-encryption key is not the one that this database was set up with"
+            "the key-encryption key is not the one that this database was set up with",
+            "restore that key, or name the database that belongs to this one",
         ) from None
     except (UnsupportedDatabase, ArgumentError) as refusal:
-        raise CommandError(f"ZONED_DATABASE_URL: {refusal}") from None
+        raise CommandError(
+            f"ZONED_DATABASE_URL: {refusal}",
+            "correct it, as in `postgresql+asyncpg://user:password@host/name`",
+        ) from None
     except DBAPIError as refusal:
-        raise CommandError(f"the database cannot be used: {refusal.orig}") from None
+        raise CommandError(
+            f"the database cannot be used: {refusal.orig}",
+            advice(refusal) or "repair the database, or restore a back-up",
+        ) from None
     except OSError as failure:
         if failure.filename is None:
             raise
-        raise CommandError(f"`{failure.filename}`: {failure.strerror}") from None
+        raise CommandError(
+            f"`{failure.filename}`: {failure.strerror}", "let this account use it, or correct the setting"
+        ) from None
     except ModuleNotFoundError as missing:
         if missing.name not in _EXTRAS:
             raise
         raise CommandError(
-            f"`{missing.name}` is not installed; it comes with `zonewright[{_EXTRAS[missing.name]}]`"
+            f"`{missing.name}` is not installed", f"install `zonewright[{_EXTRAS[missing.name]}]`"
         ) from None
 
 
@@ -71,8 +92,8 @@ def with_services(
     """
     if settings.database_url is None and not settings.database_file.exists():
         raise CommandError(
-            f"there is no database in `{settings.data_dir}`: run `zoned init`, "
-            "or say with ZONED_DATA_DIR or ZONED_DATABASE_URL where it is"
+            f"there is no database in `{settings.data_dir}`",
+            "run `zoned init`, or say with ZONED_DATA_DIR or ZONED_DATABASE_URL where it is",
         )
 
     async def run() -> _T:

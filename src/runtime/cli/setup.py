@@ -38,7 +38,7 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
     Prints the organization's API key, which is shown once.
     """
     if (warning := port_mismatch(settings)) is not None:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(warning.told, err=True)
     with errors_in_one_line():
         files.make_directory(settings.data_dir)
         key_encryption_of(settings, create=True)

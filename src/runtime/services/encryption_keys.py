@@ -42,7 +42,7 @@ def _key_services(settings: Settings, texts: Sequence[str], allowed: AllowedArns
     """The key-management services that the settings name keys of. Raises KeyUnusable."""
     with_kms = bool(allowed.entries) or any(each.strip().startswith(aws_kms.PREFIX) for each in texts)
     if with_kms and find_spec("boto3") is None:
-        raise KeyUnusable("keys of AWS KMS require boto3: install `zonewright[runtime,kms]`")
+        raise KeyUnusable("keys of AWS KMS require boto3", "install `zonewright[runtime,kms]`")
     with_vault = any(each.strip().startswith(vault_transit.PREFIX) for each in texts)
     return KeyServices(
         AwsKms() if with_kms else None, VaultTransit(_vault_access(settings)) if with_vault else None
@@ -53,9 +53,14 @@ def _vault_access(settings: Settings) -> VaultAccess:
     """How Vault is reached. Raises KeyUnusable."""
     token, file = settings.transit_token, settings.transit_token_file
     if settings.transit_address is None:
-        raise KeyUnusable("keys of Vault require ZONED_TRANSIT_ADDRESS")
+        raise KeyUnusable(
+            "keys of Vault require its address",
+            "set ZONED_TRANSIT_ADDRESS, as in `https://vault.example:8200`",
+        )
     if (token is None) == (file is None):
-        raise KeyUnusable("keys of Vault require either ZONED_TRANSIT_TOKEN or ZONED_TRANSIT_TOKEN_FILE")
+        raise KeyUnusable(
+            "keys of Vault require one token", "set either ZONED_TRANSIT_TOKEN or ZONED_TRANSIT_TOKEN_FILE"
+        )
     return VaultAccess(
         settings.transit_address,
         partial(token_in_file, file) if file is not None else token.get_secret_value,  # type: ignore[union-attr]

@@ -22,9 +22,10 @@ from runtime.settings import Settings
 )
 def test_different_ports_on_loopback(listen: str, public_url: str) -> None:
     """Both settings are named, with their values."""
-    told = port_mismatch(Settings(listen=listen, public_url=public_url)) or ""
-    assert f"ZONED_LISTEN `{listen}`" in told
-    assert f"ZONED_PUBLIC_URL `{public_url}`" in told
+    found = port_mismatch(Settings(listen=listen, public_url=public_url))
+    assert found is not None
+    assert f"ZONED_LISTEN `{listen}`" in found.detail
+    assert f"ZONED_PUBLIC_URL `{public_url}`" in found.detail
 
 
 @pytest.mark.parametrize(

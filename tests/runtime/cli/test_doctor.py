@@ -14,7 +14,7 @@ from tests.support.proxy import proxied
 from tests.support.redis import RedisServer, running_redis
 
 from runtime.cli import diagnosis, main
-from runtime.cli.diagnosis import Finding, Verdict
+from runtime.cli.diagnosis import Check, Finding, Verdict
 
 NOW = 1_800_000_000.0
 WELL = {
@@ -28,6 +28,7 @@ WELL = {
     "time": f"{NOW}",
 }
 PROBLEM, WARNING = Verdict.PROBLEM, Verdict.WARNING
+PAGE = (Path(__file__).parents[3] / "docs/operating/health.md").read_text("utf-8")
 
 
 def of_redis(**changes: str) -> list[Finding]:
@@ -105,6 +106,7 @@ def diagnosed(data: Path, **settings: str) -> tuple[int, dict[str, dict[str, str
     document: dict[str, Any] = json.loads(told.stdout)
     assert (document["status"] == "ok") is (told.exit_code == 0)
     wrong = {each["check"]: each for each in document["findings"] if each["verdict"] != "ok"}
+    assert [check for check, each in wrong.items() if not each["detail"] or not each["remedy"]] == []
     return told.exit_code, wrong, text.output
 
 
@@ -178,6 +180,92 @@ def test_a_redis_that_is_away(data: Path, tmp_path: Path) -> None:
     assert "nothing.sock" in wrong["short-lived state"]["detail"]
     assert "start Redis" in wrong["short-lived state"]["remedy"]
     assert "Traceback" not in text
+
+
+def test_the_full_stop_of_a_driver_does_not_end_the_line(data: Path) -> None:
+    """What to do follows on the cause."""
+    _, wrong, _ = diagnosed(data, ZONED_REDIS_URL="redis://127.0.0.1:1/0")
+
+    assert wrong["short-lived state"]["detail"].endswith("Connection refused")
+
+
+def has_no_database(data: Path) -> None:
+    (data / "zonewright.db").unlink()
+
+
+def has_another_key(data: Path) -> None:
+    (data / "key-encryption.key").write_text("A" * 43 + "=\n")
+
+
+def has_no_key(data: Path) -> None:
+    (data / "key-encryption.key").unlink()
+
+
+def has_half_a_key(data: Path) -> None:
+    (data / "key-encryption.key").write_text("AAAA\n")
+
+
+def shows_its_key(data: Path) -> None:
+    (data / "key-encryption.key").chmod(0o644)
+
+
+def has_no_tables(data: Path) -> None:
+    (data / "zonewright.db").write_bytes(b"")
+
+
+def has_a_file_of_another_sort(data: Path) -> None:
+    (data / "zonewright.db").write_bytes(b"no database" * 1000)
+    for beside in data.glob("zonewright.db-*"):
+        beside.unlink()
+
+
+def is_of_an_older_program(data: Path) -> None:
+    with closing(sqlite3.connect(data / "zonewright.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '0001'")
+
+
+@pytest.mark.parametrize(
+    ("strike", "told"),
+    [
+        (has_no_database, "there is no database in"),
+        (has_another_key, "not the one that this database was set up with"),
+        (has_no_key, "there is no key file"),
+        (has_half_a_key, "has 3 bytes instead of 32"),
+        (shows_its_key, "is open to others"),
+        (has_no_tables, "no tables of this service yet"),
+        (has_a_file_of_another_sort, "file is not a database"),
+        (is_of_an_older_program, "at version 0001"),
+    ],
+)
+def test_keys_and_a_database_that_cannot_be_used(
+    data: Path, strike: Callable[[Path], None], told: str
+) -> None:
+    """Beneath what is well, which is listed all the same."""
+    strike(data)
+
+    code, wrong, text = diagnosed(data)
+
+    found = wrong["keys and migrations"]
+    assert code == 1
+    assert told in found["detail"]
+    assert f"keys and migrations  problem: {found['detail']}; {found['remedy']}\n" in text
+    assert f"{'settings':20} ok\n" in text
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["mysql://127.0.0.1/x", "nonsense", "sqlite:////not/there/x.db", "postgresql://127.0.0.1:1/x"],
+)
+def test_an_address_of_a_database_that_is_none(data: Path, url: str) -> None:
+    """It is a finding like any other."""
+    assert "keys and migrations" in diagnosed(data, ZONED_DATABASE_URL=url)[1]
+
+
+def test_a_row_of_the_guide_for_each_check() -> None:
+    """The guide has them in the order in which they are looked at."""
+    table = PAGE.partition("| Check | Problem | Warning |\n")[2].partition("\n\n")[0].splitlines()[1:]
+
+    assert [row.split("|")[1].strip() for row in table] == [f"`{check}`" for check in Check]
 
 
 @pytest.mark.parametrize(

@@ -116,13 +116,13 @@ async def test_migrating_twice_changes_nothing(database_url):
 
 async def test_an_empty_database_is_not_usable(empty_url):
     """Nobody serves from a database that was never migrated."""
-    with pytest.raises(VersionUnusable, match="no tables of this service yet: run `zoned init`"):
+    with pytest.raises(VersionUnusable, match="no tables of this service yet; run `zoned init`"):
         await require_usable(empty_url)
 
 
 @pytest.mark.parametrize(
     ("version", "told"),
-    [("0001", "run `zoned migrate`"), ("9999", "Run the newer zoned that has migrated it, or restore")],
+    [("0001", "run `zoned migrate`"), ("9999", "run the newer zoned that has migrated it, or restore")],
 )
 async def test_another_version_is_not_usable(database_url, version, told):
     """An older one is migrated; what a newer build has changed for good is left alone, by `migrate`, too."""

@@ -32,7 +32,8 @@ class KeyServices:
             arn = text.removeprefix(aws_kms.PREFIX)
             if not aws_kms.is_arn(arn):
                 raise KeyUnusable(
-                    f"`{text}` is not the ARN of a key: aliases are not taken, since they can be moved"
+                    f"`{text}` is not the ARN of a key",
+                    "write `aws-kms:` and the ARN of the key; aliases are not taken, since they can be moved",
                 )
             return AwsKmsKey(self.kms, arn)
         if text.startswith(vault_transit.PREFIX) and self.vault is not None:
@@ -64,8 +65,9 @@ class AllowedArns:
         for entry in entries:
             if not aws_kms.is_arn(entry.removesuffix("*") + "0" if entry.endswith("key/*") else entry):
                 raise KeyUnusable(
-                    f"ZONED_ZONE_ENCRYPTION_KEYS: `{entry}` is neither the ARN of a key of AWS KMS nor"
-                    " one with `*` in place of the key's id, as in `arn:aws:kms:eu-west-1:111122223333:key/*`"
+                    f"ZONED_ZONE_ENCRYPTION_KEYS: `{entry}` is not the ARN of a key of AWS KMS",
+                    "write ARNs of keys, or `*` in place of a key's id, as in"
+                    " `arn:aws:kms:eu-west-1:111122223333:key/*`",
                 )
         return cls(entries)
 

@@ -11,6 +11,8 @@ from runtime import files
 from runtime.adapters.keys.sealing import KEY_BYTES, Sealer
 from runtime.adapters.keys.wrapping import LOCAL, Binding, KeyUnusable, WrappedKey
 
+_WHAT_A_KEY_IS = "restore it: a key is 32 bytes in base64, as `openssl rand -base64 32` prints them"
+
 
 class LocalKey:
     """A key of 32 bytes, used with AES-256-GCM in this process."""
@@ -42,13 +44,19 @@ class LocalKey:
             text = path.read_text("ascii")
         except FileNotFoundError:
             raise KeyUnusable(
-                f"there is no key file `{path}`: `zoned init` makes the first one; "
-                "a database that is there already needs the one it was set up with"
+                f"there is no key file `{path}`",
+                "run `zoned init`, which makes the first one; for a database that is there already, restore"
+                " the key that it was set up with",
             ) from None
         except (OSError, UnicodeDecodeError) as failure:
-            raise KeyUnusable(f"cannot read the key file `{path}`: {type(failure).__name__}") from None
+            raise KeyUnusable(
+                f"cannot read the key file `{path}`: {type(failure).__name__}",
+                "let this account read it, or restore it",
+            ) from None
         if mode & files.NOT_FOR_A_KEY:
-            raise KeyUnusable(f"the key file `{path}` is open to others (mode {mode:o}); `chmod 600` it")
+            raise KeyUnusable(
+                f"the key file `{path}` is open to others (mode {mode:o})", f"`chmod 600 {path}`"
+            )
         return cls.from_text(text)
 
     @classmethod
@@ -58,9 +66,11 @@ class LocalKey:
         try:
             key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
         except (binascii.Error, ValueError):
-            raise KeyUnusable("the key-encryption key is not base64") from None
+            raise KeyUnusable("the key-encryption key is not base64", _WHAT_A_KEY_IS) from None
         if len(key) != KEY_BYTES:
-            raise KeyUnusable(f"the key-encryption key has {len(key)} bytes instead of {KEY_BYTES}")
+            raise KeyUnusable(
+                f"the key-encryption key has {len(key)} bytes instead of {KEY_BYTES}", _WHAT_A_KEY_IS
+            )
         return cls(key)
 
     def wrapped(self, data_key: bytes, binding: Binding) -> WrappedKey:

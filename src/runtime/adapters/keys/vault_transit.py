@@ -65,7 +65,8 @@ class VaultAccess:
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as failure:  # of which those of ssl are
             raise KeyUnusable(
-                f"ZONED_TRANSIT_CA_FILE `{self.ca_file}` cannot be used: {type(failure).__name__}"
+                f"ZONED_TRANSIT_CA_FILE `{self.ca_file}` cannot be used: {type(failure).__name__}",
+                "name a file with certificates in PEM that this account can read",
             ) from None
 
 
@@ -77,8 +78,9 @@ def require_address(address: str) -> str:
     if is_safe and parts.hostname and not parts.query and not parts.fragment and "@" not in parts.netloc:
         return address.rstrip("/")
     raise KeyUnusable(
-        f"ZONED_TRANSIT_ADDRESS `{address}` is not an https address, as in `https://vault.example:8200`;"
-        " http is for this machine alone, since the token would travel in clear text"
+        f"ZONED_TRANSIT_ADDRESS `{address}` is not an https address",
+        "write one as in `https://vault.example:8200`; http is for this machine alone, since the token would"
+        " travel in clear text",
     )
 
 
@@ -191,7 +193,8 @@ class TransitKey:
         """
         if (found := re.fullmatch(NAME_PATTERN, path)) is None or ".." in path:
             raise KeyUnusable(
-                f"`{PREFIX}{path}` is not the mount and the name of a key, as in `{PREFIX}transit/zonewright`"
+                f"`{PREFIX}{path}` is not the mount and the name of a key",
+                f"write both, as in `{PREFIX}transit/zonewright`",
             )
         self._vault, self._mount, self._key = vault, found["mount"], found["key"]
 

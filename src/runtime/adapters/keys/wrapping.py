@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from runtime.adapters.keys.sealing import SealBroken
+from runtime.domain.operator_errors import OperatorError
 
 LOCAL = "local"
 _NAMED = b"\x02"  # then the length of the name in two bytes, the name, the ciphertext
 
 
-class KeyUnusable(Exception):
+class KeyUnusable(OperatorError):
     """A key of the settings is missing, malformed or readable by others; the message says which."""
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
+from runtime.domain.operator_errors import OperatorError
 from runtime.storage.sql import compatibility
 from runtime.storage.sql.columns import ONLY_ON
 from runtime.storage.sql.database import Database
@@ -35,7 +36,7 @@ _OF_A_NEWER = "a newer zoned has migrated the database, which this one cannot se
 _OF_AN_OLDER = "the database is that of an older zoned: run `zoned migrate`"
 
 
-class VersionUnusable(Exception):
+class VersionUnusable(OperatorError):
     """The database is at another version than this build works with; the message says what to do."""
 
 
@@ -75,8 +76,8 @@ async def migrate(url: str, *, then: Then | None = None) -> Migration:
         if not _gave_way(failure):
             raise
         raise VersionUnusable(
-            "the tables are in use by a transaction that does not end, and nothing was changed: end it"
-            " (`pg_stat_activity` has it), and run `zoned migrate` again"
+            "the tables are in use by a transaction that does not end, and nothing was changed",
+            "end it (`pg_stat_activity` has it), and run `zoned migrate` again",
         ) from None
     finally:
         await database.close()
@@ -124,12 +125,12 @@ async def require_usable(url: str) -> None:
 def _refuse_unusable(connection: Connection) -> None:
     found = _version(connection)
     if found is None:
-        raise VersionUnusable("the database has no tables of this service yet: run `zoned init`")
+        raise VersionUnusable("the database has no tables of this service yet", "run `zoned init`")
     if found not in lineage():
         _refuse_incompatible(connection, found)
     elif found != newest():
         raise VersionUnusable(
-            f"the database is at version {found}, and this zoned works with {newest()}: run `zoned migrate`"
+            f"the database is at version {found}, and this zoned works with {newest()}", "run `zoned migrate`"
         )
 
 
@@ -139,7 +140,8 @@ def _refuse_incompatible(connection: Connection, found: str) -> None:
         return
     raise VersionUnusable(
         f"the database is at version {found}, which this zoned does not know: the newest that it works"
-        f" with is {newest()}. Run the newer zoned that has migrated it, or restore a back-up from before"
+        f" with is {newest()}",
+        "run the newer zoned that has migrated it, or restore a back-up from before",
     )
 
 
