@@ -172,6 +172,12 @@ def make_zone(caller: Caller, key: str, name: str) -> dict[str, object]:
     return dict(answer.json())
 
 
+@pytest.mark.parametrize("file", [file for file, _ in PROXIES.values()])
+def test_each_proxy_tells_the_scheme_of_its_caller(file: str) -> None:
+    """A zone that was moved from http to https is known by it."""
+    assert "X-Forwarded-Proto" in (DEPLOY / file).read_text("utf-8")
+
+
 class TestProxies:
     def test_a_zone_is_served_at_its_host(self, site: Site) -> None:
         """The management API at the base address, and at neither of them the other's."""
