@@ -75,8 +75,24 @@ class Ledger:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """The most that a scenario may cost those who exchange tokens.
+
+    Attributes:
+        longest_gap: seconds in which no request was answered well.
+    """
+
+    longest_gap: float
+    p99_ms: float
+
+
+@dataclass(frozen=True)
 class Result:
-    """A row of the report."""
+    """A row of the report.
+
+    Attributes:
+        bound: what it may cost; None where nothing is promised.
+    """
 
     scenario: str
     requests: int
@@ -88,19 +104,35 @@ class Result:
     lost: int
     used_twice: int
     samples: tuple[str, ...] = ()
+    bound: Bound | None = None
+
+    @property
+    def is_in_time(self) -> bool:
+        """Whether it cost no more than it may."""
+        return self.bound is None or (
+            self.longest_gap <= self.bound.longest_gap and self.p99_ms <= self.bound.p99_ms
+        )
 
     @property
     def holds(self) -> bool:
-        """Whether nothing happened that never may."""
-        return not (self.wrongly_allowed or self.lost or self.used_twice)
+        """Whether nothing happened that never may, and it cost no more than it may."""
+        return self.is_in_time and not (self.wrongly_allowed or self.lost or self.used_twice)
 
 
 def judged(
-    scenario: str, ledger: Ledger, *, measured: str, struck_at: float, mended_at: float, ended_at: float
+    scenario: str,
+    ledger: Ledger,
+    *,
+    measured: str,
+    struck_at: float,
+    mended_at: float,
+    ended_at: float,
+    bound: Bound | None = None,
 ) -> Result:
     """The row of a scenario.
 
     Args:
+        bound: what it may cost.
         measured: the kind of request whose latency and gaps are told.
         struck_at, mended_at: between these, times of answers are measured; on the monotonic clock.
         ended_at: of the load.
@@ -128,6 +160,7 @@ def judged(
         len(ledger.lost),
         len(ledger.used_twice),
         tuple(samples),
+        bound,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
+from tests.chaos.ledger import Bound
 from tests.chaos.platform import DRAIN_SECONDS, Platform, ShiftedNode
 from tests.end_to_end.fleet import Node
 from tests.support.proxy import proxied
@@ -277,4 +278,18 @@ ALL: dict[str, Scenario] = {
         postgres_without_connections,
         postgres_failover,
     )
+}
+# A fault of Redis costs at most one short timeout; then a breaker answers in its place. Where Redis refuses,
+# not even that.
+_ONE_TIMEOUT = Bound(longest_gap=1.5, p99_ms=1500)
+_NO_TIMEOUT = Bound(longest_gap=1.5, p99_ms=500)
+BOUNDS: dict[str, Bound] = {
+    "redis-hangs": _ONE_TIMEOUT,
+    "redis-swallowed": _ONE_TIMEOUT,
+    "redis-down": _NO_TIMEOUT,
+    "redis-empty": _NO_TIMEOUT,
+    "redis-full": _NO_TIMEOUT,
+    "redis-replica": _NO_TIMEOUT,
+    "redis-failover": _NO_TIMEOUT,
+    "cut-off-from-redis": _NO_TIMEOUT,
 }

@@ -1,7 +1,7 @@
 """The judgement of a scenario: what counts as lost, used twice, wrongly allowed, and as a gap."""
 
 import pytest
-from tests.chaos.ledger import Answer, Ledger, judged, longest_gap, percentile
+from tests.chaos.ledger import Answer, Bound, Ledger, judged, longest_gap, percentile
 
 TIMES = {"struck_at": 10.0, "mended_at": 20.0, "ended_at": 30.0}
 
@@ -32,6 +32,17 @@ def test_errors_are_counted_and_leave_a_gap(status: int) -> None:
     assert result.errors == 2
     assert result.longest_gap == pytest.approx(30 - 19.1)
     assert result.holds
+
+
+@pytest.mark.parametrize(
+    ("bound", "holds"),
+    [(None, True), (Bound(5.1, 200), True), (Bound(4.9, 200), False), (Bound(5.1, 50), False)],
+)
+def test_what_a_scenario_may_cost(bound: Bound | None, holds: bool) -> None:
+    """Neither the longest gap nor the latency is above its bound, where there is one."""
+    ledger = Ledger([answer(10 + 5 * number) for number in range(4)])
+
+    assert judged("slow", ledger, measured="exchange", bound=bound, **TIMES).holds is holds
 
 
 @pytest.mark.parametrize("found", [[], ["another"], ["id", "another"]])
