@@ -585,7 +585,7 @@ class TestOtherAccountsOfTheMachine:
         server.init()
         config = tmp_path / "zoned.yaml"
         config.write_text(f"{setting}\n")
-        told = f"`{config}` is open to other accounts of this machine (mode 644): `chmod 600 {config}`"
+        told = f"`{config}` is open to other accounts of this machine (mode 644); `chmod 600 {config}`"
         config.chmod(0o640)
         assert told not in _doctor(server, config)
         config.chmod(0o644)
