@@ -39,6 +39,7 @@ _FIXED = {
     "runtime.services.zone_keys.PreparedKeys.changes",
     "runtime.services.zone_keys.PreparedKeys.trials",
     # Of one statement's text; there once it has been executed.
+    "runtime.storage.sql.prepared._Compiled._constants",
     "runtime.storage.sql.prepared._Compiled._parameters",
     "runtime.storage.sql.prepared._Compiled._read",
     "runtime.storage.sql.reference_cleanup._Loose.values",

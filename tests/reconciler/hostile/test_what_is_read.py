@@ -474,7 +474,7 @@ def test_own_key_from_a_file(attempt: Attempt, way: str) -> None:
     apply = ("apply", "config", "--yes", "--api-key-file", key)
     done = [attempt.repository.run(*apply, *extra) for extra in ((), ("--secrets-from", key.parent))]
     assert not [each.stdout for each in done if each.returncode not in (1, REFUSED)]
-    assert not [each.stderr for each in done if name not in each.stderr]
+    assert not [each.stdout for each in done if name not in each.stdout + each.stderr]
     assert not [each for each in done if API_KEY in each.stdout + each.stderr]
     assert not attempt.world.entities
 

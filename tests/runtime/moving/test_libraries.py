@@ -6,13 +6,21 @@ from typing import Any, TypeVar
 
 import pytest
 from authlib.integrations.httpx_client import OAuth2Client
-from tests.runtime.authorization.test_client_libraries import LIBRARIES, is_ada, prepared, started
+from tests.runtime.authorization.test_client_libraries import (
+    LIBRARIES,
+    certificate,
+    is_ada,
+    prepared,
+    started,
+)
 from tests.runtime.moving.conftest import TOOLS, World
 from tests.support.factories import App
 from tests.support.oauth_site import Browser, Client, Site, claims
 from tests.support.waiting import wait_until
 
 from zonewright import AccessToken, TokenRefused, Verifier
+
+__all__ = ["certificate"]
 
 PLACES = ["former", "present"]
 _T = TypeVar("_T")
