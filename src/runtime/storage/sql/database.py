@@ -94,15 +94,13 @@ class Database:
         cls,
         url: str,
         *,
-        pool_size: int = 32,
+        pool_size: int = 16,
         migrating: bool = False,
         statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS,
     ) -> "Database":
         """The database at a SQLAlchemy URL; connections are made as they are needed.
 
         Args:
-            pool_size: the most connections for requests. What is made is kept: closing one and making
-                another takes as long as a dozen statements, so a pool that shrinks costs under load.
             migrating: SQLite changes a table by making it anew; dropping the old one must not take along
                 the rows that refer to it. A statement may then take as long as it likes.
             statement_timeout_seconds: how long PostgreSQL may leave one statement without an answer.
@@ -120,11 +118,12 @@ class Database:
         if dialect == "postgresql":
             return cls(
                 _postgres(address, limits, pool_size),
-                _postgres(address, limits, DRY_RUNS, timeout=_DRY_RUN_TIMEOUT_SECONDS),
+                _postgres(address, limits, DRY_RUNS, more=0, timeout=_DRY_RUN_TIMEOUT_SECONDS),
                 watching=_postgres(
                     address,
                     {"timeout": WATCHING_SECONDS, "command_timeout": WATCHING_SECONDS},
                     1,
+                    more=0,
                     timeout=WATCHING_SECONDS,
                     isolation_level="AUTOCOMMIT",
                 ),
@@ -139,6 +138,7 @@ class Database:
         for_dry_runs = _sqlite(
             reading,
             DRY_RUNS,
+            more=0,
             timeout=_DRY_RUN_TIMEOUT_SECONDS,
             execution_options={_READS: True},
         )
@@ -420,11 +420,13 @@ def _postgres(address: URL, limits: dict[str, Any], size: int, **options: Any) -
     return engine
 
 
-def _pooled(address: URL, size: int, *, timeout: float = 10, **options: Any) -> AsyncEngine:
+def _pooled(
+    address: URL, size: int, *, more: int | None = None, timeout: float = 10, **options: Any
+) -> AsyncEngine:
     """An engine.
 
     Args:
-        size: the most connections that it makes.
+        more: connections beyond the pool's size; as many again when it is left out.
         timeout: how long one waits for a connection, in seconds.
     """
     engine = create_async_engine(
@@ -433,7 +435,7 @@ def _pooled(address: URL, size: int, *, timeout: float = 10, **options: Any) -> 
         json_deserializer=orjson.loads,
         hide_parameters=True,  # in what failures say: they are logged
         pool_size=size,
-        max_overflow=0,
+        max_overflow=size if more is None else more,
         pool_timeout=timeout,
         **options,
     )
