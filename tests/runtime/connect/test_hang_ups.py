@@ -10,6 +10,8 @@ from tests.runtime.connect.conftest import Account
 from tests.support.account_provider import AccountProvider
 from tests.support.waiting import wait_until
 
+from runtime.services.container import Services
+
 
 class Provider:
     """The one that issues tokens, and waits for its caller to go first."""
@@ -52,6 +54,18 @@ def test_tokens_that_a_provider_has_issued_are_kept(
     connection = send(back, cookies)
     provider.leave += [connection] * hangs_up
 
-    wait_until(lambda: bool(account.rows("vault_tokens")), seconds=10)
+    wait_until(lambda: account.rows("vault_tokens"))
+    wait_until(lambda: outcomes(account) == ["connected"])
     assert len(account.tracker.issued) == 1
     connection.close()
+
+
+def outcomes(account: Account) -> list[str]:
+    """What is recorded of connections that were made."""
+
+    async def flushed(services: Services) -> None:
+        await services.decisions.flush()
+
+    account.desk.site.server.call(flushed)
+    rows = account.desk.rows("token_events")
+    return [each["outcome"] for each in rows if each["event"] == "connect" and each["outcome"] == "connected"]
