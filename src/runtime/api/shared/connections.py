@@ -45,6 +45,7 @@ _ALIKE = frozenset(
         "content-type",
     }
 )
+MOST_ABANDONED = 1_000  # requests that are answered though their senders have hung up
 _LENGTH_DIGITS = 19  # no body is longer, and more than 4,300 digits Python does not convert
 _WITHOUT_BODY = frozenset({204, 304})
 _NOT_IN_FIELDS = str.maketrans("", "", "\r\n\x00")
@@ -326,10 +327,12 @@ class PromptProtocol(HttpProtocol):
 
         Else its sender chooses what of it happens: that a provider has issued tokens and nobody keeps them,
         or that something is changed and not recorded. And each statement that is broken off takes along a
-        connection to the database. Only streams, which may take minutes, end with their connections.
+        connection to the database. Only streams, which may take minutes, end with their connections; and
+        what is beyond a number that nobody reaches who waits for answers.
         """
         task, http = self._task, self.http
-        if task is not None and http is not None and http.is_being_answered():
+        is_kept = http is not None and http.is_being_answered() and len(self.abandoned) < MOST_ABANDONED
+        if task is not None and is_kept:
             self.abandoned.add(task)
             task.add_done_callback(self.abandoned.discard)
             limit = self.loop.call_later(self.response_timeout, task.cancel)
