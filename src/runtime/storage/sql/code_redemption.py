@@ -6,7 +6,7 @@ the moment it counts.
 
 from dataclasses import dataclass
 
-from sqlalchemy import FromClause, Select, Table, and_, bindparam, insert, select
+from sqlalchemy import FromClause, Select, Table, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningInsert
@@ -38,9 +38,11 @@ class BrowserLogin:
 # That both are active was concluded from them as they are under these epochs, which every end raises. Whoever
 # ends the session or changes the user waits for this, or this one for that and then sees what came of it. The
 # user comes first, as in every transaction that locks both.
+# Each is found by its own id. Whose the session is never changes and needs no second look: joined by it, a plan
+# made while there were few sessions reads all that the user has.
 _STANDING: Select[tuple[str]] = (
     select(_sessions.c.id)
-    .join(_users, and_(_users.c.zone_id == _sessions.c.zone_id, _users.c.id == _sessions.c.user_id))
+    .join(_users, _users.c.zone_id == _sessions.c.zone_id)
     .where(
         _sessions.c.zone_id == bindparam("standing_zone"),
         _sessions.c.id == bindparam("standing_session"),
