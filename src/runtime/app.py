@@ -58,6 +58,7 @@ from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.epochs import database_time
+from runtime.storage.sql.session_users import BrowserSessionReader
 from runtime.storage.state import open_state
 
 # Sanic's own limits: what a request may cost before any of our code sees it.
@@ -185,6 +186,7 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     services = Services(
         settings=settings,
         database=database,
+        browser_sessions=BrowserSessionReader(database),
         state=state,
         key_encryption=key_encryption,
         data_keys=data_keys,

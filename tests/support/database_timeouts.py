@@ -8,14 +8,14 @@ itself take the product's own.
 import pytest
 
 from runtime.services import epochs
-from runtime.storage.sql import database, hang_detection
+from runtime.storage.sql import engines, hang_detection
 from runtime.storage.state import redis
 
 _OF_TESTS, _OF_REDIS = 10.0, 3.0  # callers wait for Redis once; they go on without it
 _OF_THE_PRODUCT = {
     (hang_detection, "ANSWER_SECONDS"): hang_detection.ANSWER_SECONDS,
     (epochs, "READ_TIMEOUT_SECONDS"): epochs.READ_TIMEOUT_SECONDS,
-    (database, "WATCHING_SECONDS"): database.WATCHING_SECONDS,
+    (engines, "WATCHING_SECONDS"): engines.WATCHING_SECONDS,
     (redis, "TIMEOUT_SECONDS"): redis.TIMEOUT_SECONDS,
 }
 

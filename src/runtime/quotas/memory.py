@@ -91,6 +91,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         _REQUESTS,
     ),
     BoundedMemory(
+        "runtime.storage.sql.database.Database._brief_users",
+        "requests that use a connection for a moment",
+        "the connections",
+    ),
+    BoundedMemory(
         "runtime.storage.sql.group_commit.GroupCommit._running",
         "SQLite transactions that small writes share",
         _REQUESTS,
@@ -176,9 +181,15 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "see *Short-lived state*",
     ),
     BoundedMemory(
-        "runtime.storage.state.batching.RequestBatcher._waiting", "requests waiting for Redis", _REQUESTS
+        "runtime.storage.batching.RequestBatcher._waiting",
+        "requests waiting for Redis or a row",
+        _REQUESTS,
     ),
-    BoundedMemory("runtime.storage.state.batching.RequestBatcher._sendings", "batches to Redis", _REQUESTS),
+    BoundedMemory(
+        "runtime.storage.batching.RequestBatcher._sendings",
+        "batches to Redis or the database",
+        _REQUESTS,
+    ),
     BoundedMemory(f"{_ZONE}._zones", "zones", _ZONES),
     BoundedMemory(f"{_KEYS}._held", "data keys that a key-management service has unwrapped", sizes.DATA_KEYS),
     BoundedMemory(f"{_KEYS}._refused", "zones whose key was refused, for ten seconds", sizes.DATA_KEYS),

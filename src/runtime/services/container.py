@@ -24,6 +24,7 @@ from runtime.services.upstream_refreshes import UpstreamRefreshes
 from runtime.services.zones import ZoneRegistry
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
+from runtime.storage.sql.session_users import BrowserSessionReader
 from runtime.storage.state import StateStore
 
 
@@ -55,6 +56,7 @@ class Services:
 
     settings: Settings
     database: Database
+    browser_sessions: BrowserSessionReader
     state: StateStore
     key_encryption: KeyEncryption
     data_keys: DataKeys

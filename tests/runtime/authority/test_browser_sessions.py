@@ -1,4 +1,6 @@
-"""Browser sessions: which session of a browser the next one takes the place of."""
+"""Browser sessions: whom a cookie stands for, and which session the next one takes the place of."""
+
+import asyncio
 
 from tests.support.factories import Company
 from tests.support.scene import Scene
@@ -57,3 +59,25 @@ async def test_an_ended_session_is_not_taken_up_again(company: Company, own_scen
     await opened(own_scene, ada, cookie)
 
     assert await place_of(own_scene, before) is None
+
+
+async def test_each_who_asks_at_once_hears_of_their_own_cookie(company: Company, own_scene: Scene) -> None:
+    """They are looked up together; in another zone, a cookie stands for nobody."""
+    services, zones = own_scene.services, (own_scene.zone, await company.zone("Elsewhere"))
+    views = [await services.zones.get(zone.id) for zone in zones]
+    cookies: list[str] = []
+    for view in views:
+        user = await company.user(view.entity, "ada@acme.example")
+        how = Authentication(at=services.clock(), amr=("pwd",))
+        async with services.database.transaction() as conn:
+            _, cookie = await browser_sessions.open_session(
+                conn, services, view, user, how, started_by="notes", previous_cookie=None
+            )
+        cookies.append(cookie)
+
+    asked = [(view, cookie) for view in views for cookie in (*cookies, "nobody's", cookies[0])]
+    heard = await asyncio.gather(*(browser_sessions.current(services, *each) for each in asked))
+
+    here, elsewhere = [[each and each.session.zone_id for each in part] for part in (heard[:4], heard[4:])]
+    assert here == [zones[0].id, None, None, zones[0].id]
+    assert elsewhere == [None, zones[1].id, None, None]

@@ -129,7 +129,7 @@ async def somebody_waits(services: Services, *works: asyncio.Task[Any]) -> None:
     waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
 
     async def is_waited_for() -> bool:
-        async with services.database.querying() as conn:
+        async with services.database.watching() as conn:
             return any(work.done() for work in works) or bool(await conn.scalar(waits))
 
     await until(is_waited_for)

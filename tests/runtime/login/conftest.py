@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.balancer import balancing
+from tests.support.connections import Connections
 from tests.support.factories import company_of
 from tests.support.oauth_site import Browser, Site
 from tests.support.server import serve
@@ -52,3 +53,9 @@ def browser() -> Iterator[Browser]:
     made = Browser()
     yield made
     made.http.close()
+
+
+@pytest.fixture
+def connections() -> Connections:
+    """What watches over the connections to the database."""
+    return Connections()

@@ -5,12 +5,13 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.connections import Connections
 from tests.support.factories import company_of
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, Site, assert_page, claims
 from tests.support.server import serve
 
 from runtime.domain.errors import TooManyTries
-from runtime.domain.kinds import SESSION, USER, Verb
+from runtime.domain.kinds import APPLICATION, SESSION, USER, Verb
 from runtime.services import rate_limits
 from runtime.services.login import throttling as login_limits
 
@@ -68,6 +69,23 @@ class TestSignIn:
         page = browser.open(site.app(zone).url())
 
         assert browser.sign_in(page, " ADA@acme.example ").code
+
+    def test_takes_one_connection_at_a_time(
+        self, site: Site, browser: Browser, connections: Connections
+    ) -> None:
+        """A second one inside a transaction would have all wait for each other when many sign in at once."""
+        zone = site.zone()
+        site.user(zone)
+        client = site.app(zone)
+        page = browser.open(client.url())
+        renamed = {"name": "Notebook 2"}  # so that the application is read again
+        site.run(site.company.run(APPLICATION, Verb.UPDATE, {"zone_id": zone.id}, client.app.id, renamed))
+
+        with connections.watched():
+            assert browser.sign_in(page).code
+
+        assert connections.taken > 1
+        assert connections.inside_another == []
 
     def test_the_session_says_what_the_id_token_says(self, site: Site, browser: Browser) -> None:
         """`session_data` names the user as the zone's ID tokens do."""

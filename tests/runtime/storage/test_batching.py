@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from runtime.domain.errors import Unavailable
-from runtime.storage.state.batching import RequestBatcher
+from runtime.storage.batching import RequestBatcher
 from runtime.storage.state.redis import RedisState
 
 
@@ -72,3 +72,18 @@ async def test_many_at_once_in_redis(redis_state: RedisState) -> None:
     found = await asyncio.gather(*(redis_state.fetch([f"k{number}", "none", "k0"]) for number in range(50)))
 
     assert found == [[b"%d" % number, None, b"0"] for number in range(50)]
+
+
+async def test_what_is_put_and_fetched_at_once_is_one_command(redis_state: RedisState) -> None:
+    """Those who put and those who fetch share a trip: it costs more than what it carries."""
+    await redis_state.put("there", b"1", ttl_seconds=60)
+    before = int((await redis_state.facts())["total_commands_processed"])
+
+    asked = [redis_state.fetch(["there", "none"]), redis_state.put("k", b"2", ttl_seconds=60)]
+    found = await asyncio.gather(*asked, *(redis_state.fetch(["there"]) for _ in range(20)))
+
+    assert found == [[b"1", None], None, *([[b"1"]] * 20)]
+    commands = int((await redis_state.facts())["total_commands_processed"]) - before
+    # What a script does counts, too: two keys are read and one is written. Then `INFO` and `TIME`.
+    assert commands <= 6
+    assert await redis_state.fetch(["k"]) == [b"2"]

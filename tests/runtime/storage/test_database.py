@@ -512,3 +512,29 @@ async def test_a_file_that_is_not_there_tells_of_nothing(tmp_path):
 async def test_postgresql_tells_of_no_commits(emptied_database):
     """There is nothing to ask that would cost nothing: its notes are read at intervals."""
     assert emptied_database.version() is None
+
+
+async def test_nobody_takes_a_connection_for_a_moment_while_they_have_one(emptied_database):
+    """That is refused at once: with as many who do so as there are connections, nobody would go on."""
+    async with emptied_database.querying() as conn:
+        assert await conn.scalar(select(1)) == 1
+        with pytest.raises(RuntimeError, match="pass it on"):
+            async with emptied_database.writing_once():
+                pass
+    async with emptied_database.writing_once() as conn:
+        assert await conn.scalar(select(1)) == 1
+
+
+async def test_connections_are_not_opened_for_those_who_can_wait_a_moment(postgres_url):
+    """A hundred at once who look at a row each share the connections that are kept."""
+    database = Database.open(postgres_url, pool_size=4)
+    try:
+
+        async def look() -> int:
+            async with database.querying() as conn:
+                await conn.execute(select(1))
+                return (await conn.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+
+        assert len(set(await asyncio.gather(*(look() for _ in range(100))))) <= 4
+    finally:
+        await database.close()

@@ -14,8 +14,7 @@ from tests.support import entities as make
 from runtime.domain.errors import Conflict, TooLarge, Unavailable, ValidationFailed
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, ZONE
 from runtime.domain.kinds.zone import Zone
-from runtime.storage.sql import database as database_module
-from runtime.storage.sql import dry_runs, entities, insert_batches, organization_revision
+from runtime.storage.sql import dry_runs, engines, entities, insert_batches, organization_revision
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.dry_runs import COPIED, READ_IN_PLACE
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -220,7 +219,7 @@ async def test_a_dry_run_is_not_kept_in_memory_without_end(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On SQLite, where temporary tables are in memory, there is a most; the next dry run goes on."""
-    monkeypatch.setattr(database_module, "_DRY_RUN_PAGES", 300)
+    monkeypatch.setattr(engines, "_DRY_RUN_PAGES", 300)
     database = Database.open(sqlite_url)
 
     async def attempt(zone: Zone, applications: int) -> None:

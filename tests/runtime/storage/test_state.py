@@ -412,6 +412,15 @@ class TestRedis:
                     await write
 
             assert await state.fetch(["there", "nothing"]) == [b"1", None]
+            together = (
+                state.fetch(["there"]),
+                state.put("a", b"1", ttl_seconds=1),
+                state.fetch(["a", "there"]),
+            )
+            found, refused, also = await asyncio.gather(*together, return_exceptions=True)
+            assert (found, also) == ([b"1"], [None, b"1"])
+            assert isinstance(refused, Unavailable)
+            assert "takes no writes" in refused.detail
             assert not await state.use_once("jti", made_at=ahead, ttl_seconds=60)
             if is_full:
                 assert await state.claim("code", mark="used", value=b"1", ttl_seconds=60) == (b"grant", None)

@@ -19,7 +19,6 @@ from runtime.services.authority.active import NotActive
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, ChangeHistory, ZoneCache
-from runtime.storage.sql import session_users
 from runtime.storage.sql import sessions as storage
 from runtime.storage.sql.sessions import SessionRecord
 
@@ -92,8 +91,7 @@ async def current(services: Services, zone: CachedZone, cookie: str | None) -> S
     """Whom the browser's cookie stands for; None when nobody, any more."""
     if cookie is None:
         return None
-    async with services.database.querying() as conn:
-        found = await session_users.by_cookie(conn, services.hasher.hash(cookie), zone_id=zone.id)
+    found = await services.browser_sessions.by_cookie(services.hasher.hash(cookie), zone_id=zone.id)
     if found is None:
         return None
     session, user = found

@@ -70,7 +70,7 @@ async def complete_password_login(
         password_hash: what it was compared with; None for somebody who has just registered.
     Raises: SignInRefused, also where the password was replaced since.
     """
-    now = services.clock()
+    now, application = services.clock(), await started_by(zone, interaction)
     async with services.database.transaction() as conn:
         await admission.admit(conn, zone.entity, PasswordSignIn(user, password_hash), now=now)
         signed_in, cookie = await browser_sessions.open_session(
@@ -79,7 +79,7 @@ async def complete_password_login(
             zone,
             user,
             Authentication(at=now, amr=("pwd",)),
-            started_by=await started_by(zone, interaction),
+            started_by=application,
             previous_cookie=browser.session,
         )
     return await _after_sign_in(services, zone, handle, interaction, signed_in, browser, cookie)
@@ -118,6 +118,7 @@ async def complete_upstream_login(
         claims=authentication.claims,
         id_token=authentication.id_token,
     )
+    application = await started_by(zone, authentication.interaction)
     async with services.epochs.transaction() as (conn, bumped):
         by = UpstreamSignIn(
             authentication.provider,
@@ -132,7 +133,7 @@ async def complete_upstream_login(
             zone,
             admitted.user,
             how,
-            started_by=await started_by(zone, authentication.interaction),
+            started_by=application,
             previous_cookie=browser.session,
         )
         bumped.update(admitted.epochs)

@@ -38,8 +38,8 @@ class BrowserLogin:
 # That both are active was concluded from them as they are under these epochs, which every end raises. Whoever
 # ends the session or changes the user waits for this, or this one for that and then sees what came of it. The
 # user comes first, as in every transaction that locks both.
-# Each is found by its own id. Whose the session is never changes and needs no second look: joined by it, a plan
-# made while there were few sessions reads all that the user has.
+# Each is found by its own id. Whose the session is never changes: joined by that, a plan of the time when
+# there were few sessions reads all that the user has.
 _STANDING: Select[tuple[str]] = (
     select(_sessions.c.id)
     .join(_users, _users.c.zone_id == _sessions.c.zone_id)

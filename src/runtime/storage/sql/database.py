@@ -1,51 +1,37 @@
 """The database: engines, and the ways to hold a connection, each for one sort of work."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
-from sqlite3 import OperationalError
 from time import monotonic, perf_counter
 from typing import Any
-from urllib.parse import quote
 
-import orjson
-from sqlalchemy import event, literal_column, select, text
-from sqlalchemy.engine import URL, Connection, ExceptionContext, make_url
-from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.util import await_only
+from sqlalchemy import literal_column, select, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from runtime.domain.errors import Unavailable
 from runtime.metrics import (
     DATABASE_CONNECTIONS,
     DATABASE_CONNECTIONS_MOST,
-    DATABASE_FAILURES,
-    DATABASE_STATEMENTS,
     DATABASE_WAIT_SECONDS,
     DATABASE_WAITING,
 )
-from runtime.storage.sql import availability, hang_detection
+from runtime.storage.sql import availability, engines, hang_detection
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.group_commit import GroupCommit
-from runtime.storage.sql.sqlite import BEGIN, CommitWatch, Driver, files_of
+from runtime.storage.sql.sqlite import BEGIN, CommitWatch, files_of
 
 DIALECTS = ("sqlite", "postgresql")
-BUSY_SECONDS = 15
-CONNECT_SECONDS = 5
 # Longer than any statement takes, another's lock included. That a server hangs is found out sooner.
 STATEMENT_TIMEOUT_SECONDS = 30
 TRIAL_SECONDS = 2.0
 TRIAL_EVERY_SECONDS = 10.0
-WATCHING_SECONDS = 1.8  # for a small question on the connection that is kept for those
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
 DRY_RUNS = 4
-_DRY_RUN_TIMEOUT_SECONDS = 60
-_DRY_RUN_PAGES = 65_536  # of 4 KiB: what SQLite keeps in memory for one of them
-
-_READS = "zonewright_reads"
 
 
 class UnsupportedDatabase(ValueError):
@@ -76,6 +62,9 @@ class Database:
         self.refusal: Unavailable | None = None  # in place of whatever this is asked, while there is one
         self._try_write_at = 0.0
         self._waiting = 0
+        # Whoever waits for one to be given back waits less than for a new one.
+        self._brief_users: set[asyncio.Task[Any] | None] = set()
+        self._brief_uses = asyncio.Semaphore(engines.size(engine))
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
@@ -113,37 +102,15 @@ class Database:
             raise UnsupportedDatabase(
                 f"unknown database `{dialect}`; use one of sqlite+aiosqlite, postgresql+asyncpg"
             )
-        statement_timeout = None if migrating else statement_timeout_seconds
-        limits = {"timeout": CONNECT_SECONDS, "command_timeout": statement_timeout}
-        if dialect == "postgresql":
-            return cls(
-                _postgres(address, limits, pool_size),
-                _postgres(address, limits, DRY_RUNS, more=0, timeout=_DRY_RUN_TIMEOUT_SECONDS),
-                watching=_postgres(
-                    address,
-                    {"timeout": WATCHING_SECONDS, "command_timeout": WATCHING_SECONDS},
-                    1,
-                    more=0,
-                    timeout=WATCHING_SECONDS,
-                    isolation_level="AUTOCOMMIT",
-                ),
-            )
-        engine = _sqlite(address, pool_size)
-        event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
-        if migrating:
-            event.listen(engine.sync_engine, "connect", _without_references)
-        reading = address.set(
-            database=f"file:{quote(address.database or '')}", query={"mode": "ro", "uri": "true"}
+        if dialect == "sqlite":
+            engine = engines.sqlite(address, pool_size, migrating=migrating)
+            return cls(engine, engines.sqlite_for_dry_runs(address, DRY_RUNS))
+        timeout = None if migrating else statement_timeout_seconds
+        return cls(
+            engines.postgresql(address, pool_size, statement_timeout=timeout),
+            engines.postgresql_for_dry_runs(address, DRY_RUNS, statement_timeout=timeout),
+            watching=engines.postgresql_for_watching(address),
         )
-        for_dry_runs = _sqlite(
-            reading,
-            DRY_RUNS,
-            more=0,
-            timeout=_DRY_RUN_TIMEOUT_SECONDS,
-            execution_options={_READS: True},
-        )
-        event.listen(for_dry_runs.sync_engine, "connect", _on_sqlite_dry_run_connect)
-        return cls(engine, for_dry_runs)
 
     @asynccontextmanager
     async def transaction(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -298,13 +265,29 @@ class Database:
                     stack.callback(waiting.end)
                     async with waiting.connecting:
                         with self._wait():
+                            if engine is self._querying:
+                                await self._admitted(stack)
                             connection = await _taken(engine, stack)
                     waiting.driver = connection.sync_connection.connection.driver_connection  # type: ignore[union-attr]
             except Exception as error:
-                _raise_if_away(error, availability.unavailable_connecting(error))
+                engines.raise_if_away(error, availability.unavailable_connecting(error))
                 raise
             with self._telling(engine):
                 yield connection
+
+    async def _admitted(self, until: AsyncExitStack) -> None:
+        """Be one of those who use a connection for a moment, until the stack is left. Raises TimeoutError.
+
+        For one who is so already that is refused: under load, all would wait for each other.
+        """
+        task = asyncio.current_task()
+        if task in self._brief_users:
+            raise RuntimeError("this task has a connection to the database already; pass it on")
+        async with asyncio.timeout(engines.POOL_SECONDS) if self._brief_uses.locked() else nullcontext():
+            await self._brief_uses.acquire()
+        until.callback(self._brief_uses.release)
+        self._brief_users.add(task)
+        until.callback(self._brief_users.discard, task)
 
     @contextmanager
     def _telling(self, engine: AsyncEngine) -> Iterator[None]:
@@ -312,11 +295,11 @@ class Database:
         try:
             yield
         except Exception as error:  # the driver's own
-            for_reading = _is_for_reading(engine.sync_engine.get_execution_options())
+            for_reading = engines.is_for_reading(engine.sync_engine.get_execution_options())
             told = availability.unavailable_using(error, for_reading=for_reading)
             self._takes_no_writes |= told is not None and told.detail == availability.TAKES_NO_WRITES
             self._lacks_tables |= told is not None and told.detail == availability.LACKS_TABLES
-            _raise_if_away(error, told)
+            engines.raise_if_away(error, told)
             raise
 
     @contextmanager
@@ -332,9 +315,8 @@ class Database:
 
     def measure(self) -> None:
         """Set the metrics of the connections for requests."""
-        pool: Any = self.engine.pool  # a QueuePool, as `_pooled` makes it
-        DATABASE_CONNECTIONS.set(pool.checkedout())
-        DATABASE_CONNECTIONS_MOST.set(2 * pool.size())  # `_pooled` lets it grow to twice its size
+        DATABASE_CONNECTIONS.set(engines.in_use(self.engine))
+        DATABASE_CONNECTIONS_MOST.set(engines.most(self.engine))
         DATABASE_WAITING.set(self._waiting)
 
     def version(self) -> int | None:
@@ -404,46 +386,6 @@ class Database:
             await self._watching.dispose()
 
 
-def _sqlite(address: URL, size: int, **options: Any) -> AsyncEngine:
-    # The connection that was used last: what it has in memory is still so, unless another has written since.
-    engine = _pooled(
-        address.set(drivername="sqlite+aiosqlite"), size, module=Driver(), pool_use_lifo=True, **options
-    )
-    event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
-    return engine
-
-
-def _postgres(address: URL, limits: dict[str, Any], size: int, **options: Any) -> AsyncEngine:
-    options = {"isolation_level": "READ COMMITTED", **options}
-    engine = _pooled(address.set(drivername="postgresql+asyncpg"), size, connect_args=limits, **options)
-    event.listen(engine.sync_engine, "checkout", _on_postgres_checkout)
-    return engine
-
-
-def _pooled(
-    address: URL, size: int, *, more: int | None = None, timeout: float = 10, **options: Any
-) -> AsyncEngine:
-    """An engine.
-
-    Args:
-        more: connections beyond the pool's size; as many again when it is left out.
-        timeout: how long one waits for a connection, in seconds.
-    """
-    engine = create_async_engine(
-        address,
-        json_serializer=_dumps,
-        json_deserializer=orjson.loads,
-        hide_parameters=True,  # in what failures say: they are logged
-        pool_size=size,
-        max_overflow=size if more is None else more,
-        pool_timeout=timeout,
-        **options,
-    )
-    event.listen(engine.sync_engine, "handle_error", _on_error)
-    event.listen(engine.sync_engine, "before_cursor_execute", _on_statement)
-    return engine
-
-
 async def _taken(engine: AsyncEngine, until: AsyncExitStack) -> AsyncConnection:
     """A connection of the engine's pool, which has it back when the stack is left."""
     connection = await engine.connect()
@@ -458,10 +400,18 @@ async def _give_back(connection: AsyncConnection) -> None:
     connection each to SQLite, more than the pool keeps: one after the other was opened, and closed again.
     """
     sync: Any = connection.sync_connection
-    if sync.dialect.name == "sqlite" and not sync.invalidated and sync.connection.dbapi_connection.is_idle:
+    if not sync.invalidated and _needs_no_waiting(sync):
         await connection.close()
     else:
         await connection.__aexit__(None, None, None)
+
+
+def _needs_no_waiting(connection: Any) -> bool:
+    """Tell whether a connection is given back without a word to the database."""
+    adapter = connection.connection.dbapi_connection
+    if connection.dialect.name == "sqlite":
+        return bool(adapter.is_idle)
+    return bool(adapter.autocommit and connection.engine.pool.overflow() <= 0)
 
 
 @contextmanager
@@ -473,108 +423,3 @@ def _at_hand(connection: AsyncConnection) -> Iterator[Any]:
         yield driver
     finally:
         driver.at_hand = False
-
-
-def _dumps(value: Any) -> str:
-    return orjson.dumps(value).decode()
-
-
-def _on_statement(*_: Any) -> None:
-    DATABASE_STATEMENTS.inc()
-
-
-def _on_error(context: ExceptionContext) -> None:
-    """Tell a database that is away, or that another process keeps locked, from one that refuses."""
-    failure = context.original_exception
-    if not isinstance(failure, Exception):
-        return  # whoever asked has been stopped
-    if context.is_disconnect or isinstance(failure, TimeoutError):
-        told = str(failure) or type(failure).__name__
-        _cut_off(context)
-        raise Unavailable("the database does not answer", internal=told) from failure
-    options = context.connection.get_execution_options() if context.connection is not None else {}
-    _raise_if_away(failure, availability.unavailable_using(failure, for_reading=_is_for_reading(options)))
-
-
-def _is_for_reading(options: Mapping[str, Any]) -> bool:
-    """Tell whether these are execution options of connections that are to write nothing."""
-    return bool(options.get("postgresql_readonly") or options.get(_READS))
-
-
-def _cut_off(context: ExceptionContext) -> None:
-    """Let go of a connection that gave no answer in time: closing it politely would be one more wait."""
-    if context.dialect.name == "postgresql" and context.connection is not None:
-        driver: Any = context.connection.connection.driver_connection
-        if driver is not None:
-            driver.terminate()
-
-
-def _raise_if_away(failure: Exception, told: Unavailable | None) -> None:
-    if told is not None:
-        DATABASE_FAILURES.inc()
-        if told is not failure:
-            raise told from failure
-
-
-def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:
-    # The driver has noticed when the server went away; asking the server each time would cost a round trip.
-    if connection.driver_connection.is_closed():
-        raise DisconnectionError
-
-
-def _on_sqlite_connect(connection: Any, _record: Any) -> None:
-    cursor = _settled(connection)
-    _switch_to_wal(cursor)
-    cursor.close()
-
-
-def _on_sqlite_dry_run_connect(connection: Any, _record: Any) -> None:
-    cursor = _settled(connection)
-    cursor.execute(f"PRAGMA temp.max_page_count = {_DRY_RUN_PAGES}")
-    cursor.close()
-
-
-def _settled(connection: Any) -> Any:
-    """A cursor of a new SQLite connection, which has what every one has."""
-    # No transaction control by the driver: `_on_sqlite_begin` decides how one starts.
-    connection.isolation_level = None
-    # SQLite's own lower() knows ASCII only.
-    connection.create_function("lower", 1, _lower, deterministic=True)
-    cursor = connection.cursor()
-    for setting in (
-        f"busy_timeout = {BUSY_SECONDS * 1000}",
-        "synchronous = NORMAL",
-        "foreign_keys = ON",
-        "cache_size = -32768",
-        "temp_store = MEMORY",
-    ):
-        cursor.execute(f"PRAGMA {setting}")
-    return cursor
-
-
-def _without_references(connection: Any, _record: Any) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA foreign_keys = OFF")
-    cursor.close()
-
-
-def _switch_to_wal(cursor: Any) -> None:
-    """Let readers not wait for the writer. SQLite itself does not wait when two switch a file at once."""
-    for _ in range(BUSY_SECONDS * 100):
-        try:
-            cursor.execute("PRAGMA journal_mode = WAL")
-        except OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            await_only(asyncio.sleep(0.01))
-        else:
-            return
-
-
-def _on_sqlite_begin(connection: Connection) -> None:
-    if begin := connection.get_execution_options().get(BEGIN, "BEGIN"):
-        connection.exec_driver_sql(begin)
-
-
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import LargeBinary, and_, any_, bindparam, select
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.role import User
+from runtime.storage.batching import RequestBatcher
 from runtime.storage.sql.conversion import converter
+from runtime.storage.sql.database import Database
 from runtime.storage.sql.prepared import PreparedStatement
 from runtime.storage.sql.sessions import PREFIXED, SessionRecord, read_in_order
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -16,31 +19,52 @@ from runtime.storage.sql.tables import METADATA, TABLES
 _sessions = METADATA.tables["sessions"]
 _users = TABLES["User"]
 
-_BOTH = (
-    select(*PREFIXED, *_users.c)
-    .join(_users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id))
-    .where(_sessions.c.zone_id == bindparam("zone"))
+_BOTH = select(*PREFIXED, *_users.c).join(
+    _users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id)
 )
 _OF_COOKIE = PreparedStatement(_BOTH.where(_sessions.c.cookie_hash == bindparam("cookie")))
-_OF_ID = PreparedStatement(_BOTH.where(_sessions.c.id == bindparam("session")))
+_OF_COOKIES = PreparedStatement(  # PostgreSQL's
+    _BOTH.where(_sessions.c.cookie_hash == any_(bindparam("cookies", type_=ARRAY(LargeBinary))))
+)
+_OF_ID = PreparedStatement(
+    _BOTH.where(_sessions.c.zone_id == bindparam("zone"), _sessions.c.id == bindparam("session"))
+)
+
+SessionUser = tuple[SessionRecord, User]
 
 
-async def by_cookie(
-    conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str
-) -> tuple[SessionRecord, User] | None:
-    """The browser session that a cookie of that zone stands for, whatever its status, and its user."""
-    return _pair(await _OF_COOKIE.rows(conn, {"zone": zone_id, "cookie": cookie_hash}))
+class BrowserSessionReader:
+    """Reads browser sessions by cookie: those asked for in one turn of the event loop, on one connection."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lookups = RequestBatcher(self._read)
+
+    async def by_cookie(self, cookie_hash: bytes, *, zone_id: str) -> SessionUser | None:
+        """The browser session that a cookie of that zone stands for, whatever its status, and its user.
+
+        Raises: Unavailable.
+        """
+        return await self._lookups.answer((zone_id, cookie_hash))
+
+    async def _read(self, wanted: Sequence[tuple[str, bytes]]) -> Sequence[SessionUser | None]:
+        cookies = list({cookie for _, cookie in wanted})
+        async with self._database.querying() as conn:
+            if self._database.dialect == "postgresql":
+                rows = await _OF_COOKIES.rows(conn, {"cookies": cookies})
+            else:
+                rows = [row for each in cookies for row in await _OF_COOKIE.rows(conn, {"cookie": each})]
+        found = {
+            (session.zone_id, session.cookie_hash): (session, user) for session, user in map(_pair, rows)
+        }
+        return [found.get(each) for each in wanted]
 
 
-async def by_session(
-    conn: AsyncConnection, session_id: str, *, zone_id: str
-) -> tuple[SessionRecord, User] | None:
+async def by_session(conn: AsyncConnection, session_id: str, *, zone_id: str) -> SessionUser | None:
     """The user's session with that id in that zone, whatever its status, and the user."""
-    return _pair(await _OF_ID.rows(conn, {"zone": zone_id, "session": session_id}))
+    found = await _OF_ID.rows(conn, {"zone": zone_id, "session": session_id})
+    return _pair(found[0]) if found else None
 
 
-def _pair(found: Sequence[Sequence[Any]]) -> tuple[SessionRecord, User] | None:
-    if not found:
-        return None
-    (row,) = found
+def _pair(row: Sequence[Any]) -> SessionUser:
     return read_in_order(row[: len(PREFIXED)]), converter(USER).entity(row[len(PREFIXED) :])

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -13,7 +14,7 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, Respon
 
 from runtime.domain.errors import Unavailable
 from runtime.metrics import STATE_BREAKER, STATE_SECONDS, STATE_SKIPPED
-from runtime.storage.state.batching import RequestBatcher
+from runtime.storage.batching import RequestBatcher
 from runtime.storage.state.circuit_breaker import CircuitBreaker, answered_within
 from runtime.storage.state.protocol import FORGOTTEN
 
@@ -26,6 +27,18 @@ for n = 1, #KEYS do
     redis.call('SET', KEYS[n], wanted, 'EX', ARGV[#KEYS + 1])
   end
 end
+"""
+# As many keys to read as the first argument says, then keys to write, each with a value and a lifetime. That
+# Redis takes no writes is told beside what was read, not in its place.
+_FETCH_AND_PUT = """
+local reads, values, refused = tonumber(ARGV[1]), {}, false
+for n = 1, reads do values[n] = redis.call('GET', KEYS[n]) end
+for n = reads + 1, #KEYS do
+  local place = 2 * (n - reads)
+  local told = redis.pcall('SET', KEYS[n], ARGV[place], 'EX', ARGV[place + 1])
+  if told.err then refused = told.err end
+end
+return {values, refused}
 """
 # What is written belongs to a history. Another one begins when a server starts, and when a replica takes
 # over, for either may lack what was written last.
@@ -89,7 +102,8 @@ if counted == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
 return counted
 """
 
-_ANSWERED = STATE_SECONDS.labels("answered")
+_TAKES_NO_WRITES = "the short-lived state takes no writes"
+_ANSWERED, _REFUSED = STATE_SECONDS.labels("answered"), STATE_SECONDS.labels("refused")
 _AWAY = (RedisError, OSError, TimeoutError)
 # A Redis at hand answers within milliseconds; without it a request goes on, where it may.
 TIMEOUT_SECONDS = 1.0
@@ -97,6 +111,22 @@ _SOCKET_SECONDS = 2.0  # the driver's own timeouts, should the one around the wh
 
 
 PREFIX = "zonewright:"  # of every key
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A value to keep."""
+
+    key: str
+    value: bytes
+    ttl_seconds: int
+
+
+@dataclass(slots=True)
+class _Trip:
+    """A round trip; and why Redis did not take what was to be written, where it answered the rest."""
+
+    refused: str | None = None
 
 
 class RedisState:
@@ -115,8 +145,8 @@ class RedisState:
         self._begin = client.register_script(_BEGIN)
         self._use_once = client.register_script(_USE_ONCE)
         self._count = client.register_script(_COUNT)
-        self._fetches = RequestBatcher(self._fetch_all)
-        self._puts = RequestBatcher(self._put_all)
+        self._fetch_and_put = client.register_script(_FETCH_AND_PUT)
+        self._trips = RequestBatcher(self._travel)
         self._keeps = RequestBatcher(self._keep_all)
         self._claims = RequestBatcher(self._claim_all)
         self._breaker = CircuitBreaker(client.ping, failures=_AWAY, timeout_seconds=self._timeout_seconds)
@@ -137,14 +167,8 @@ class RedisState:
 
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
         """Keep a value, in place of one that is there."""
-        await self._puts.answer((key, value, ttl_seconds))
-
-    async def _put_all(self, entries: Sequence[tuple[str, bytes, int]]) -> Sequence[None]:
-        async with self._reaching(), self._client.pipeline(transaction=False) as pipeline:
-            for key, value, ttl_seconds in entries:
-                pipeline.set(self._name(key), value, ex=ttl_seconds)
-            await pipeline.execute()
-        return [None] * len(entries)
+        if (refused := await self._trips.answer(_Put(key, value, ttl_seconds))) is not None:
+            raise Unavailable(_TAKES_NO_WRITES, internal=refused)
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None when there is none or it has expired."""
@@ -209,14 +233,24 @@ class RedisState:
 
     async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
         """Many values in one round trip, in the order asked."""
-        return await self._fetches.answer(keys) if keys else []
+        return await self._trips.answer(keys) if keys else []
 
-    async def _fetch_all(self, wanted: Sequence[Sequence[str]]) -> Sequence[list[bytes | None]]:
-        keys = list(dict.fromkeys(key for each in wanted for key in each))
-        async with self._reaching():
-            values = await self._client.mget([self._name(key) for key in keys])
+    async def _travel(self, wanted: Sequence[Sequence[str] | _Put]) -> Sequence[Any]:
+        """The values of each who fetches; what Redis has refused of those who put, if it has refused any."""
+        keys = list(dict.fromkeys(key for each in wanted if not isinstance(each, _Put) for key in each))
+        puts = [each for each in wanted if isinstance(each, _Put)]
+        names = [self._name(key) for key in keys]
+        async with self._reaching() as trip:
+            if puts:
+                names += [self._name(each.key) for each in puts]
+                lives = [each for put in puts for each in (put.value, put.ttl_seconds)]
+                values, told = await self._fetch_and_put(keys=names, args=[len(keys), *lives])
+                if told is not None:
+                    trip.refused = bytes(told).decode()
+            else:
+                values = await self._client.mget(names)
         found = dict(zip(keys, map(_bytes, values), strict=True))
-        return [[found[key] for key in each] for each in wanted]
+        return [trip.refused if isinstance(each, _Put) else [found[key] for key in each] for each in wanted]
 
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         """Keep each decimal number unless a greater one is there, in one round trip."""
@@ -248,7 +282,7 @@ class RedisState:
         await self._client.aclose()
 
     @asynccontextmanager
-    async def _reaching(self) -> AsyncIterator[None]:
+    async def _reaching(self) -> AsyncIterator["_Trip"]:
         """Around each round trip. Raises Unavailable in place of what the client raises.
 
         Whoever hears nothing in time is the last to wait: until a probe is answered, all others are refused
@@ -259,21 +293,21 @@ class RedisState:
             cause = self._breaker.cause
             why = "not asked" + (f" since {cause}" if str(cause) else "")
             raise Unavailable("the short-lived state cannot be reached", internal=why) from cause
-        began_at = monotonic()
+        began_at, trip = monotonic(), _Trip()
         try:
             # The client waits for each of several answers when a connection is new, and tries it twice.
             async with answered_within(self._timeout_seconds):
-                yield
+                yield trip
         except _AWAY as error:
             refuses = _refuses_writes(error)
             STATE_SECONDS.labels("refused" if refuses else "unavailable").observe(monotonic() - began_at)
             if refuses:
-                raise Unavailable("the short-lived state takes no writes", internal=str(error)) from error
+                raise Unavailable(_TAKES_NO_WRITES, internal=str(error)) from error
             if not isinstance(error, ResponseError):  # that is an answer
                 self._breaker.trip(error)
             why = str(error) or "no answer in time"
             raise Unavailable("the short-lived state cannot be reached", internal=why) from error
-        _ANSWERED.observe(monotonic() - began_at)
+        (_ANSWERED if trip.refused is None else _REFUSED).observe(monotonic() - began_at)
 
     def measure(self) -> None:
         """Set the metrics of what is, not of what happens: whether Redis is not asked at present."""
