@@ -2,12 +2,15 @@
 
 import asyncio
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
 
+from runtime.services.zones import ZoneRegistry
+from runtime.services.zones.clients import ClientCache
+from runtime.services.zones.tagged_cache import ReadThroughCache
 from runtime.storage.sql.database import Database
 
 
@@ -15,7 +18,7 @@ class Connections:
     """Counts connections of this process that are taken while it watches.
 
     Attributes:
-        inside_another: where one was taken by a task that had one.
+        inside_another: where one was taken by a task that had one, or a cache was asked that may take one.
     """
 
     def __init__(self) -> None:
@@ -43,6 +46,16 @@ class Connections:
                 if not is_second:
                     holders.discard(task)
 
+        def asked(ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            async def noted(*arguments: Any, **options: Any) -> Any:
+                if asyncio.current_task() in holders:
+                    self.inside_another.append("".join(traceback.format_stack(limit=12)))
+                return await ask(*arguments, **options)
+
+            return noted
+
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Database, "_connected", counted)
+            for cache, name in ((ZoneRegistry, "get"), (ClientCache, "get"), (ReadThroughCache, "read")):
+                patch.setattr(cache, name, asked(getattr(cache, name)))
             yield

@@ -9,6 +9,7 @@ from runtime.services import cache_sizes as sizes
 from runtime.services import decision_log, epochs, upstream_refreshes
 from runtime.services.management.authentication import callers
 from runtime.services.zones import tagged_cache
+from runtime.storage.sql import database
 
 _REQUESTS = "as many as are worked on"
 _ZONES = sizes.ZONES
@@ -87,8 +88,8 @@ MEMORY: tuple[BoundedMemory, ...] = (
     ),
     BoundedMemory(
         "runtime.storage.sql.database.Database._at_one_instant",
-        "requests that share a database read",
-        _REQUESTS,
+        "requests that read the database as of one instant; others wait",
+        database.MOST_INSTANTS,
     ),
     BoundedMemory(
         "runtime.storage.sql.database.Database._brief_users",

@@ -11,7 +11,7 @@ from tests.support.oauth_site import PASSWORD, Answer, Browser, Page, Site, asse
 from tests.support.server import serve
 
 from runtime.domain.errors import TooManyTries
-from runtime.domain.kinds import APPLICATION, SESSION, USER, Verb
+from runtime.domain.kinds import SESSION, USER, Verb
 from runtime.services import rate_limits
 from runtime.services.login import throttling as login_limits
 
@@ -78,8 +78,6 @@ class TestSignIn:
         site.user(zone)
         client = site.app(zone)
         page = browser.open(client.url())
-        renamed = {"name": "Notebook 2"}  # so that the application is read again
-        site.run(site.company.run(APPLICATION, Verb.UPDATE, {"zone_id": zone.id}, client.app.id, renamed))
 
         with connections.watched():
             assert browser.sign_in(page).code

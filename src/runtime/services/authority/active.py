@@ -41,6 +41,8 @@ def require_active(
         raise NotActive("the session does not exist, or is another user's")
     require_session_active(session, now)
     if within is not None:
+        if within.user_id != user.id:
+            raise NotActive("the session belongs to another user's")
         require_session_active(within, now)
     require_user_active(user)
     if member is not None:

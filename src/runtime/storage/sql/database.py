@@ -32,6 +32,8 @@ TRIAL_EVERY_SECONDS = 10.0
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
 DRY_RUNS = 4
+# Pieces of work as of one instant, done at the same time: each has a connection, and may take another.
+MOST_INSTANTS = 4
 
 
 class UnsupportedDatabase(ValueError):
@@ -62,9 +64,12 @@ class Database:
         self.refusal: Unavailable | None = None  # in place of whatever this is asked, while there is one
         self._try_write_at = 0.0
         self._waiting = 0
-        # Whoever waits for one to be given back waits less than for a new one.
+        # Whoever waits for one to be given back waits less than for a new one. Writes apart from queries, for
+        # they may wait for somebody's lock.
         self._brief_users: set[asyncio.Task[Any] | None] = set()
-        self._brief_uses = asyncio.Semaphore(engines.size(engine))
+        self._queries = asyncio.Semaphore(engines.size(engine))
+        self._writes = asyncio.Semaphore(engines.size(engine))
+        self._instants = asyncio.Semaphore(MOST_INSTANTS)
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
@@ -184,8 +189,9 @@ class Database:
         `reading` and `querying` give it one connection. What it writes meanwhile it does not see.
         """
         task = asyncio.current_task()
-        async with self._connected(self._reading) as connection:
-            self._at_one_instant[task] = connection
+        async with AsyncExitStack() as stack:
+            await _admitted(self._instants, stack)
+            self._at_one_instant[task] = await stack.enter_async_context(self._connected(self._reading))
             try:
                 yield
             finally:
@@ -195,12 +201,16 @@ class Database:
         return self._at_one_instant.get(asyncio.current_task()) if self._at_one_instant else None
 
     @asynccontextmanager
-    async def querying(self) -> AsyncIterator[AsyncConnection]:
-        """A connection without a transaction, for hot paths that run one small query. It cannot stream."""
+    async def querying(self, *, apart: bool = False) -> AsyncIterator[AsyncConnection]:
+        """A connection without a transaction, for hot paths that run one small query. It cannot stream.
+
+        Args:
+            apart: for what must not wait behind those, or would keep them waiting.
+        """
         if (held := self._held()) is not None:
             yield held
             return
-        async with self._connected(self._querying) as connection:
+        async with self._connected(self._querying, among=None if apart else self._queries) as connection:
             with _at_hand(connection) if self._writer else nullcontext():
                 yield connection
 
@@ -224,7 +234,7 @@ class Database:
         SQLite, writes that come together are committed together. Refused inside a transaction, as another is.
         """
         if self._writer is None:
-            async with self._connected(self._querying) as connection:
+            async with self._connected(self._querying, among=self._writes) as connection:
                 yield connection
             return
         self._refuse_second_transaction()
@@ -249,7 +259,7 @@ class Database:
 
     @asynccontextmanager
     async def _connected(
-        self, engine: AsyncEngine, *, though_refused: bool = False
+        self, engine: AsyncEngine, *, though_refused: bool = False, among: asyncio.Semaphore | None = None
     ) -> AsyncIterator[AsyncConnection]:
         if self.refusal is not None and not though_refused:
             raise Unavailable(self.refusal.detail, internal=self.refusal.internal)
@@ -265,8 +275,9 @@ class Database:
                     stack.callback(waiting.end)
                     async with waiting.connecting:
                         with self._wait():
-                            if engine is self._querying:
-                                await self._admitted(stack)
+                            if among is not None:
+                                self._refuse_second_use(stack)
+                                await _admitted(among, stack)
                             connection = await _taken(engine, stack)
                     waiting.driver = connection.sync_connection.connection.driver_connection  # type: ignore[union-attr]
             except Exception as error:
@@ -275,17 +286,14 @@ class Database:
             with self._telling(engine):
                 yield connection
 
-    async def _admitted(self, until: AsyncExitStack) -> None:
-        """Be one of those who use a connection for a moment, until the stack is left. Raises TimeoutError.
+    def _refuse_second_use(self, until: AsyncExitStack) -> None:
+        """Note that this task uses a connection for a moment, until the stack is left.
 
-        For one who is so already that is refused: under load, all would wait for each other.
+        One who does so already is refused: under load, all would wait for each other.
         """
         task = asyncio.current_task()
         if task in self._brief_users:
             raise RuntimeError("this task has a connection to the database already; pass it on")
-        async with asyncio.timeout(engines.POOL_SECONDS) if self._brief_uses.locked() else nullcontext():
-            await self._brief_uses.acquire()
-        until.callback(self._brief_uses.release)
         self._brief_users.add(task)
         until.callback(self._brief_users.discard, task)
 
@@ -325,7 +333,7 @@ class Database:
 
     async def ping(self) -> None:
         """Return when the database answers, and does again what it has refused. Raises `Unavailable`."""
-        async with self.querying() as connection:
+        async with self.querying(apart=True) as connection:
             asked = "SHOW transaction_read_only" if self.dialect == "postgresql" else "SELECT 'off'"
             is_read_only = await connection.scalar(text(asked)) == "on"
         if is_read_only:
@@ -384,6 +392,17 @@ class Database:
         await self.engine.dispose()
         if self._watching is not None:
             await self._watching.dispose()
+
+
+async def _admitted(users: asyncio.Semaphore, until: AsyncExitStack) -> None:
+    """Be one of those, until the stack is left. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(engines.POOL_SECONDS) if users.locked() else nullcontext():
+            await users.acquire()
+    except TimeoutError:
+        waited = f"others have used it for {engines.POOL_SECONDS:.0f} seconds"
+        raise Unavailable("the database cannot be reached", internal=waited) from None
+    until.callback(users.release)
 
 
 async def _taken(engine: AsyncEngine, until: AsyncExitStack) -> AsyncConnection:

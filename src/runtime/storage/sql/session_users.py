@@ -30,6 +30,8 @@ _OF_ID = PreparedStatement(
     _BOTH.where(_sessions.c.zone_id == bindparam("zone"), _sessions.c.id == bindparam("session"))
 )
 
+_ZONE, _COOKIE = (SessionRecord.__slots__.index(name) for name in ("zone_id", "cookie_hash"))
+
 SessionUser = tuple[SessionRecord, User]
 
 
@@ -45,18 +47,18 @@ class BrowserSessionReader:
 
         Raises: Unavailable.
         """
-        return await self._lookups.answer((zone_id, cookie_hash))
+        row = await self._lookups.answer((zone_id, cookie_hash))
+        return None if row is None else _pair(row)
 
-    async def _read(self, wanted: Sequence[tuple[str, bytes]]) -> Sequence[SessionUser | None]:
+    async def _read(self, wanted: Sequence[tuple[str, bytes]]) -> Sequence[Sequence[Any] | None]:
+        """The rows as they are: one that cannot be read is a failure of who asks for it alone."""
         cookies = list({cookie for _, cookie in wanted})
         async with self._database.querying() as conn:
             if self._database.dialect == "postgresql":
                 rows = await _OF_COOKIES.rows(conn, {"cookies": cookies})
             else:
                 rows = [row for each in cookies for row in await _OF_COOKIE.rows(conn, {"cookie": each})]
-        found = {
-            (session.zone_id, session.cookie_hash): (session, user) for session, user in map(_pair, rows)
-        }
+        found = {(row[_ZONE], row[_COOKIE]): row for row in rows}
         return [found.get(each) for each in wanted]
 
 

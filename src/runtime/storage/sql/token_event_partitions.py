@@ -155,7 +155,7 @@ async def _change(database: Database, *statements: str) -> None:
 
 async def _validate(database: Database) -> None:
     """Have every row read, while others read and write; for longer than any other statement may take."""
-    async with database.querying() as conn:
+    async with database.querying(apart=True) as conn:
         driver: Any = (await conn.get_raw_connection()).driver_connection
         await driver.execute(
             f"ALTER TABLE {DEFAULT} VALIDATE CONSTRAINT {_CLOSED}", timeout=_VALIDATION_SECONDS

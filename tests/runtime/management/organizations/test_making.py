@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import func, select
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.signing_in import Someone, someone, status
+from tests.support.connections import Connections
 
 from runtime.services import rate_limits
 from runtime.services.management import audit
@@ -57,6 +58,18 @@ def test_organizations_of_one_name_get_labels_that_differ(founder: Founder) -> N
 def test_an_organization_made_without_a_name_is_given_one(founder: Founder) -> None:
     """The name is no required member of the request."""
     assert founder.at_home.ok("POST", "/organizations", {})["name"]
+
+
+def test_making_one_takes_one_connection_at_a_time(api: Api) -> None:
+    """A second one inside the transaction would have all wait for each other when many do it at once."""
+    mine, connections = company(api), Connections()
+    at_home = someone(mine, "org_admin").calling()
+
+    with connections.watched():
+        at_home.ok("POST", "/organizations", {"name": api.named("Third")}, status=201)
+
+    assert connections.taken > 0
+    assert connections.inside_another == []
 
 
 def test_a_token_of_home_lists_every_organization_that_its_holder_acts_for(

@@ -22,7 +22,7 @@ from runtime.domain.kinds.values import InvitationStatus
 from runtime.domain.kinds.zone import Zone
 from runtime.services import rate_limits
 from runtime.services.authority import admission
-from runtime.services.authority.admission import InvitedMember, JoiningAccount
+from runtime.services.authority.admission import InvitedMember
 from runtime.services.clients.dpop_verification import PresentedToken
 from runtime.services.container import Services
 from runtime.services.management import entities
@@ -171,7 +171,7 @@ async def _with_account(
         raise Forbidden(
             "this account belongs to no organization: accept the invitation without an access token"
         )
-    joining = JoiningAccount(guest.token, guest.zone.entity, guest.user, await guest.zone.user_provider())
+    joining = await organization_users.joining_account(unit, guest.token, guest.zone.entity, guest.user)
     try:
         return await organization_users.add_external_account(unit, invitation.role, joining)
     except SignInRefused as refusal:

@@ -14,7 +14,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, UserStatus
 from runtime.domain.kinds.zone import Zone
 from runtime.services.authority import admission
-from runtime.services.authority.admission import JoiningAccount
+from runtime.services.authority.admission import JoiningAccount, ManagementToken
 from runtime.services.management import entities
 from runtime.services.management.access.caller import HomeAccount
 from runtime.services.management.entities import Parents
@@ -22,6 +22,7 @@ from runtime.services.management.people import users
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users as people
+from runtime.storage.sql import zone_data
 
 
 async def home_zone(unit: UnitOfWork) -> Zone:
@@ -33,6 +34,13 @@ async def home_zone(unit: UnitOfWork) -> Zone:
 def account_of(zone: Zone, user: User) -> HomeAccount:
     """The account of a user of an organization's home zone."""
     return HomeAccount(user.id, str(zone.protocols.oauth2.issuer), user.identifier)
+
+
+async def joining_account(unit: UnitOfWork, token: ManagementToken, home: Zone, user: User) -> JoiningAccount:
+    """An account of another organization, with how its home zone signs people in as of now."""
+    provider_id = home.user_identity_provider_id
+    provider = await zone_data.provider(unit.conn, home.id, provider_id) if provider_id else None
+    return JoiningAccount(token, home, user, provider)
 
 
 async def add_home_user(unit: UnitOfWork, user: User, role: OrganizationRole) -> OrganizationUser:

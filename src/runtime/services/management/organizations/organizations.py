@@ -10,7 +10,6 @@ from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.services import rate_limits, zone_keys
-from runtime.services.authority.admission import JoiningAccount
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
@@ -129,9 +128,9 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     """
     entities.require(unit, ORGANIZATION, Verb.CREATE, {})
     sign_in = own_sign_in(unit.caller, "create an organization")
-    home = await unit.services.zones.get(sign_in.zone_id)
+    home = await storage.get(unit.conn, ZONE, sign_in.zone_id, within={})
     token = user_tokens.way_of(sign_in)
-    joining = JoiningAccount(token, home.entity, sign_in.user, await home.user_provider())
+    joining = await organization_users.joining_account(unit, token, home, sign_in.user)
     if await unit.services.rate_limiter.hit(
         rate_limits.NEW_ORGANIZATIONS, sign_in.zone_id, sign_in.account.id
     ):
