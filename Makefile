@@ -61,7 +61,7 @@ serve: $(RUNTIME) ## run the service on its embedded default; the first run make
 chaos: $(DEV) ## two nodes under load while things break; what it cost, as a table (ARGS="--only redis-hangs,node-kill")
 	@PYTHONPATH=.:examples $(BIN)/python -m tests.chaos $(ARGS)
 
-bench: ## measure, as tables (ONLY=figures,exchange,writes,tokens,vault,revocation,listing,growth,validate,plan,apply or scale; PEERS=1 beside node-oidc-provider; REPORT=folder for a page with plots; RECORD=1 for docs/figures.md)
+bench: ## measure, as tables (ONLY=figures,exchange,writes,tokens,vault,revocation,listing,growth,validate,plan,apply or scale with ZONES=N USERS=N; PEERS=1 beside node-oidc-provider; REPORT=folder for a page with plots; RECORD=1 for docs/figures.md)
 	@$(MAKE) --no-print-directory VENV='$(BENCH_VENV)' PYTHON='$(BENCH_PYTHON)' environment
 	@$(BENCH_VENV)/bin/python -m benchmarks $(if $(ONLY),--only '$(ONLY)') $(if $(PEERS),--peers) $(if $(REPORT),--report '$(REPORT)') $(if $(RECORD),--record)
 

@@ -5,6 +5,8 @@ Every metric and label that they name is in what a node exposes, and every expre
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,3 +215,108 @@ def test_the_dashboard_and_the_alerts_leave_no_metric_out() -> None:
         "zoned_job_work",
         "zoned_job_last_success_timestamp_seconds",
     }
+
+
+_NODE = 'instance="one",job="zoned"'
+_TOKENS = f'{_NODE},endpoint="/oauth/token"'
+# Alert -> series of a node as promtool reads them, one value a minute, under which it fires.
+TROUBLE = {
+    "ZonedNodeDown": {f"up{{{_NODE}}}": "0x30"},
+    "ZonedNotScraped": {'up{instance="one",job="other"}': "1x30"},
+    "ZonedWorkersExit": {f'process_start_time_seconds{{{_NODE},worker="0"}}': "100 100 160 220 280 280x25"},
+    "ZonedServerErrors": {
+        f'zoned_request_seconds_count{{{_TOKENS},outcome="2xx"}}': "0+1000x30",
+        f'zoned_request_seconds_count{{{_TOKENS},outcome="server_error"}}': "0+60x30",
+    },
+    "ZonedTokenEndpointSlow": {
+        f'zoned_request_seconds_bucket{{{_TOKENS},outcome="2xx",le="0.5"}}': "0+95x30",
+        f'zoned_request_seconds_bucket{{{_TOKENS},outcome="2xx",le="1"}}': "0+100x30",
+        f'zoned_request_seconds_bucket{{{_TOKENS},outcome="2xx",le="+Inf"}}': "0+100x30",
+    },
+    "ZonedDatabaseUnavailable": {f"zoned_database_unavailable_total{{{_NODE}}}": "0+3x30"},
+    "ZonedDatabasePoolExhausted": {
+        f'zoned_database_wait_seconds_bucket{{{_NODE},le="0.1"}}': "0+80x30",
+        f'zoned_database_wait_seconds_bucket{{{_NODE},le="1"}}': "0+100x30",
+        f'zoned_database_wait_seconds_bucket{{{_NODE},le="+Inf"}}': "0+100x30",
+    },
+    "ZonedRedisUnavailable": {f'zoned_state_seconds_count{{{_NODE},outcome="refused"}}': "0+3x30"},
+    "ZonedDecisionsNotWritten": {f'zoned_queue_length{{{_NODE},queue="decisions"}}': "6000x30"},
+    "ZonedMessagesLate": {f"zoned_outbox_oldest_seconds{{{_NODE}}}": "1000x30"},
+    "ZonedMessagesGivenUp": {f'zoned_outbox_messages{{{_NODE},state="dead"}}': "0x20 2x10"},
+    "ZonedJobFails": {
+        f'zoned_job_runs_total{{{_NODE},exported_job="retention",outcome="failed"}}': "0 1 2 3 4 4x25"
+    },
+    "ZonedClientsRefused": {
+        f'zoned_refusals_total{{{_NODE},event="token_exchange",code="invalid_client"}}': "0+120x30"
+    },
+    "ZonedProviderUnavailable": {f"zoned_upstream_circuits_open{{{_NODE}}}": "1x30"},
+    "ZonedEncryptionKeyUnavailable": {
+        f'zoned_key_encryption_seconds_count{{{_NODE},service="aws",operation="open",outcome="no"}}': "0+2x30"
+    },
+    "ZonedWorkerBusy": {
+        f'zoned_event_loop_lag_seconds_bucket{{{_NODE},le="0.1"}}': "0+80x30",
+        f'zoned_event_loop_lag_seconds_bucket{{{_NODE},le="1"}}': "0+100x30",
+        f'zoned_event_loop_lag_seconds_bucket{{{_NODE},le="+Inf"}}': "0+100x30",
+    },
+}
+# What is no trouble, and might be taken for it.
+_WELL = {
+    f"up{{{_NODE}}}": "1x30",
+    f'process_start_time_seconds{{{_NODE},worker="0"}}': "100x10 160x20",
+    f'zoned_request_seconds_count{{{_TOKENS},outcome="2xx"}}': "0+100x30",
+    f'zoned_request_seconds_count{{{_TOKENS},outcome="too_many_requests"}}': "0+900x30",
+    f'zoned_request_seconds_count{{{_TOKENS},outcome="invalid_grant"}}': "0+900x30",
+    f"zoned_database_unavailable_total{{{_NODE}}}": "0x10 1x20",
+    f'zoned_state_seconds_count{{{_NODE},outcome="answered"}}': "0+300x30",
+    f'zoned_outbox_messages{{{_NODE},state="dead"}}': "7x10 2x20",
+}
+
+
+def firing(series: dict[str, str], tmp_path: Path) -> set[str]:
+    """The alerts that Prometheus raises on these series within half an hour."""
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool on this machine: install `prometheus`")
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [  # each fails where the alert is raised
+            {
+                "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
+                "eval_time": at,
+                "exp_samples": [],
+            }
+            for alert in ALERTS
+            for at in ("8m", "16m", "25m")
+        ],
+    }
+    file = tmp_path / "tests.yaml"
+    file.write_text(
+        yaml.safe_dump({"rule_files": [str(MONITORING / "prometheus-rules.yaml")], "tests": [case]})
+    )
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    told = done.stdout + done.stderr
+    raised = set(re.findall(r'alertname=\\?"(\w+)', told))
+    assert bool(raised) == bool(done.returncode), told
+    return raised
+
+
+def test_there_is_trouble_for_each_alert() -> None:
+    """One that has none here was never seen to fire."""
+    assert TROUBLE.keys() == ALERTS.keys()
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_each_alert_fires_in_its_trouble_and_alone(alert: str, tmp_path: Path) -> None:
+    """On the series that it is about, beside those of a node that is well."""
+    series = _WELL | TROUBLE[alert]
+    if alert == "ZonedNotScraped":
+        series = TROUBLE[alert]
+
+    assert firing(series, tmp_path) == {alert}
+
+
+def test_none_fires_for_what_is_no_trouble(tmp_path: Path) -> None:
+    """Strangers who are refused, a worker that was replaced, a request that the database did not serve."""
+    assert firing(_WELL, tmp_path) == set()

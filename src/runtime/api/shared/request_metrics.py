@@ -57,7 +57,12 @@ def endpoint_of_request(request: Request) -> str:
 
 
 def outcome_of(response: Any) -> str:
-    """What the metrics call the outcome of an answer."""
+    """What the metrics call the outcome of an answer.
+
+    Too many requests are told apart from what is away, though OAuth has one code for both.
+    """
+    if response.status == 429:
+        return "too_many_requests"
     return response.code if isinstance(response, RefusalResponse) else _CLASSES[response.status // 100]
 
 
