@@ -147,6 +147,7 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path):
         Server(tmp_path / "file" / "data").run("init")
 
 
+@pytest.mark.deviation("default-encryption-key")
 def test_wants_the_key_that_the_database_was_set_up_with(tmp_path: Path):
     """A lost or another key is told in one line: what it sealed cannot be read without it."""
     server = Server(tmp_path)
@@ -448,6 +449,19 @@ def test_a_rotated_key_is_in_the_cached_key_set_within_a_second(server: Server):
     assert before, "the set was cached when the command ran"
     kids = [key["kid"] for key in httpx.get(zone["jwks_uri"], trust_env=False).json()["keys"]]
     assert kid in kids
+
+
+def test_an_api_key_that_a_command_revokes_is_refused_within_a_second(server: Server):
+    """Without Redis, too, and however often it was used just before."""
+    making = ("api-key", "create", "--organization", str(server.organization_id), "--name", "short")
+    key = server.run(*making).strip().splitlines()[-1]
+    asked = {"headers": {"Authorization": f"Bearer {key}"}, "trust_env": False}
+    assert httpx.get(f"{server.url}/zones", **asked).status_code == 200
+
+    server.run("api-key", "revoke", key)
+    let_pass(1.0)
+
+    assert httpx.get(f"{server.url}/zones", **asked).status_code == 401
 
 
 def test_a_key_that_is_known_to_others_is_replaced_at_once(server: Server):

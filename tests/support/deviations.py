@@ -24,6 +24,34 @@ class Deviation:
 
 DEVIATIONS = (
     Deviation(
+        "default-encryption-key",
+        "Resources: Zone",
+        "without `encryption_key` the default key of the cloud is used",
+        "the key of the installation: a key file, unless settings name a key of AWS KMS or Vault",
+        "the service runs without a cloud, and its default must not depend on one",
+    ),
+    Deviation(
+        "plain-text",
+        "Resources: Common",
+        "names and descriptions are strings",
+        "texts with HTML tags or control characters are refused",
+        "they are shown on pages, in terminals and in logs",
+    ),
+    Deviation(
+        "prefix-host",
+        "Resources: Resource (identifier as a prefix)",
+        "protocol and host have to match exactly",
+        "the case of both, and the default port, make no difference",
+        "RFC 3986 section 6.2: they are one address, whichever way it is written",
+    ),
+    Deviation(
+        "order-of-checks",
+        "Endpoints: Zone OAuth endpoints",
+        "the user's authorization is checked before the application's dependency",
+        "dependency and scopes are checked first",
+        "nobody is asked to consent to what the application could not have afterwards",
+    ),
+    Deviation(
         "encryption-key",
         "Resources: Zone",
         "`encryption_key` names a key of a cloud key-management service",

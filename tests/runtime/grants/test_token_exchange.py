@@ -331,6 +331,23 @@ async def test_consent_is_needed_where_it_is_asked_for(scene: Scene, ann: Person
     assert (await scene.exchange(shy, subject, api, "read write"))["scope"] == "read write"
 
 
+@pytest.mark.deviation("order-of-checks")
+async def test_nobody_is_asked_for_what_would_be_refused(
+    scene: Scene, ann: Person, api: Resource, tools: Resource
+) -> None:
+    """Dependency and scopes come before consent: the way to ask is told for what is left."""
+    asking = await scene.company.app(scene.zone, "asking-first", consent="required", dependencies=[api])
+    subject = await scene.company.token(scene.zone, asking, ann)
+
+    with pytest.raises(InvalidTarget):
+        await scene.exchange(asking, subject, tools, "call")
+    with pytest.raises(InvalidScope):
+        await scene.exchange(asking, subject, api, "no-such-scope")
+    with pytest.raises(AccessDenied) as refusal:
+        await scene.exchange(asking, subject, api, "read")
+    assert refusal.value.members["reason"] == "user_authorization_required"
+
+
 async def test_ended_grant_refuses(scene: Scene, api: Resource) -> None:
     """A delegated grant that was ended refuses, also where consent is implied."""
     eve = await scene.company.person(scene.zone, "eve@acme.test")

@@ -277,6 +277,8 @@ class TestFilters:
     ) -> None:
         """Specification, limits: `query[email]`; other searches follow it."""
         assert api("GET", filled.path(f"/users?query[email]={'x' * chars}")).status_code == status
+        identities = f"/organizations/{api.organization_id}/identities"
+        assert api("GET", f"{identities}?query[email]={'x' * chars}").status_code == status
 
     @pytest.mark.parametrize(
         "asked", ["expand=total_count", "expand[]=total_count", "expand=total_count&expand[]=total_count"]

@@ -51,6 +51,17 @@ def test_token_for_the_zone_itself(site: Site, chain: Chain) -> None:
     assert "scope" not in answer
 
 
+@pytest.mark.parametrize(
+    "asked", [{"scope": "openid"}, {"audience": "https://nowhere.test"}, {"audience": "https://late.test"}]
+)
+def test_who_names_no_resource_is_told_how(site: Site, chain: Chain, asked: dict[str, str]) -> None:
+    """Also where `audience` means none, or one that the application may not have: in the same words."""
+    if asked.get("audience") == "https://late.test":
+        site.make(site.company.resource(site.zone, "https://late.test"))
+
+    assert "send `resource`" in post(site, chain, **asked)["error_description"]
+
+
 @pytest.mark.standard("RFC 6749")
 @pytest.mark.parametrize(
     ("more", "error"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from sanic import Sanic
@@ -24,11 +25,13 @@ from runtime.api.management import (
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
 from runtime.api.oauth.dpop_headers import presented_of
+from runtime.api.shared.queries import read_query
 from runtime.api.shared.request_ids import check_client_request_id
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.errors import NotFound
 from runtime.services.management.authentication.callers import authenticate
 
+Served = Callable[..., Coroutine[Any, Any, HTTPResponse | None]]
 HANDLERS: dict[str, Handler] = {
     **organizations.HANDLERS,
     **sso.HANDLERS,
@@ -40,7 +43,7 @@ HANDLERS: dict[str, Handler] = {
     **decisions.HANDLERS,
 }
 # Operations that need no credential: they read the request themselves.
-OPEN: dict[str, Callable[..., Coroutine[Any, Any, HTTPResponse]]] = {
+OPEN: dict[str, Served] = {
     "service_account_token.create": create_token,
     "invitations.retrieve": invitations.retrieve,
     "invitations.accept": invitations.accept,
@@ -65,11 +68,13 @@ def bind(app: Sanic[Any, Any]) -> None:
     """Serve every route of the contract."""
     for route in ROUTES:
         if route.open:
-            path = route.path.replace("{", "<").replace("}", ":str>")
-            app.add_route(OPEN[route.operation_id], path, methods=[route.method], name=_name(route))
+            open_to_all = OPEN[route.operation_id]
+            if open_to_all is not create_token:  # which tells it as OAuth does
+                open_to_all = _with_known_parameters(route, open_to_all)
+            _add(app, route, open_to_all)
         elif route.zone_token:
-            handler, streamed = bundles.HANDLERS[route.operation_id], bool(route.body)
-            app.add_route(handler, route.path, methods=[route.method], name=_name(route), stream=streamed)
+            served = _with_known_parameters(route, bundles.HANDLERS[route.operation_id])
+            _add(app, route, served, streamed=bool(route.body))
         else:
             _bind(app, route, _handler_of(route))
 
@@ -87,7 +92,8 @@ def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
         if any(len(value) > _MAX_PATH_VALUE for value in path.values()):
             raise NotFound("there is nothing at this address")
         named = {path_name(name): value for name, value in path.items()}
-        call = Call(request, services, caller, route, named)
+        # Before anything is done: a write that is refused for its parameters has written nothing.
+        call = Call(request, services, caller, route, named, read_query(route, request.query_string))
         if not large:
             return await handler(call)
         async with changes.admitted(call):
@@ -96,13 +102,23 @@ def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
             again = await authenticate(services, presented and replace(presented, proved=caller.jkt))
             return await handler(replace(call, caller=again))
 
-    app.add_route(
-        serve,
-        route.path.replace("{", "<").replace("}", ":str>"),
-        methods=[route.method],
-        name=_name(route),
-        stream=large,
-    )
+    _add(app, route, serve, streamed=large)
+
+
+def _with_known_parameters(route: Route, handler: Served) -> Served:
+    """The handler of a route whose caller it finds out itself, for requests without any other parameter."""
+
+    @wraps(handler)
+    async def serve(request: Request, **path: str) -> HTTPResponse | None:
+        read_query(route, request.query_string)
+        return await handler(request, **path)
+
+    return serve
+
+
+def _add(app: Sanic[Any, Any], route: Route, served: Served, *, streamed: bool = False) -> None:
+    path = route.path.replace("{", "<").replace("}", ":str>")
+    app.add_route(served, path, methods=[route.method], name=_name(route), stream=streamed)
 
 
 def _name(route: Route) -> str:

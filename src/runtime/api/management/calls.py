@@ -13,7 +13,7 @@ from sanic.response import HTTPResponse
 from runtime.api.management.list_queries import list_query
 from runtime.api.shared.cursors import Cursors
 from runtime.api.shared.json_bodies import MAX_BODY_BYTES, read_json
-from runtime.api.shared.queries import one, read_query
+from runtime.api.shared.queries import one
 from runtime.api.shared.request_ids import request_id_of
 from runtime.contract.routes import Route
 from runtime.services.container import Services
@@ -39,6 +39,7 @@ class Call:
 
     Attributes:
         path: the path parameters by the names that services use: `zone_id`, `policy_id`, `id`, ...
+        query: the query parameters, each checked by itself.
     """
 
     request: Request
@@ -46,17 +47,13 @@ class Call:
     caller: Caller
     route: Route
     path: Mapping[str, str]
+    query: Mapping[str, tuple[str, ...]]
 
     @property
     def id(self) -> str:
         """The id of the entity that the path ends in."""
         kind = self.route.kind
         return self.path[path_name(kind.item)] if kind else self.path["id"]
-
-    @cached_property
-    def query(self) -> dict[str, tuple[str, ...]]:
-        """The query parameters, each checked by itself."""
-        return read_query(self.route, self.request.query_string)
 
     @cached_property
     def expands(self) -> frozenset[str]:

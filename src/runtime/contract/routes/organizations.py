@@ -61,7 +61,7 @@ ROUTES: tuple[Route, ...] = (
             AFTER,
             BEFORE,
             LIMIT,
-            Query("query[email]", many=True),
+            Query("query[email]", many=True, min_chars=1, max_chars=255),
             Query("role", values=tuple(OrganizationRole), about="only users and invitations with this role"),
             expand("permissions", "total_count"),
         ),

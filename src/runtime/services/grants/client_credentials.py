@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from runtime.domain.errors import InvalidScope
+from runtime.domain.errors import InvalidScope, InvalidTarget
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import attenuation
 from runtime.domain.oauth import scopes as scope_strings
@@ -79,9 +79,23 @@ async def client_credentials(
             )
         own = attenuation.TokenLimits(zone.issuer, frozenset(), services.settings.token_lifetime_seconds)
         return await _issue(services, zone, client, attenuation.originate(own, None, jkt=jkt, now=now), now)
-    authorized = await authorize(
-        services, zone, client, named, audiences=audiences, scopes=scopes, now=now, decision=decision, jkt=jkt
-    )
+    try:
+        authorized = await authorize(
+            services,
+            zone,
+            client,
+            named,
+            audiences=audiences,
+            scopes=scopes,
+            now=now,
+            decision=decision,
+            jkt=jkt,
+        )
+    except InvalidTarget as refusal:
+        if resources:
+            raise
+        told = f"{refusal.detail}: `audience` was taken for it; send `resource`"
+        raise InvalidTarget(told, internal=refusal.internal) from None
     decision.step = Step.SIGNING
     return await _issue(services, zone, client, authorized.plan, now)
 
