@@ -5,14 +5,16 @@ from urllib.parse import parse_qsl, urlsplit
 from msal import ConfidentialClientApplication
 from program import HOST, converse, settings
 
-application = ConfidentialClientApplication(**settings())
-SCOPES = ["email"]
+given = settings()
+resource = given.pop("&resource", "")  # in place of a parameter, which the library has none for
+SCOPES = given.pop("scopes", ["email"])
+application = ConfidentialClientApplication(**given)
 flow: dict = {}
 
 
 def begin() -> str:
     flow.update(application.initiate_auth_code_flow(SCOPES, redirect_uri=f"https://{HOST}/callback"))
-    return flow["auth_uri"]
+    return f"{flow['auth_uri']}&resource={resource}" if resource else flow["auth_uri"]
 
 
 def told(tokens: dict) -> dict:

@@ -27,9 +27,14 @@ PROGRAMS = Path(__file__).resolve().parents[2] / "clients"
 LIBRARIES = {each.name: each for each in libraries()}
 TRIED = [name for name, each in LIBRARIES.items() if each.tried.partition(":")[0] == "yes"]
 NAMING = [name for name in TRIED if LIBRARIES[name].resource]
-# What programs end with: an error of their HTTP library, or a page of the framework.
-REFUSED_BY_USERINFO = "401 Client Error: Unauthorized for url|Third-Party Login Failure"
 API = "https://api.acme.example"
+# How a parameter is added to the authorization request of a library that then asks userinfo.
+PARAMETER = {
+    "mozilla-django-oidc": {"OIDC_AUTH_REQUEST_EXTRA_PARAMS": {"resource": API}},
+    "python-social-auth": {"SOCIAL_AUTH_OIDC_AUTH_EXTRA_ARGUMENTS": {"resource": API}},
+}
+# What programs end with: an error of their HTTP library.
+REFUSED_BY_USERINFO = "401 Client Error: Unauthorized for url"
 SIGNED_OUT = "https://app.example/signed-out"
 APACHE_MODULE = Path("/usr/lib/apache2/modules/mod_auth_openidc.so")
 
@@ -201,6 +206,24 @@ def test_names_a_resource_with_the_setting_of_the_table(
         assert is_ada(told)
 
 
+@pytest.mark.parametrize("name", [name for name in TRIED if name not in NAMING])
+def test_who_has_no_way_to_name_a_resource_asks_userinfo_with_the_token_for_it(
+    home: Site, browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    """The request names the resource, but with that token the library does not learn who has signed in."""
+    library = LIBRARIES[name]
+    places, _ = prepared(home, library)
+    settings = library.filled({**library.settings, **library.http}, places) | PARAMETER[name]
+
+    with started(name, settings, request) as ask:
+        url = ask()["url"]
+        answer = browser.sign_in(browser.open(url))
+        with pytest.raises(AssertionError, match=REFUSED_BY_USERINFO):
+            ask(answer.location)
+
+    assert parse_qs(urlsplit(url).query)["resource"] == [API]
+
+
 @pytest.mark.parametrize("name", TRIED)
 def test_a_default_resource_does_what_the_table_says(
     home: Site, browser: Browser, name: str, request: pytest.FixtureRequest
@@ -235,6 +258,47 @@ def test_msal_refreshes_by_the_scope_that_it_adds(
     assert is_ada(second)
     assert claims(second["access_token"])["sub"] == claims(first["access_token"])["sub"]
     assert second["access_token"] != first["access_token"]
+
+
+@pytest.mark.parametrize(("scopes", "refreshed"), [(["email"], None), (["email", "read"], "read")])
+@pytest.mark.parametrize("name", ["MSAL for Python"])
+def test_msal_refreshes_a_token_for_an_api_with_the_scopes_that_the_application_names(
+    home: Site,
+    browser: Browser,
+    name: str,
+    scopes: list[str],
+    refreshed: str | None,
+    request: pytest.FixtureRequest,
+) -> None:
+    """It sends them each time, so what the first token has besides is not in the second."""
+    library = LIBRARIES[name]
+    places, resource = prepared(home, library)
+    settings = library.filled({**library.settings, **library.resource}, places) | {"scopes": scopes}
+
+    with started(name, settings, request) as ask:
+        first = claims(ask(browser.sign_in(browser.open(ask()["url"])).location)["access_token"])
+        second = claims(ask("refresh")["access_token"])
+
+    assert (first["aud"], first["scope"]) == (resource.identifier, "read")
+    assert (second["aud"], second.get("scope")) == (resource.identifier, refreshed)
+
+
+@pytest.mark.parametrize("name", ["MSAL for Python"])
+def test_msal_for_python_has_no_parameter_that_names_a_resource(
+    home: Site, name: str, monkeypatch: pytest.MonkeyPatch, certificate: Path
+) -> None:
+    """One function refuses it, the older one takes it and sends nothing: so it is added to the address."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    library = LIBRARIES[name]
+    places, _ = prepared(home, library)
+    application = msal.ConfidentialClientApplication(**library.filled(library.settings, places))
+
+    with pytest.raises(TypeError, match="'resource'"):
+        application.initiate_auth_code_flow(["email"], resource=API)
+    with pytest.warns(DeprecationWarning, match="to initiate_auth_code_flow"):
+        url = application.get_authorization_request_url(["email"], resource=API)
+
+    assert "resource" not in parse_qs(urlsplit(url).query)
 
 
 def test_msal_for_python_refuses_issuers_without_a_path() -> None:
