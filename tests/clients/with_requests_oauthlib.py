@@ -7,7 +7,8 @@ from requests_oauthlib import OAuth2Session
 
 given = settings()
 os.environ |= {name: str(given[name]) for name in given if name.isupper()}
-session = OAuth2Session(**{name: given[name] for name in ("client_id", "redirect_uri", "scope", "pkce")})
+named = ("client_id", "redirect_uri", "scope", "pkce")
+session = OAuth2Session(**{name: given[name] for name in named if name in given})
 
 
 def begin() -> str:

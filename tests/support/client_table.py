@@ -19,6 +19,7 @@ class Library:
         resource: the settings by which it names a resource; none where it cannot.
         http: settings that only an http issuer needs.
         path: of the redirect URI, where the library has its own.
+        pkce: who sees to it; what follows a semicolon is for other versions or uses of the library.
     """
 
     name: str
@@ -59,7 +60,7 @@ def _library(cells: list[str]) -> Library:
         found[1],
         _settings(settings),
         callback[1] if callback else "/callback",
-        pkce,
+        pkce.partition(";")[0],
         _settings(resource),
         default_resource,
         _settings(http),

@@ -2,15 +2,16 @@
 import { CryptoProvider, PublicClientApplication } from "@azure/msal-node";
 import { SITE, converse, settings } from "./program.mjs";
 
-const { protocolMode, resource, ...auth } = settings;
+const { protocolMode, resource, codeChallengeMethod, ...auth } = settings;
 const application = new PublicClientApplication({ auth, system: { protocolMode } });
 const crypto = new CryptoProvider();
 const { verifier, challenge } = await crypto.generatePkceCodes();
 const [state, nonce] = [crypto.createNewGuid(), crypto.createNewGuid()];
+const codes = codeChallengeMethod ? { codeChallenge: challenge, codeChallengeMethod } : {};
 const request = { scopes: ["email"], redirectUri: `${SITE}/callback`, state, resource };
 
 await converse(
-  () => application.getAuthCodeUrl({ ...request, nonce, codeChallenge: challenge, codeChallengeMethod: "S256" }),
+  () => application.getAuthCodeUrl({ ...request, nonce, ...codes }),
   async (address) => {
     const answer = Object.fromEntries(new URL(address).searchParams);
     const payload = { code: answer.code, state: answer.state, nonce };

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -167,6 +167,22 @@ def sign_in(
         return parse_qs(urlsplit(url).query), ask(answer.location)
 
 
+def asked_for(name: str, settings: dict[str, Any], request: pytest.FixtureRequest) -> dict[str, list[str]]:
+    """The parameters of the authorization request, which nobody follows."""
+    with started(name, settings, request) as ask:
+        return parse_qs(urlsplit(ask()["url"]).query)
+
+
+def without_pkce(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """These settings without those that name PKCE, at any depth."""
+    return {
+        name: without_pkce(value) if isinstance(value, dict) else value
+        for name, value in settings.items()
+        if not re.search("pkce|code_?challenge", name, re.IGNORECASE)
+        and not (isinstance(value, list) and "pkce" in value)
+    }
+
+
 def is_ada(told: dict[str, Any]) -> bool:
     """Whether the library knows who has signed in."""
     return bool(told.get("email") == "ada@acme.example")
@@ -183,10 +199,42 @@ def test_signs_a_user_in_with_the_settings_of_the_table(
 
     asked, told = sign_in(name, settings, browser, request)
 
+    assert "code_challenge" in asked
     assert asked["code_challenge_method"] == ["S256"]
     assert "resource" not in asked
     assert is_ada(told)
     assert claims(told["access_token"])["aud"] == places["issuer"]
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_uses_pkce_without_a_setting_where_the_table_says_by_itself(
+    home: Site, name: str, request: pytest.FixtureRequest
+) -> None:
+    """Where the table says `setting`, no challenge is sent without it; with it, the test above sees one."""
+    library = LIBRARIES[name]
+    places, _ = prepared(home, library)
+    settings = library.filled({**library.settings, **library.http}, places)
+
+    asked = asked_for(name, without_pkce(settings), request)
+
+    assert asked["client_id"] == [places["client_id"]]
+    assert ("code_challenge" in asked) == (library.pkce == "by itself")
+
+
+@pytest.mark.parametrize("name", ["Auth.js"])
+def test_auth_js_uses_no_pkce_where_its_checks_leave_it_out(
+    home: Site, name: str, request: pytest.FixtureRequest
+) -> None:
+    """The setting of the row names it for that reason."""
+    library = LIBRARIES[name]
+    places, _ = prepared(home, library)
+    settings = library.filled(library.settings, places)
+    assert "pkce" in settings["checks"]
+
+    asked = asked_for(name, {**settings, "checks": ["state", "nonce"]}, request)
+
+    assert "nonce" in asked
+    assert "code_challenge" not in asked
 
 
 @pytest.mark.parametrize("name", NAMING)
