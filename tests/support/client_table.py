@@ -16,21 +16,33 @@ class Library:
 
     Attributes:
         settings: name -> value, with places such as `{issuer}` still in it.
-        resource: the settings by which it names a resource; none where it cannot.
-        http: settings that only an http issuer needs.
         path: of the redirect URI, where the library has its own.
         pkce: who sees to it; what follows a semicolon is for other versions or uses of the library.
+        naming, http_issuer: settings, or a statement where there are none.
     """
 
     name: str
     settings: Mapping[str, str]
     path: str
     pkce: str
-    resource: Mapping[str, str]
+    naming: str
     default_resource: str
-    http: Mapping[str, str]
-    refuses_http: bool
+    http_issuer: str
     tried: str
+
+    @property
+    def resource(self) -> dict[str, str]:
+        """The settings by which it names a resource; none where it cannot."""
+        return _settings(self.naming)
+
+    @property
+    def http(self) -> dict[str, str]:
+        """Settings that only an http issuer needs."""
+        return _settings(self.http_issuer)
+
+    @property
+    def refuses_http(self) -> bool:
+        return self.http_issuer == "refused"
 
     def filled(self, settings: Mapping[str, str], places: Mapping[str, str]) -> dict[str, Any]:
         """These settings with a zone's values, as JSON says them, or as text."""
@@ -52,7 +64,7 @@ def libraries() -> list[Library]:
 
 
 def _library(cells: list[str]) -> Library:
-    name, settings, path, pkce, resource, default_resource, http, tried = cells
+    name, settings, path, pkce, naming, default_resource, http_issuer, tried = cells
     found = re.match(r"\[([^\]]+)\]", name)
     assert found is not None, name
     callback = re.fullmatch(r"`(/[\w/-]*)`", path)
@@ -61,10 +73,9 @@ def _library(cells: list[str]) -> Library:
         _settings(settings),
         callback[1] if callback else "/callback",
         pkce.partition(";")[0],
-        _settings(resource),
+        naming,
         default_resource,
-        _settings(http),
-        http == "refused",
+        http_issuer,
         tried,
     )
 

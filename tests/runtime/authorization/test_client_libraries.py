@@ -27,14 +27,20 @@ PROGRAMS = Path(__file__).resolve().parents[2] / "clients"
 LIBRARIES = {each.name: each for each in libraries()}
 TRIED = [name for name, each in LIBRARIES.items() if each.tried.partition(":")[0] == "yes"]
 NAMING = [name for name in TRIED if LIBRARIES[name].resource]
+REFUSING_HTTP = [name for name in TRIED if LIBRARIES[name].refuses_http or LIBRARIES[name].http]
 API = "https://api.acme.example"
 # How a parameter is added to the authorization request of a library that then asks userinfo.
 PARAMETER = {
     "mozilla-django-oidc": {"OIDC_AUTH_REQUEST_EXTRA_PARAMS": {"resource": API}},
     "python-social-auth": {"SOCIAL_AUTH_OIDC_AUTH_EXTRA_ARGUMENTS": {"resource": API}},
 }
-# What programs end with: an error of their HTTP library.
+# What programs end with: an error of their HTTP library, and of the library that refuses an http issuer.
 REFUSED_BY_USERINFO = "401 Client Error: Unauthorized for url"
+REFUSES_HTTP = {
+    "requests-oauthlib": "OAuth 2 MUST utilize https",
+    "MSAL": "authority_uri_insecure",
+    "MSAL for Python": "should consist of an https url",
+}
 SIGNED_OUT = "https://app.example/signed-out"
 APACHE_MODULE = Path("/usr/lib/apache2/modules/mod_auth_openidc.so")
 
@@ -199,6 +205,7 @@ def test_signs_a_user_in_with_the_settings_of_the_table(
 
     asked, told = sign_in(name, settings, browser, request)
 
+    assert urlsplit(places["issuer"]).scheme == ("https" if library.refuses_http else "http")
     assert "code_challenge" in asked
     assert asked["code_challenge_method"] == ["S256"]
     assert "resource" not in asked
@@ -235,6 +242,19 @@ def test_auth_js_uses_no_pkce_where_its_checks_leave_it_out(
 
     assert "nonce" in asked
     assert "code_challenge" not in asked
+
+
+@pytest.mark.parametrize("name", REFUSING_HTTP)
+def test_refuses_an_http_issuer_as_the_table_says(
+    site: Site, name: str, request: pytest.FixtureRequest
+) -> None:
+    """Before it sends anybody there. The same program signs in with https, or with the setting for http."""
+    library = LIBRARIES[name]
+    places, _ = prepared(site, library)
+    assert places["issuer"].startswith("http://127.0.0.1:")
+
+    with pytest.raises(AssertionError, match=REFUSES_HTTP[name]):
+        asked_for(name, library.filled(library.settings, places), request)
 
 
 @pytest.mark.parametrize("name", NAMING)
@@ -385,11 +405,16 @@ def test_every_library_is_tried_or_the_table_says_why_not() -> None:
     assert {each.name for each in LIBRARIES.values() if each.name not in TRIED} == {
         each.name for each in LIBRARIES.values() if each.tried.startswith("no: ")
     }
-    assert not [
-        each
-        for each in LIBRARIES.values()
-        if not ({"setting", "by itself"} & {each.pkce} or each.name not in TRIED)
-    ]
+
+
+def test_every_cell_of_a_library_that_is_tried_says_what_a_test_can_tell_apart() -> None:
+    """A cell with other words would be a statement that no test has looked at."""
+    tried = [LIBRARIES[name] for name in TRIED]
+
+    assert {each.pkce for each in tried} == {"setting", "by itself"}
+    assert {each.naming for each in tried if not each.resource} == {"no way: asks userinfo"}
+    assert {each.default_resource for each in tried} == {"works", "fails"}
+    assert {each.http_issuer for each in tried if not each.http} == {"works", "refused"}
 
 
 def test_the_lock_of_the_libraries_names_no_index() -> None:
