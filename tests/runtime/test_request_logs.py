@@ -49,7 +49,7 @@ class TestRefusals:
         assert (line["log_level"], line["request"]) == ("info", "client_credentials")
         assert (line["zone_id"], line["request_id"]) == (zone.id, wrong.headers["X-Request-ID"])
         assert line["reason"].startswith("invalid_client: ")
-        assert (line["step"], line["application_id"]) == (3, app.id)
+        assert (line["step"], line["application_id"]) == ("client", app.id)
 
     def test_of_the_management_api(self, site: Site) -> None:
         """A rule that was broken is told with its code; an answer leaves no line."""

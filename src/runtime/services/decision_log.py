@@ -452,7 +452,7 @@ def _storable(text: str) -> str:
 def _log_refusal(decision: Decision) -> None:
     """Tell who operates the service what its record tells who administers the zone, in the same words."""
     facts = {
-        "step": decision.step,
+        "step": None if decision.step is None else decision.step.label,
         "application_id": decision.application_id,
         "user_agent_id": decision.user_agent_id,
         "user_id": decision.user_id,

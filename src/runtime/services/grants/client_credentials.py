@@ -94,7 +94,7 @@ async def client_credentials(
     except InvalidTarget as refusal:
         if resources:
             raise
-        told = f"{refusal.detail}: `audience` was taken for it; send `resource`"
+        told = f"{refusal.detail}: `audience` was read as its identifier; send `resource` with that"
         raise InvalidTarget(told, internal=refusal.internal) from None
     decision.step = Step.SIGNING
     return await _issue(services, zone, client, authorized.plan, now)
