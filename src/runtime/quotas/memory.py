@@ -89,7 +89,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
     BoundedMemory(
         "runtime.storage.sql.database.Database._at_one_instant",
         "requests that read the database as of one instant; others wait",
-        database.MOST_INSTANTS,
+        f"{database.MOST_INSTANTS}, and the explanations that are worked on",
     ),
     BoundedMemory(
         "runtime.storage.sql.database.Database._brief_users",

@@ -42,7 +42,7 @@ def require_active(
     require_session_active(session, now)
     if within is not None:
         if within.user_id != user.id:
-            raise NotActive("the session belongs to another user's")
+            raise NotActive("the session belongs to that of another user")
         require_session_active(within, now)
     require_user_active(user)
     if member is not None:

@@ -82,7 +82,7 @@ async def explain(services: Services, caller: Caller, zone: Zone, asked: Explain
 
 
 async def _explain(services: Services, zone: Zone, may_list: MayList, asked: ExplainBody) -> Explanation:
-    async with services.database.at_one_instant():
+    async with services.database.at_one_instant(apart=True):
         cached = await services.zones.uncached(zone.id)
         now = services.clock()
         participants = Participants(services, cached, may_list, now)

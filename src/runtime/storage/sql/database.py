@@ -183,14 +183,19 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def at_one_instant(self) -> AsyncIterator[None]:
+    async def at_one_instant(self, *, apart: bool = False) -> AsyncIterator[None]:
         """Let all that this task reads until the block ends be of one instant: that of its first statement.
 
         `reading` and `querying` give it one connection. What it writes meanwhile it does not see.
+
+        Args:
+            apart: for those of whom there are few at a time already.
         """
         task = asyncio.current_task()
         async with AsyncExitStack() as stack:
-            await _admitted(self._instants, stack)
+            if not apart:
+                with self._wait():
+                    await _admitted(self._instants, stack)
             self._at_one_instant[task] = await stack.enter_async_context(self._connected(self._reading))
             try:
                 yield
@@ -362,7 +367,7 @@ class Database:
 
     async def try_tables(self) -> None:
         """Return when every table is there. Raises `Unavailable`."""
-        async with self.querying() as connection:
+        async with self.querying(apart=True) as connection:
             for table in METADATA.sorted_tables:
                 await connection.execute(select(literal_column("1")).select_from(table).limit(0))
         self._lacks_tables = False
