@@ -20,7 +20,11 @@ from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit_of_work import UnitOfWork, audit_values
-from runtime.services.management.zones.providers import end_what_rested_on, end_what_was_issued
+from runtime.services.management.zones.providers import (
+    end_what_rested_on,
+    end_what_was_issued,
+    require_scopes,
+)
 from runtime.storage.sql import directory
 from runtime.storage.sql import entities as storage
 
@@ -42,6 +46,7 @@ async def enable(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) ->
         {**provider_of(body), "name": _NAME},
         owner_type=OwnerType.PLATFORM,
     )
+    require_scopes(None, provider)
     await storage.insert(unit.conn, PROVIDER, provider)
     await _switch(unit, organization, zone, provider.id)
     after = connection_of(provider)
@@ -66,6 +71,7 @@ async def update(unit: UnitOfWork, parents: Parents, patch: Mapping[str, Any]) -
         return before
     moved = Provider.model_validate({**provider.model_dump(), **provider_of(after.model_dump())})
     moved = await entities.with_secrets(unit, PROVIDER, moved, patch)
+    require_scopes(provider, moved)
     await end_what_was_issued(unit, provider, moved)
     moved = await entities.store(unit, PROVIDER, {"zone_id": zone.id}, provider, moved)
     await end_what_rested_on(unit, provider, moved)

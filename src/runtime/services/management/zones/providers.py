@@ -4,6 +4,7 @@ A sign-in rests on the provider that said who it was. When others may say so fro
 signed in before ends with it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from runtime.domain.delegated_grants import issuing_addresses
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import PROVIDER, Entity, Kind, Verb
 from runtime.domain.kinds.provider import Provider, leads_to_other_token
+from runtime.domain.kinds.values import SCOPE_PATTERN
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities, token_revocation
 from runtime.services.management.entities import Parents
@@ -25,6 +27,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     entities.require(unit, PROVIDER, Verb.CREATE, scope)
     made = await entities.new_entity(unit, PROVIDER, scope, body)
     _check_pointer(None, made)
+    require_scopes(None, made)
     return await entities.add(unit, PROVIDER, made)
 
 
@@ -35,6 +38,7 @@ async def update(
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, PROVIDER, scope, before, _with_issuer(before, patch))
     _check_pointer(before, after)
+    require_scopes(before, after)
     await end_what_was_issued(unit, before, after)
     stored = await entities.change(unit, PROVIDER, scope, before, after)
     await end_what_rested_on(unit, before, stored)
@@ -50,6 +54,36 @@ def _check_pointer(before: Provider | None, after: Provider) -> None:
             "protocols.oauth2.token_response_access_token_pointer",
             "leads to a refresh token or an ID token, which no application receives; name the access token",
         )
+
+
+def require_scopes(before: Provider | None, after: Provider) -> None:
+    """Raise ValidationFailed for new scopes that are none (RFC 6749 section 3.3), or that are there twice.
+
+    Those that were stored before this was checked stay as they are until they are changed.
+    """
+    known = {} if before is None else _scopes(before)
+    for place, scopes in _scopes(after).items():
+        if scopes == known.get(place):
+            continue
+        for number, scope in enumerate(scopes):
+            if re.fullmatch(SCOPE_PATTERN, scope) is None:
+                raise ValidationFailed.of(
+                    f"{place}[{number}]",
+                    "must be a scope of visible ASCII characters, without spaces, double quotes, backslashes"
+                    " or `<>`",
+                )
+            if scope in scopes[:number]:
+                raise ValidationFailed.of(place, f"must not have `{scope}` twice")
+
+
+def _scopes(provider: Provider) -> dict[str, list[str]]:
+    """Where a provider's settings name scopes -> those."""
+    oauth2 = provider.protocols.oauth2 if provider.protocols else None
+    openid = provider.protocols.openid if provider.protocols else None
+    return {
+        "protocols.oauth2.scopes_supported": (oauth2.scopes_supported if oauth2 else None) or [],
+        "protocols.openid.scopes": (openid.scopes if openid else None) or [],
+    }
 
 
 def _access_token_pointer(provider: Provider) -> str | None:
