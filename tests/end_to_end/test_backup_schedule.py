@@ -3,12 +3,12 @@
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
 import acme
 import pytest
+from tests.support.systemd import complaints, needs_systemd
 
 PAGE = (Path(__file__).parents[2] / "docs/operating/data.md").read_text("utf-8")
 SERVICE, TIMER = re.findall(r"```ini\n(.*?)```", PAGE, re.DOTALL)
@@ -22,9 +22,7 @@ def commands() -> list[str]:
     return [line.replace("$$", "$").replace("%%", "%") for line in lines]
 
 
-@pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze on this machine"
-)
+@needs_systemd
 @pytest.mark.parametrize("spoilt", [False, True], ids=["as they are", "misspelt"])
 def test_the_units_are_what_systemd_reads(tmp_path: Path, spoilt: bool) -> None:
     """Every name and value; a name that it does not know is told."""
@@ -34,15 +32,7 @@ def test_the_units_are_what_systemd_reads(tmp_path: Path, spoilt: bool) -> None:
     )
     (tmp_path / "zoned-backup.timer").write_text(TIMER)
 
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(tmp_path / "zoned-backup.timer")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:/lib/systemd/system"},
-    )
-
-    assert bool([line for line in done.stderr.splitlines() if "zoned-backup" in line]) == spoilt
+    assert bool(complaints(tmp_path / "zoned-backup.timer")) == spoilt
 
 
 def test_the_commands_make_a_backup_and_keep_a_month(tmp_path: Path) -> None:

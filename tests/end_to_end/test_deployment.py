@@ -5,6 +5,7 @@ import configparser
 import getpass
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -22,7 +23,10 @@ from tests.end_to_end.fleet import Node
 from tests.support.certificates import self_signed, trusting
 from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
+from tests.support.systemd import complaints, needs_systemd
 from tests.support.waiting import wait_until
+
+from runtime.services import readiness
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PUBLIC_URL = "https://id.example"
@@ -178,6 +182,16 @@ def test_each_proxy_tells_the_scheme_of_its_caller(file: str) -> None:
     assert "X-Forwarded-Proto" in (DEPLOY / file).read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("file", "setting"),
+    [("haproxy/haproxy.cfg", r"timeout check (\d+)s"), ("caddy/Caddyfile", r"health_timeout (\d+)s")],
+)
+def test_each_health_check_outwaits_readiness(file: str, setting: str) -> None:
+    """A database that is slow to answer takes no node out of service."""
+    (seconds,) = re.findall(setting, (DEPLOY / file).read_text("utf-8"))
+    assert int(seconds) > max(readiness.DATABASE_SECONDS, readiness.STATE_SECONDS)
+
+
 class TestProxies:
     def test_a_zone_is_served_at_its_host(self, site: Site) -> None:
         """The management API at the base address, and at neither of them the other's."""
@@ -327,18 +341,10 @@ class TestSystemd:
         assert unit["Unit"]["Requires"] == "zoned.socket"
         assert int(unit["Service"]["TimeoutStopSec"]) > 30
 
-    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd on this machine")
+    @needs_systemd
     def test_the_units_are_what_systemd_reads(self, tmp_path: Path) -> None:
         """Every name and value; with the program where one is."""
         for name in ("zoned.service", "zoned.socket"):
             text = (DEPLOY / "systemd" / name).read_text()
             (tmp_path / name).write_text(text.replace("/opt/zonewright/bin/zoned", acme.command("zoned")[0]))
-        done = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", str(tmp_path / "zoned.service")],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:/lib/systemd/system"},
-        )
-        said = [line for line in done.stderr.splitlines() if "zoned." in line]
-        assert said == []
+        assert complaints(tmp_path / "zoned.service") == []

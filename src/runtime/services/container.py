@@ -33,6 +33,7 @@ class Services:
     """Everything with a lifetime longer than a request.
 
     Attributes:
+        browser_sessions: reads browser sessions by cookie, those of one moment together.
         key_encryption: the keys that wrap data keys.
         data_keys: the unwrapped data keys of zones in this process.
         cursors: seals paging cursors, for all workers alike.

@@ -538,3 +538,35 @@ async def test_connections_are_not_opened_for_those_who_can_wait_a_moment(postgr
         assert len(set(await asyncio.gather(*(look() for _ in range(100))))) <= 4
     finally:
         await database.close()
+
+
+@pytest.mark.parametrize("held", ["writing_once", "querying"])
+async def test_readiness_and_queries_do_not_wait_for_writes_that_wait(postgres_url, held):
+    """Rows are read while as many writes as there may be wait for a lock; and readiness is asked apart."""
+    database, go_on = Database.open(postgres_url, pool_size=2), asyncio.Event()
+    holding = 0
+
+    async def hold() -> None:
+        nonlocal holding
+        async with getattr(database, held)():
+            holding += 1
+            await go_on.wait()
+
+    tasks = [asyncio.create_task(hold()) for _ in range(3)]
+
+    async def is_full() -> bool:
+        return holding == 2
+
+    await until(is_full)
+    try:
+        async with asyncio.timeout(5):
+            await database.ping()
+            if held == "writing_once":
+                async with database.querying() as conn:
+                    assert await conn.scalar(select(1)) == 1
+        assert holding == 2  # the third waits for one of them
+    finally:
+        go_on.set()
+        await asyncio.gather(*tasks)
+        await database.close()
+    assert holding == 3

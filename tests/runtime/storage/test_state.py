@@ -146,9 +146,13 @@ class TestBoth:
 
         assert await state.count("bucket", ttl_seconds=1) == 1
 
-    async def test_it_answers_a_ping(self, state):
-        """Readiness asks for it."""
-        await state.ping()
+    async def test_a_ping_leaves_everything_as_it_is(self, state):
+        """Readiness asks for it again and again."""
+        await state.put("a", b"mine", ttl_seconds=60)
+        for _ in range(2):
+            await state.ping()
+
+        assert await state.get("a") == b"mine"
 
 
 class TestInProcess:

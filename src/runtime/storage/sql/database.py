@@ -281,7 +281,7 @@ class Database:
                     async with waiting.connecting:
                         with self._wait():
                             if among is not None:
-                                self._refuse_second_use(stack)
+                                self._note_brief_use(stack)
                                 await _admitted(among, stack)
                             connection = await _taken(engine, stack)
                     waiting.driver = connection.sync_connection.connection.driver_connection  # type: ignore[union-attr]
@@ -291,7 +291,7 @@ class Database:
             with self._telling(engine):
                 yield connection
 
-    def _refuse_second_use(self, until: AsyncExitStack) -> None:
+    def _note_brief_use(self, until: AsyncExitStack) -> None:
         """Note that this task uses a connection for a moment, until the stack is left.
 
         One who does so already is refused: under load, all would wait for each other.

@@ -8,6 +8,7 @@ from tests.runtime.login.federation import running, sign_in
 from tests.runtime.management.conftest import Api
 from tests.runtime.management.members.inviting import accept, address, path, stranger, token_of
 from tests.runtime.management.signing_in import Someone, someone
+from tests.support.connections import Connections
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Page
 
 from runtime.domain.identifiers import new_id
@@ -122,6 +123,20 @@ def federated(request: pytest.FixtureRequest, other: Api) -> Iterator[Federated]
             yield Federated(other, provider.issuer, request.param)
         finally:
             other("DELETE", f"/organizations/{other.organization_id}/sso-connection")
+
+
+def test_accepting_takes_one_connection_at_a_time(api: Api, federated: Federated) -> None:
+    """How the account's home zone signs people in is read in the transaction that accepts."""
+    connections, email = Connections(), federated.ada.email
+    api.invite(email)
+    token, access = token_of(api, email), federated.access_token()
+
+    with connections.watched():
+        done = accept(api, token, **bearer(access))
+
+    assert done.status_code == 200, done.text
+    assert connections.taken > 0
+    assert connections.inside_another == []
 
 
 @pytest.mark.threat("22f")

@@ -4,15 +4,17 @@ A sign-in rests on the provider that said who it was. When others may say so fro
 signed in before ends with it.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
+from runtime.contract.bodies import parse
 from runtime.domain.delegated_grants import issuing_addresses
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import PROVIDER, Entity, Kind, Verb
 from runtime.domain.kinds.provider import Provider, leads_to_other_token
-from runtime.domain.kinds.values import SCOPE_PATTERN
+from runtime.domain.kinds.values import Scopes
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities, token_revocation
 from runtime.services.management.entities import Parents
@@ -56,34 +58,41 @@ def _check_pointer(before: Provider | None, after: Provider) -> None:
         )
 
 
+class _OAuth2Scopes(BaseModel):
+    scopes_supported: Scopes
+
+
+class _OpenIDScopes(BaseModel):
+    scopes: Scopes
+
+
+class _ProtocolScopes(BaseModel):
+    oauth2: _OAuth2Scopes
+    openid: _OpenIDScopes
+
+
+class _ProviderScopes(BaseModel):
+    """What of a provider's settings are scopes. Its own type has texts: any could be stored once."""
+
+    protocols: _ProtocolScopes
+
+
 def require_scopes(before: Provider | None, after: Provider) -> None:
     """Raise ValidationFailed for new scopes that are none (RFC 6749 section 3.3), or that are there twice.
 
     Those that were stored before this was checked stay as they are until they are changed.
     """
-    known = {} if before is None else _scopes(before)
-    for place, scopes in _scopes(after).items():
-        if scopes == known.get(place):
-            continue
-        for number, scope in enumerate(scopes):
-            if re.fullmatch(SCOPE_PATTERN, scope) is None:
-                raise ValidationFailed.of(
-                    f"{place}[{number}]",
-                    "must be a scope of visible ASCII characters, without spaces, double quotes, backslashes"
-                    " or `<>`",
-                )
-            if scope in scopes[:number]:
-                raise ValidationFailed.of(place, f"must not have `{scope}` twice")
+    (supported, requested), known = _scopes(after), _scopes(before)
+    oauth2 = {"scopes_supported": [] if supported == known[0] else supported}
+    openid = {"scopes": [] if requested == known[1] else requested}
+    parse(_ProviderScopes, {"protocols": {"oauth2": oauth2, "openid": openid}})
 
 
-def _scopes(provider: Provider) -> dict[str, list[str]]:
-    """Where a provider's settings name scopes -> those."""
-    oauth2 = provider.protocols.oauth2 if provider.protocols else None
-    openid = provider.protocols.openid if provider.protocols else None
-    return {
-        "protocols.oauth2.scopes_supported": (oauth2.scopes_supported if oauth2 else None) or [],
-        "protocols.openid.scopes": (openid.scopes if openid else None) or [],
-    }
+def _scopes(provider: Provider | None) -> tuple[list[str], list[str]]:
+    """The scopes that a provider supports, and those that it is asked for at sign-in."""
+    protocols = provider.protocols if provider is not None else None
+    oauth2, openid = (protocols.oauth2, protocols.openid) if protocols else (None, None)
+    return (oauth2.scopes_supported if oauth2 else None) or [], (openid.scopes if openid else None) or []
 
 
 def _access_token_pointer(provider: Provider) -> str | None:
