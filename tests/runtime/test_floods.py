@@ -118,7 +118,9 @@ def _get(path: str, **query: str) -> Callable[[World, int], bytes]:
     def made(world: World, number: int) -> bytes:
         at = path.replace("{issuer}", world.issuer) if "{issuer}" in path else world.site.server.url + path
         told = {name: value.replace("{}", str(number)) for name, value in query.items()}
-        return request("GET", f"{at.replace('{}', f'{number:026}')}?{urlencode({'fresh': number, **told})}")
+        # The management API refuses parameters that it does not know before it looks at anything else.
+        told = told if "{}" in path else {"fresh": str(number), **told}
+        return request("GET", f"{at.replace('{}', f'{number:026}')}?{urlencode(told)}".removesuffix("?"))
 
     return made
 
