@@ -14,6 +14,7 @@ WARM, COLD_ES256, COLD_RS256 = "exchange, warm", "exchange, cold, ES256", "excha
 LIST = "list of 100 applications"
 WRITES_SQLITE, WRITES = (f"exchange, warm, 5 writes/s, {each}" for each in ("SQLite", "PostgreSQL + Redis"))
 NO_WRITES = "the same without writes"
+_SIZE = 10_000
 PEER_ES256, PEER_RS256 = "node-oidc-provider, ES256", "node-oidc-provider, RS256"
 
 
@@ -23,13 +24,20 @@ class Floor:
 
     Attributes:
         scenario: its name; or that of a row of another part, which says itself what share it is.
-        beside: the scenario whose rate it is a share of; empty for requests a second.
+        beside: the scenario whose rate it is a share of; empty for what is done in a second.
+        of: what is counted: requests, or the objects of a configuration.
     """
 
     scenario: str
     floor: float
     aim: float
     beside: str = ""
+    of: str = "requests"
+
+
+def _objects(what: str, at_most: float, aim: float) -> Floor:
+    """How many objects of 10,000 a second a command of `zonectl` does that takes at most so many seconds."""
+    return Floor(what, _SIZE / at_most, _SIZE / aim, of="objects")
 
 
 FLOORS = (
@@ -46,4 +54,9 @@ FLOORS = (
     Floor(WARM, 1.6, 2.5, PEER_ES256),
     Floor(COLD_ES256, 1.1, 1.5, PEER_ES256),
     Floor(COLD_RS256, 1.0, 1.3, PEER_RS256),
+    _objects("validate, cold, 10,000 manifests", 3, 1),
+    _objects("validate, warm, 10,000 manifests", 0.8, 0.3),
+    _objects("plan, nothing changed, cold, 10,000", 4, 2),
+    _objects("plan, nothing changed, warm, 10,000", 1.5, 0.6),
+    _objects("apply, 10,000 creates", 30, 8),
 )

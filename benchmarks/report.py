@@ -19,7 +19,8 @@ benchmarks.report` from [one stored run](figures/results.json); `make bench PEER
 and stores another."""
 _FLOORS = """\
 Requests a second are of two cores, one of them for the load generator; machines differ threefold, so
-the ratio to what was measured beside it is what counts."""
+the ratio to what was measured beside it is what counts. Objects a second are of the seconds that a command of
+`zonectl` may take for 10,000 of them."""
 _LATENCY_TEXT = """\
 Milliseconds from the instant at which a request was due, at shares of the peak rate. *Peak* is a closed
 loop of 32 connections: its latencies are those of a full queue, and no promise. Where more than one
@@ -101,7 +102,7 @@ def _verdicts(results: Results) -> Iterator[str]:
     rows = [
         (
             each.floor.scenario,
-            f"of {each.floor.beside}" if each.floor.beside else "a second",
+            f"of {each.floor.beside}" if each.floor.beside else f"{each.floor.of} a second",
             _number(each.value),
             _number(each.floor.floor),
             _number(each.floor.aim),

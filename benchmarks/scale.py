@@ -75,7 +75,7 @@ class Ratio:
 def measure(directory: Path, size: Size | None = None) -> Iterator[Row | Facts]:
     """Rows for exchanges and lists; facts about size, time and memory.
 
-    Raises RuntimeError when an exchange takes more than the bound allows.
+    Raises RuntimeError when an exchange takes more than the bound allows, or memory grows.
     """
     size, apart = size or Size(), cores.can_be_shared_out()
     on_server, on_load = (cores.SERVER, cores.LOAD) if apart else (None, None)
@@ -106,7 +106,11 @@ def measure(directory: Path, size: Size | None = None) -> Iterator[Row | Facts]:
             ratios += compared(sort, rounds)
             yield from _rows(sort, rounds, empty)
         yield from _lists(server, empty)
-        told |= {each.what: each.text for each in ratios} | _memory(made["empty"][0], server)
+        of_memory, grown = _memory(made["empty"][0], server)
+        ratios.append(
+            Ratio("memory of a worker that has served every zone twice, times as much as once", grown)
+        )
+        told |= {each.what: each.text for each in ratios} | of_memory
     yield Facts("scale", told)
     if above := [f"{each.what}: {each.text}" for each in ratios if each.is_above]:
         raise RuntimeError("; ".join(above))
@@ -234,10 +238,15 @@ def _timed(client: httpx.Client, path: str, query: dict[str, Any]) -> float:
     return time.perf_counter() - started
 
 
-def _memory(bare: Server, filled: Server) -> dict[str, str]:
-    """What memory the worker of each has, before and after serving every zone, and after another round."""
-    told = {"memory of a worker, empty installation": _resident(bare)}
-    told["memory of a worker, before it has served every zone"] = _resident(filled)
+def _memory(bare: Server, filled: Server) -> tuple[dict[str, str], float]:
+    """What memory the worker of each has, before and after serving every zone, and after another round.
+
+    Returns: as it is told; and how many times as much it has after the second round as after the first.
+    """
+    held = {
+        "memory of a worker, empty installation": _resident(bare),
+        "memory of a worker, before it has served every zone": _resident(filled),
+    }
     zones = _zones(filled)
     for place in ("after it has served every zone", "after it has served every zone again"):
         with httpx.Client(base_url=filled.url, timeout=60, trust_env=False) as client:
@@ -247,8 +256,9 @@ def _memory(bare: Server, filled: Server) -> dict[str, str]:
                 client.post(
                     f"/z/{zone}/oauth/token", data={"grant_type": "refresh_token", "client_id": "none"}
                 )
-        told[f"memory of a worker, {place}"] = _resident(filled)
-    return told
+        held[f"memory of a worker, {place}"] = _resident(filled)
+    once, twice = list(held.values())[-2:]
+    return {name: f"{mib:.0f} MiB" for name, mib in held.items()}, twice / once
 
 
 def _zones(server: Server) -> list[str]:
@@ -262,10 +272,10 @@ def _zones(server: Server) -> list[str]:
                 return ids
 
 
-def _resident(server: Server) -> str:
-    """What of the process is in memory; one process is the only worker."""
+def _resident(server: Server) -> float:
+    """How many MiB of the process are in memory; one process is the only worker."""
     if server.process is None:
         raise RuntimeError("the server does not run")
     status = Path(f"/proc/{server.process.pid}/status").read_text("ascii")
     kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-    return f"{kib / 1024:.0f} MiB"
+    return kib / 1024

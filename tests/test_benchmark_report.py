@@ -197,6 +197,21 @@ def test_a_row_that_is_compared_has_the_verdict_of_its_floor() -> None:
     ]
 
 
+def test_commands_of_zonectl_have_floors() -> None:
+    """In objects a second: 10,000 are validated within three seconds, and planned within four."""
+    run = run_with()
+    for name, rate in (("validate, cold, 10,000 manifests", 3_300.0), ("apply, 10,000 creates", 334.0)):
+        run.rows.append(Measured(name, rate, 0.5, ""))
+
+    assert [(each.floor.scenario, each.text) for each in verdicts(run)] == [
+        ("validate, cold, 10,000 manifests", "BELOW THE FLOOR"),
+        ("apply, 10,000 creates", "above the floor"),
+    ]
+    assert "| apply, 10,000 creates | objects a second | 334 |" in report.pages(run)["figures.md"]
+    stored = results.load(report.STORED.read_bytes())
+    assert len([each for each in verdicts(stored) if each.floor.of == "objects"]) == 5
+
+
 def test_where_many_requests_failed_nothing_has_a_verdict() -> None:
     """One in a hundred may fail; beyond that neither rates nor latencies are of what was asked for."""
     peak = replace(STEP, rate=20_000.0, answered=990, errors={"429": 10})

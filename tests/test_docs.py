@@ -9,6 +9,7 @@ from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
 from runtime.domain.oauth.exchange_steps import Step
+from runtime.services.readiness import DATABASE_SECONDS, STATE_SECONDS
 from runtime.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -161,3 +162,10 @@ def test_the_table_of_steps_has_every_step():
         r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs" / "refusals.md").read_text("utf-8"), re.MULTILINE
     )
     assert [(int(number), name) for number, name in rows] == [(step.value, step.label) for step in Step]
+
+
+def test_the_deadlines_of_readiness_are_those_of_the_guide():
+    """The timeout of a balancer's check is chosen by them."""
+    text = (ROOT / "docs" / "operating" / "health.md").read_text("utf-8")
+    [row] = re.findall(r"^\| deadline of the service \| (.+) \| \|$", text, re.MULTILINE)
+    assert row == f"at once | {DATABASE_SECONDS:g} seconds for the database, {STATE_SECONDS:g} for Redis"

@@ -18,6 +18,10 @@ _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 _VERSIONED = {
     Path("src/reconciler/__init__.py"): (r'__version__ = "([^"]+)"',),
     Path("deploy/helm/zonewright/Chart.yaml"): (r"version: (\S+)", r'appVersion: "([^"]+)"'),
+    Path("docs/operating/installing.md"): (
+        r"git checkout v(\S+) && .*",
+        r"\S+ install --no-deps --no-index zonewright-(\d[\d.]*\d)-py3-none-any\.whl",
+    ),
 }
 _DEFINED_IN = Path("src/reconciler/__init__.py")
 

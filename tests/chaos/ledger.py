@@ -64,6 +64,11 @@ class Ledger:
         return asked_at > self.revoked.get(token, asked_at) + GRACE_SECONDS
 
     @property
+    def broken(self) -> int:
+        """Answers that tell of a defect: what is away is answered 503, whoever finds it out."""
+        return sum(each.status == 500 for each in self.answers)
+
+    @property
     def lost(self) -> list[str]:
         """What was acknowledged and is not there in the end, or is there twice."""
         return sorted(name for name, made in self.created.items() if self.found.get(name) != [made])
@@ -103,6 +108,7 @@ class Result:
     wrongly_allowed: int
     lost: int
     used_twice: int
+    broken: int = 0
     samples: tuple[str, ...] = ()
     bound: Bound | None = None
 
@@ -116,7 +122,7 @@ class Result:
     @property
     def holds(self) -> bool:
         """Whether nothing happened that never may, and it cost no more than it may."""
-        return self.is_in_time and not (self.wrongly_allowed or self.lost or self.used_twice)
+        return self.is_in_time and not (self.wrongly_allowed or self.lost or self.used_twice or self.broken)
 
 
 def judged(
@@ -159,6 +165,7 @@ def judged(
         len(ledger.wrong),
         len(ledger.lost),
         len(ledger.used_twice),
+        ledger.broken,
         tuple(samples),
         bound,
     )

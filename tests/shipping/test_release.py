@@ -15,6 +15,7 @@ from tools.release import NotReleasable, changed_changelog, changed_version
 
 CHART = "deploy/helm/zonewright/Chart.yaml"
 DEFINED_IN = "src/reconciler/__init__.py"
+GUIDE = "docs/operating/installing.md"
 
 
 @pytest.fixture
@@ -40,8 +41,12 @@ def test_a_release_is_made(clone: Path, tmp_path: Path):
     assert git(clone, "rev-parse", "v7.8.9^{commit}") == git(clone, "rev-parse", "HEAD")
     assert git(clone, "status", "--porcelain") == ""
     changed = set(git(clone, "show", "--name-only", "--format=", "HEAD").splitlines())
-    assert changed == {"CHANGELOG.md", CHART, DEFINED_IN}
+    assert changed == {"CHANGELOG.md", CHART, DEFINED_IN, GUIDE}
     assert '__version__ = "7.8.9"' in (clone / DEFINED_IN).read_text()
+    assert re.findall(r"git checkout v([\d.]+)|zonewright-([\d.]+)-py3", (clone / GUIDE).read_text()) == [
+        ("7.8.9", ""),
+        ("", "7.8.9"),
+    ]
     assert 'version: 7.8.9\nappVersion: "7.8.9"\n' in (clone / CHART).read_text()
     assert "## [Unreleased]\n\n## [7.8.9] - 2026-02-03\n\n### " in (clone / "CHANGELOG.md").read_text()
 

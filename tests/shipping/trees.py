@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Whatever a build or a release reads.
 PARTS = (
     *("src", "schemas", "requirements", "docs", "deploy", "tools"),
-    *("README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", ".gitignore"),
+    *("Makefile", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", ".gitignore"),
 )
 _MOMENT = "2026-01-02T03:04:05Z"
 

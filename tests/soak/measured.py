@@ -36,6 +36,9 @@ _CONNECTIONS = {
     "sign-in, our legs": 4,
     "list of 100": 2,
 }
+# Of each kind in open loops: with few, the queue for a free one would grow for as long as answers take longer
+# than their turns.
+_OPEN_CONNECTIONS = 32
 _LISTED = 100
 # Sessions that sign-ins are made with, in turn. Each may have 300 codes a minute, so that is 160 a second.
 BROWSERS = 32
@@ -134,7 +137,9 @@ class Measured(threading.Thread):
         loads = self._loads()
         outcomes = _together(
             {
-                what: replace(loads[what], rate=series.offered, seconds=seconds)
+                what: replace(
+                    loads[what], rate=series.offered, seconds=seconds, connections=_OPEN_CONNECTIONS
+                )
                 for what, series in self.series.items()
             }
         )
