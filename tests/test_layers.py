@@ -224,7 +224,7 @@ ROOMS: dict[str, frozenset[str]] = {
     | _GROUND
     | {"authority", "clients", "grants", "issuing", "vault", "decision_log"}
     | {"management.changesets", "management.names", "management.policies"},
-    "management.audit": _ANY_KIND | {"management.audit_chain"},
+    "management.audit": _ANY_KIND | {"jobs", "management.audit_chain"},
     "management.authentication": _GROUND
     | {"authority", "clients", "decision_log", "issuing", "management.access"},
     "management.people": _ANY_KIND
@@ -232,7 +232,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.policies": _ANY_KIND | {"zone_keys"},
     "management.zones": _ANY_KIND
     | {"zone_keys", "management.people", "management.policies", "secret_values", "address_bound_secrets"}
-    | {"management.token_revocation", "data_keys"},
+    | {"management.token_revocation", "data_keys", "jobs"},
     "management.members": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},
@@ -241,6 +241,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "authority",
         "clients",
         "decision_log",
+        "jobs",
         "rate_limiter",
         "rate_limits",
         "management.authentication",

@@ -165,19 +165,20 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     async with database.querying() as conn:
         asked_at, clock = system(), Clock(system)
         clock.compare(await database_time(conn), asked_at=asked_at, answered_at=system())
-    outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
+    state = open_state(settings.redis_url, bounds=BOUNDS)
+    epochs = Epochs(database, state, clock)
+    data_keys = DataKeys(key_encryption, settings)
+    zones = ZoneRegistry(database, clock, epochs, data_keys, settings)
+    outbound = Outbound(allow_private_addresses=settings.allow_private_addresses, tenant_of=zones.tenant_of)
     upstream_outbound = Outbound(
         allow_private_addresses=settings.allow_private_addresses,
+        tenant_of=zones.tenant_of,
         timeout_seconds=UPSTREAM_TIMEOUT_SECONDS,
         purpose="connected_accounts",
     )
     upstream_oauth = UpstreamOAuthClient(upstream_outbound, clock=clock)
     remote_keys = RemoteKeys(outbound)
-    state = open_state(settings.redis_url, bounds=BOUNDS)
     rate_limiter = RateLimiter(state, clock, settings)
-    epochs = Epochs(database, state, clock)
-    data_keys = DataKeys(key_encryption, settings)
-    zones = ZoneRegistry(database, clock, epochs, data_keys, settings)
     jobs = JobNotifier(job.name for job in JOBS)
     mail = mail_transport_of(settings)
     handlers = message_handlers(

@@ -515,7 +515,7 @@ class AttenuatedZone:
 
     async def _end_session(self, session_id: str) -> None:
         scene = self.stage.scene
-        await session_revocation.end(scene.services, scene.zone.id, session_id=session_id)
+        await session_revocation.end(scene.services, scene.zone, session_id=session_id)
         self.revoked.add(session_id)
 
     def _can_be_revoked(self, token: Issued) -> bool:

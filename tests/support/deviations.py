@@ -182,8 +182,9 @@ DEVIATIONS = (
         "cache-lifetime",
         "Limits",
         "an entry of the cache lives as long as its token",
-        "a token that ends within a minute is made again; within half of its lifetime, if that is shorter",
-        "whoever gets a token has to be able to use it",
+        "a token that ends within a minute is made again; within half of its lifetime, if that is shorter. "
+        "Redis keeps one for a quarter of an hour, and so many a minute of an organization (`cached-tokens`)",
+        "whoever gets a token has to be able to use it; Redis has room for all organizations",
     ),
     Deviation(
         "cache-eviction",

@@ -9,12 +9,16 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
+from weakref import WeakValueDictionary
 
 import httpcore
 
@@ -27,12 +31,18 @@ from runtime.metrics import OUTBOUND_SECONDS
 MAX_URL_CHARS = 4096
 MAX_BYTES = 256 * 1024
 MAX_CONCURRENT = 10
+# Times as many: of a tenant with all its partitions, and of all tenants. Each request has a connection; 400
+# for fetches and 400 for connected accounts are fewer than the 1,024 files that a process may open anywhere.
+_OF_A_TENANT, _OF_ALL = 4, 40
+# Lookups of names, each in a thread: few of a partition, for its servers may keep them.
+LOOKUPS_OF_A_PARTITION, LOOKUPS_OF_A_TENANT, MOST_LOOKUPS = 8, 16, 128
 _PUBLIC_PORTS = frozenset({80, 443})
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 _KEEPALIVE_SECONDS = 20.0
 _MAX_HEADER_CHARS = 8192
 
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+# Host and port -> addresses; it may block, for as long as it likes. Raises OSError, UnicodeError.
+Resolve = Callable[[str, int], Sequence[str]]
 Method = Literal["GET", "POST"]
 # Of the service itself: documents, keys, people's identity providers, notices; of connected accounts; and of
 # the service that has its key-encryption keys.
@@ -60,11 +70,20 @@ class OutboundFailed(Exception):
         self.status = status
 
 
+class OutboundBusy(OutboundFailed):
+    """Others' requests took the turns of this one, or its time: that says nothing about the address."""
+
+    def __init__(self) -> None:
+        super().__init__("too many requests to other servers are under way", temporary=True)
+
+
 def pause_after(failure: Exception) -> float:
     """Seconds to leave an address alone that failed: whoever may make this service ask must not set the pace.
 
-    Short enough for a mend to count at once in a person's eyes.
+    Short enough for a mend to count at once in a person's eyes; none where the address has no part in it.
     """
+    if isinstance(failure, OutboundBusy):
+        return 0
     return 5 if isinstance(failure, OutboundFailed) and failure.temporary else 30
 
 
@@ -97,9 +116,9 @@ class HttpAnswer:
     body: bytes = field(repr=False)
 
 
-async def system_addresses(host: str, port: int) -> Sequence[str]:
-    """Every address the system's resolver gives for a host. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+def system_addresses(host: str, port: int) -> Sequence[str]:
+    """Every address the system's resolver gives for a host. Raises OSError, UnicodeError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for _, _, _, _, address in found]
 
 
@@ -108,12 +127,15 @@ class Outbound:
 
     Args:
         allow_private_addresses: for development: any address, any port, and plain HTTP.
-        timeout_seconds: for all of a request together: waiting for a turn, resolving, connecting, the last
-            byte. What this process misses by itself does not count.
+        timeout_seconds: for all of a request together: resolving, connecting, the last byte; before that, as
+            long again for a turn. What this process misses by itself does not count.
         max_bytes: of an answer's body.
         max_concurrent: requests at a time, for each *partition* separately, so that one zone's slow
-            addresses do not hold up another's.
-        resolve: host and port -> addresses; other resolvers are for tests.
+            addresses do not hold up another's; for each tenant four times, for all of them forty times as
+            many.
+        tenant_of: partition -> the tenant whose it is, who may have many. Without it each partition is a
+            tenant of its own.
+        resolve: runs in a thread; other resolvers are for tests.
         trust: makes a TLS context with the trust anchors; of the system, unless others are given.
         purpose: what metrics call its requests.
     """
@@ -125,6 +147,7 @@ class Outbound:
         timeout_seconds: float = 5,
         max_bytes: int = MAX_BYTES,
         max_concurrent: int = MAX_CONCURRENT,
+        tenant_of: Callable[[str], str] = str,
         resolve: Resolve = system_addresses,
         trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         purpose: Purpose = "fetches",
@@ -134,12 +157,13 @@ class Outbound:
         self._trust = trust
         self._timeout = timeout_seconds
         self._max_bytes = max_bytes
-        self._max_concurrent = max_concurrent
-        self._turns: dict[str, _Turns] = {}
-        self._backend = _PinnedBackend(resolve, allow_private=allow_private_addresses)
+        self._tenant_of = tenant_of
+        self._turns = _Turns(max_concurrent, max_concurrent * _OF_A_TENANT, max_concurrent * _OF_ALL)
+        self._lookups = _Lookups(resolve)
+        self._backend = _PinnedBackend(self._lookups, allow_private=allow_private_addresses)
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=trust(),
-            max_connections=max_concurrent * 20,
+            max_connections=None,  # who has a turn has a connection; in there nobody could tell why he waits
             max_keepalive_connections=max_concurrent * 2,
             keepalive_expiry=_KEEPALIVE_SECONDS,
             network_backend=self._backend,
@@ -151,7 +175,8 @@ class Outbound:
         return self._allow_private
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections; lookups that hang are left to end by themselves."""
+        self._lookups.close()
         await self._pool.aclose()
 
     async def get_json(self, url: str, *, max_bytes: int | None = None, partition: str = "") -> Fetched:
@@ -159,7 +184,7 @@ class Outbound:
 
         Args:
             partition: whose request this is (a zone's id), for the concurrency limit.
-        Raises: OutboundRefused, OutboundFailed.
+        Raises: OutboundRefused, OutboundFailed, of which OutboundBusy is one.
         """
         return _fetched(await self._request("GET", url, {}, b"", max_bytes, partition))
 
@@ -203,16 +228,18 @@ class Outbound:
         partition: str = "",
         timeout_seconds: float | None = None,
         certificate: ClientCertificate | None = None,
+        turn_until: float | None = None,
     ) -> HttpAnswer:
         """The answer to a POST, whatever its status says.
 
         Args:
             timeout_seconds: of this request, in place of the client's.
             certificate: shown on a connection that no other request uses.
+            turn_until: when to give up waiting for a turn, by the event loop's clock.
         Raises: OutboundRefused; OutboundFailed for trouble on the way.
         """
         return await self._request(
-            "POST", url, headers, body, max_bytes, partition, timeout_seconds, certificate
+            "POST", url, headers, body, max_bytes, partition, timeout_seconds, certificate, turn_until
         )
 
     async def _request(
@@ -225,6 +252,7 @@ class Outbound:
         partition: str,
         timeout_seconds: float | None = None,
         certificate: ClientCertificate | None = None,
+        turn_until: float | None = None,
     ) -> HttpAnswer:
         target, seconds = self._target(url), timeout_seconds or self._timeout
         sent = {
@@ -241,14 +269,17 @@ class Outbound:
             headers=[(name, _header(value)) for name, value in sent.items() if value is not None],
             content=body if method == "POST" else None,
         )
+        asker = _Asker(partition, self._tenant_of(partition))
+        waits = self._timeout if turn_until is None else turn_until - asyncio.get_running_loop().time()
         began_at, outcome = perf_counter(), "failed"
         try:
-            async with (
-                lag_tolerant_timeout(seconds),
-                self._turn(partition),
-                self._connections(certificate) as connections,
-            ):
-                answer = await _answer(connections, request, max_bytes or self._max_bytes)
+            with ExitStack() as turn:
+                async with lag_tolerant_timeout(waits):
+                    await self._turns.take(asker, turn)
+                asker.has_waited = False  # it has all of its time
+                turn.callback(_ASKER.reset, _ASKER.set(asker))
+                async with lag_tolerant_timeout(seconds), self._connections(certificate) as connections:
+                    answer = await _answer(connections, request, max_bytes or self._max_bytes)
             outcome = f"{answer.status // 100}xx"
             return answer
         except OutboundRefused:
@@ -256,6 +287,8 @@ class Outbound:
             raise
         except TimeoutError:
             outcome = "timeout"
+            if asker.has_waited:
+                raise OutboundBusy from None
             raise OutboundFailed(f"no answer within {seconds} s", temporary=True) from None
         except (httpcore.NetworkError, httpcore.TimeoutException, OSError) as failure:
             raise OutboundFailed(f"cannot connect: {type(failure).__name__}", temporary=True) from failure
@@ -298,18 +331,6 @@ class Outbound:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return _Target(parts.scheme, f"[{host}]" if ":" in host else host, port, path)
 
-    @asynccontextmanager
-    async def _turn(self, partition: str) -> AsyncIterator[None]:
-        turns = self._turns.setdefault(partition, _Turns(asyncio.Semaphore(self._max_concurrent)))
-        turns.users += 1
-        try:
-            async with turns.semaphore:
-                yield
-        finally:
-            turns.users -= 1
-            if not turns.users:
-                self._turns.pop(partition, None)
-
 
 async def _answer(
     connections: httpcore.AsyncConnectionPool, request: httpcore.Request, max_bytes: int
@@ -334,16 +355,83 @@ async def _answer(
 
 
 @dataclass(slots=True)
+class _Asker:
+    """Whose a request is.
+
+    Attributes:
+        has_waited: for requests of others, which may be why it is late.
+    """
+
+    partition: str
+    tenant: str
+    has_waited: bool = False
+
+
+_ASKER: ContextVar[_Asker] = ContextVar("asker")  # of the request that a connection is made for
+
+
 class _Turns:
-    semaphore: asyncio.Semaphore
-    users: int = 0
+    """So many at a time of a partition, of a tenant, and of all of them."""
+
+    def __init__(self, of_a_partition: int, of_a_tenant: int, of_all: int) -> None:
+        self._of_a_partition = of_a_partition
+        self._of_a_tenant = of_a_tenant
+        self._all = asyncio.Semaphore(of_all)
+        # Of those who have a turn, or want one: they hold it.
+        self._of: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
+
+    async def take(self, asker: _Asker, until: ExitStack) -> None:
+        """Have a turn until the stack is left."""
+        of_partition = self._one("partition", asker.partition, self._of_a_partition)
+        of_tenant = self._one("tenant", asker.tenant, self._of_a_tenant)
+        # The widest last: who waits for it has nothing that another tenant could have.
+        for turns in (of_partition, of_tenant, self._all):
+            asker.has_waited |= turns.locked()
+            await turns.acquire()
+            until.callback(turns.release)
+
+    def _one(self, of: str, name: str, most: int) -> asyncio.Semaphore:
+        if (found := self._of.get((of, name))) is None:
+            found = self._of[of, name] = asyncio.Semaphore(most)
+        return found
+
+
+class _Lookups:
+    """Looks names up, in threads for nothing else.
+
+    The system's resolver keeps a thread for as long as the servers of a name like, whoever has given up
+    meanwhile. So a turn ends with the lookup, and nobody can have more threads than turns.
+    """
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._threads = ThreadPoolExecutor(MOST_LOOKUPS, thread_name_prefix="lookups")
+        self._turns = _Turns(LOOKUPS_OF_A_PARTITION, LOOKUPS_OF_A_TENANT, MOST_LOOKUPS)
+
+    async def addresses(self, host: str, port: int) -> Sequence[str]:
+        """What the resolver gives, for the present request."""
+        loop = asyncio.get_running_loop()
+        with ExitStack() as turn:
+            await self._turns.take(_ASKER.get(), turn)
+            lookup = self._threads.submit(self._resolve, host, port)
+            lookup.add_done_callback(partial(_give_back, loop, turn.pop_all()))
+        return await asyncio.wrap_future(lookup)
+
+    def close(self) -> None:
+        """Look up nothing any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _give_back(loop: asyncio.AbstractEventLoop, turn: ExitStack, _lookup: object) -> None:
+    with suppress(RuntimeError):  # the loop has been closed meanwhile
+        loop.call_soon_threadsafe(turn.close)
 
 
 class _PinnedBackend(httpcore.AsyncNetworkBackend):
     """Connects only to addresses it resolved and checked itself."""
 
-    def __init__(self, resolve: Resolve, *, allow_private: bool) -> None:
-        self._resolve = resolve
+    def __init__(self, lookups: _Lookups, *, allow_private: bool) -> None:
+        self._lookups = lookups
         self._allow_private = allow_private
         self._network = httpcore.AnyIOBackend()
 
@@ -386,7 +474,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         Raises OutboundRefused when any address is special: a host that mixes is hostile.
         """
         try:
-            found = list(dict.fromkeys(await self._resolve(host, port)))
+            found = list(dict.fromkeys(await self._lookups.addresses(host, port)))
         except UnicodeError:
             raise OutboundRefused("the URL's host is not a host name") from None
         if not self._allow_private and not all(is_public(address) for address in found):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -23,7 +24,15 @@ MAX_WAITING = 64
 
 
 class PasswordsBusy(Exception):
-    """More sign-ins are waiting than can be worked off soon; the caller should answer 503."""
+    """More sign-ins of a tenant wait than can be worked off soon; the caller should answer 503."""
+
+
+class _Queue:
+    """The passwords of one tenant that are worked on, or wait."""
+
+    def __init__(self, threads: int) -> None:
+        self.length = 0
+        self.free = asyncio.Semaphore(threads)
 
 
 def require_known(hashed: str) -> None:
@@ -46,9 +55,12 @@ class Passwords:
     """Hashes and verifies passwords without holding up the event loop (argon2 releases the interpreter
     lock).
 
+    Tenants take turns: each has as many passwords in the queue of the threads as there are threads, so nobody
+    waits behind all that somebody else is flooded with, or behind all of another tenant's expensive hashes.
+
     Args:
         workers: threads, each of which takes 64 MiB while it hashes.
-        max_waiting: requests under way, waiting ones included, before PasswordsBusy.
+        max_waiting: requests of a tenant under way, waiting ones included, before PasswordsBusy.
         hasher: other argon2 parameters, for tests.
     """
 
@@ -57,29 +69,33 @@ class Passwords:
     ) -> None:
         self._hasher = hasher or PasswordHasher()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="passwords")
+        self._workers = workers
         self._max_waiting = max_waiting
-        self._waiting = 0
+        self._queues: WeakValueDictionary[str, _Queue] = WeakValueDictionary()  # that are not empty
         self._dummy = self._hasher.hash("no user has this password")
 
-    async def hash(self, password: str) -> str:
+    async def hash(self, password: str, *, tenant: str) -> str:
         """The argon2id hash in its encoded form.
 
-        Raises ValueError above 1,024 characters, PasswordsBusy.
+        Args:
+            tenant: the organization whose user's it is.
+        Raises: ValueError above 1,024 characters, PasswordsBusy.
         """
         if len(password) > MAX_PASSWORD_CHARS:
             raise ValueError(f"a password has at most {MAX_PASSWORD_CHARS} characters")
-        return await self._run(lambda: self._hasher.hash(password))
+        return await self._run(tenant, lambda: self._hasher.hash(password))
 
-    async def verify(self, hashed: str | None, password: str) -> bool:
+    async def verify(self, hashed: str | None, password: str, *, tenant: str) -> bool:
         """Tell whether the password is the hashed one.
 
         Args:
             hashed: None for a user who does not exist or has no password: costs the same, and is False.
+            tenant: the organization whose user's it is.
         Raises: PasswordsBusy.
         """
         known = hashed is not None and len(password) <= MAX_PASSWORD_CHARS
         against = hashed if hashed is not None and known else self._dummy
-        matched = await self._run(lambda: self._matches(against, password[:MAX_PASSWORD_CHARS]))
+        matched = await self._run(tenant, lambda: self._matches(against, password[:MAX_PASSWORD_CHARS]))
         return matched and known
 
     def needs_rehash(self, hashed: str) -> bool:
@@ -96,11 +112,15 @@ class Passwords:
         except (VerificationError, InvalidHashError):
             return False
 
-    async def _run(self, work: Callable[[], _T]) -> _T:
-        if self._waiting >= self._max_waiting:
+    async def _run(self, tenant: str, work: Callable[[], _T]) -> _T:
+        queue = self._queues.get(tenant)
+        if queue is None:
+            queue = self._queues[tenant] = _Queue(self._workers)
+        if queue.length >= self._max_waiting:
             raise PasswordsBusy
-        self._waiting += 1
+        queue.length += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            async with queue.free:
+                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         finally:
-            self._waiting -= 1
+            queue.length -= 1

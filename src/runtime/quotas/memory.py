@@ -92,6 +92,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         f"{database.MOST_INSTANTS}, and the explanations that are worked on",
     ),
     BoundedMemory(
+        "runtime.storage.sql.shares.TenantShares._holders",
+        "requests that have a connection of an organization's share, or wait for one",
+        _REQUESTS,
+    ),
+    BoundedMemory(
         "runtime.storage.sql.database.Database._brief_users",
         "requests that use a connection for a moment",
         "the connections",
@@ -175,7 +180,6 @@ MEMORY: tuple[BoundedMemory, ...] = (
         upstream_refreshes.MOST_UNWRITTEN,
     ),
     BoundedMemory("runtime.adapters.shared_fetch.SharedFetch._running", "fetches under way", _REQUESTS),
-    BoundedMemory("runtime.adapters.outbound.Outbound._turns", "fetches waiting for a slot", _REQUESTS),
     BoundedMemory(
         "runtime.storage.state.partitions.PartitionedEntries._shares",
         "short-lived state without Redis, by kind and zone",

@@ -53,7 +53,13 @@ SIZES: tuple[tuple[str, str], ...] = (
         "a fetched document",
         f"{_bytes(outbound.MAX_BYTES)}, {outbound.MAX_CONCURRENT} at once for a zone",
     ),
-    ("a password", f"{passwords.MAX_PASSWORD_CHARS} characters; {passwords.MAX_WAITING} at once, then 503"),
+    (
+        "a password",
+        (
+            f"{passwords.MAX_PASSWORD_CHARS} characters; {passwords.MAX_WAITING} of an organization at once, "
+            "then 503"
+        ),
+    ),
     (
         "a policy bundle",
         f"{_bytes(bundle_archive.MAX_ARCHIVE_BYTES)}, {_bytes(bundle_archive.MAX_INFLATED_BYTES)} inflated",

@@ -13,6 +13,7 @@ from runtime.services.authority import connect_links
 from runtime.services.authorization import authorization_codes, interactions, pushed_authorization_requests
 from runtime.services.clients import authentication_throttling, dpop_verification
 from runtime.services.connect import upstream as connections
+from runtime.services.issuing import token_cache
 from runtime.services.login import throttling as login_limits
 from runtime.services.login import upstream
 from runtime.services.logout import requests as logout_requests
@@ -133,8 +134,8 @@ STATE: tuple[StateKind, ...] = (
         "token",
         "an issued token, for reuse",
         CLIENTS,
-        ("one for each token that an application may request",),
-        _LONGEST_TOKEN_SECONDS,
+        ("cached-tokens",),
+        token_cache.LONGEST_SECONDS,
         most=100_000,
     ),
     StateKind(

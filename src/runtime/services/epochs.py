@@ -158,10 +158,16 @@ class Epochs:
         return self._moved.to(key) > epoch
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
-        """A transaction, and a dict for the epochs that its block bumps, published after the commit."""
+    async def transaction(
+        self, *, tenant: str | None = None
+    ) -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
+        """A transaction, and a dict for the epochs that its block bumps, published after the commit.
+
+        Args:
+            tenant: as `Database.transaction` has it.
+        """
         bumped: dict[str, int] = {}
-        async with self._database.transaction() as conn:
+        async with self._database.transaction(tenant=tenant) as conn:
             yield conn, bumped
             noted = await self.record_changes(conn, bumped)
         await self.publish(bumped, noted=noted)

@@ -175,6 +175,17 @@ PASSWORD_RESETS_TO_ADDRESS = RateLimit(
 PASSWORD_RESETS_IN_ZONE = RateLimit("password-resets-zone", _LINKS, _ZONE, 1_000, seconds=_HOUR)
 SIGN_UPS = RateLimit("sign-ups", "users who register by themselves", _ZONE, 10_000, seconds=_DAY)
 
+# Whoever asks for the same user, resource and scopes again is given the token that is kept in Redis, which
+# has room for all organizations.
+CACHED_TOKENS = RateLimit(
+    "cached-tokens",
+    "exchanged tokens kept in Redis, to be given out again",
+    "an organization",
+    6_000,
+    per_process=True,
+    beyond="issued all the same, and made anew when it is asked for again",
+)
+
 # The management API. Invitations are mails that a stranger gets in the service's name.
 INVITATION_LOOKUPS = RateLimit("invitation-looks", "looks at invitations", "an address", 120)
 INVITATIONS = RateLimit("invitations", "invitations sent", "an organization", 500, seconds=_DAY)

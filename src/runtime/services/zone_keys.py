@@ -6,6 +6,7 @@ so the JWK set always holds what some verifier may still need.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import cast
@@ -33,6 +34,8 @@ ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "ES256")
 PUBLISHED_BEFORE = timedelta(minutes=15)
 # A retired key stays published for the longest life that a token may have.
 KEPT_AFTER = timedelta(days=366)
+# For key rings alone: a zone that is read has a connection to the database until its ring is there.
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="key-rings")
 
 
 @dataclass(frozen=True)
@@ -265,6 +268,14 @@ def key_ring(
         if instant is not None and instant > now
     ]
     return KeyRing(verification, signing, tuple(published), min(instants, default=None))
+
+
+async def open_ring(
+    stored: list[StoredKey], zone_sealer: Sealer, parsed: dict[str, SigningKey], now: datetime
+) -> KeyRing:
+    """The same, opened in a thread that no other work holds."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_THREADS, key_ring, stored, zone_sealer, parsed, now)
 
 
 def _stored(

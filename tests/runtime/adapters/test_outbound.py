@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,15 @@ import pytest
 from tests.support.waiting import let_elapse, until
 
 from runtime.adapters.addresses import is_public
-from runtime.adapters.outbound import Outbound, OutboundFailed, OutboundRefused, pause_after
+from runtime.adapters.outbound import (
+    LOOKUPS_OF_A_PARTITION,
+    LOOKUPS_OF_A_TENANT,
+    Outbound,
+    OutboundBusy,
+    OutboundFailed,
+    OutboundRefused,
+    pause_after,
+)
 from runtime.adapters.shared_fetch import SharedFetch
 
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\n"
@@ -81,7 +90,7 @@ def resolving(*answers):
     """A resolver that gives each answer in turn, then the last one again."""
     remaining = list(answers)
 
-    async def resolve(host, port):
+    def resolve(host, port):
         return remaining.pop(0) if len(remaining) > 1 else remaining[0]
 
     return resolve
@@ -139,7 +148,7 @@ async def test_posts_forms_and_bearers():
 async def test_refuses_addresses_it_does_not_talk_to(url):
     """Schemes, ports and spellings that are not plainly a public https address are refused unresolved."""
 
-    async def resolve(host, port):
+    def resolve(host, port):
         pytest.fail(f"resolved {host}")
 
     async with client(allow_private_addresses=False, resolve=resolve) as outbound:
@@ -285,6 +294,163 @@ async def test_only_so_many_at_once_for_each_partition():
     assert slow.most_at_once == 10
 
 
+def organization(partition: str) -> str:
+    """Whose a partition of these tests is, such as `acme 1`."""
+    return partition.split()[0]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def let_answer(listener: Listener, waiting: list[asyncio.Future[Any]]) -> None:
+    """Have all that wait for an answer get one."""
+    listener.may_answer.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_a_tenant_has_a_limit_over_all_its_partitions():
+    """Five zones of one organization have four times what one has; another organization is answered."""
+    silent, prompt = Listener(), Listener()
+    silent.may_answer.clear()
+    limits = {"max_concurrent": 2, "tenant_of": organization, "timeout_seconds": 60}
+
+    async def its_share_waits() -> bool:
+        return silent.at_once == 8
+
+    async with listening(silent), listening(prompt), client(**limits) as outbound:
+        await outbound.post(prompt.url, b"", headers={}, partition="acme 6", turn_until=now())
+        zones = [f"acme {number}" for number in range(5)]
+        crowd = [asyncio.ensure_future(outbound.get_json(silent.url, partition=zone)) for zone in zones * 2]
+        await until(its_share_waits)
+        with pytest.raises(OutboundBusy):
+            await outbound.post(prompt.url, b"", headers={}, partition="acme 6", turn_until=now())
+        await outbound.post(prompt.url, b"", headers={}, partition="other 1", turn_until=now())
+        assert not any(each.done() for each in crowd)
+        await let_answer(silent, crowd)
+        await outbound.post(prompt.url, b"", headers={}, partition="acme 6", turn_until=now())
+
+    assert silent.most_at_once == 8
+
+
+async def test_all_tenants_together_have_a_limit():
+    """Ten of them have all of it: whoever comes then is told so, and served as soon as one has finished."""
+    silent, prompt = Listener(), Listener()
+    silent.may_answer.clear()
+    limits = {"max_concurrent": 1, "tenant_of": organization, "timeout_seconds": 60}
+
+    async def all_wait() -> bool:
+        return silent.at_once == 40
+
+    async with listening(silent), listening(prompt), client(**limits) as outbound:
+        await outbound.post(prompt.url, b"", headers={}, partition="late 1", turn_until=now())
+        crowd = [
+            asyncio.ensure_future(outbound.get_json(silent.url, partition=f"{tenant} {zone}"))
+            for tenant in range(10)
+            for zone in range(4)
+        ]
+        await until(all_wait)
+        with pytest.raises(OutboundBusy):
+            await outbound.post(prompt.url, b"", headers={}, partition="late 1", turn_until=now())
+        late = asyncio.ensure_future(outbound.get_json(prompt.url, partition="late 1"))
+        await let_answer(silent, crowd)
+        assert (await late).json == {"a": 1}
+
+
+async def test_a_request_has_all_of_its_time_once_it_has_its_turn():
+    """Two that take most of a second, one after the other, are both answered within a second each."""
+    first, second = Listener(), Listener()
+    first.may_answer.clear()
+    second.may_answer.clear()
+
+    async def asked(listener: Listener) -> bool:
+        return listener.at_once == 1
+
+    async with listening(first), listening(second), client(max_concurrent=1, timeout_seconds=1) as outbound:
+        asking = [asyncio.ensure_future(outbound.get_json(each.url)) for each in (first, second)]
+        for listener, answer in zip((first, second), asking, strict=True):
+            await until(lambda listener=listener: asked(listener))
+            await let_elapse(0.6)
+            await let_answer(listener, [answer])
+
+
+class HangingResolver:
+    """The addresses of every name are loopback's; those of `slow…` come when they are let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.hanging = Counter[str]()
+
+    def __call__(self, host: str, port: int) -> list[str]:
+        if host.startswith("slow"):
+            self.hanging[host] += 1
+            self.let_go.wait(60)
+        return ["127.0.0.1"]
+
+
+@pytest.fixture
+def resolver():
+    made = HangingResolver()
+    yield made
+    made.let_go.set()
+
+
+async def ask(outbound: Outbound, host: str, port: int, partition: str) -> Any:
+    """The document of a host, or why there is none."""
+    try:
+        return (await outbound.get_json(f"http://{host}:{port}/doc", partition=partition)).json
+    except OutboundFailed as failure:
+        return type(failure)
+
+
+async def test_lookups_that_hang_have_few_threads_however_often_they_are_given_up(resolver):
+    """Thirty names of one partition whose servers never answer: its next waits, and no other partition."""
+    settings = {"resolve": resolver, "timeout_seconds": 0.5}
+
+    async def is_answered() -> bool:
+        return await ask(outbound, "third.test", listener.port, "one") == {"a": 1}
+
+    async with listening(Listener()) as listener, client(**settings) as outbound:
+        assert await ask(outbound, "first.test", listener.port, "one") == {"a": 1}
+        for crowd in range(3):
+            names = [f"slow{crowd}-{number}.test" for number in range(10)]
+            found = await asyncio.gather(*(ask(outbound, name, listener.port, "one") for name in names))
+            hung = LOOKUPS_OF_A_PARTITION if crowd == 0 else 0
+            assert Counter(found) == Counter({OutboundFailed: hung, OutboundBusy: 10 - hung})
+        assert resolver.hanging.total() == LOOKUPS_OF_A_PARTITION
+
+        assert await ask(outbound, "second.test", listener.port, "one") is OutboundBusy
+        assert await ask(outbound, "second.test", listener.port, "two") == {"a": 1}
+        resolver.let_go.set()
+        await until(is_answered)
+
+
+async def test_lookups_of_a_tenant_have_a_limit_over_all_its_partitions(resolver):
+    """Four zones of one organization have the threads of two; another organization's names are found."""
+    settings = {"resolve": resolver, "timeout_seconds": 0.5, "tenant_of": organization}
+    async with listening(Listener()) as listener, client(**settings) as outbound:
+        assert await ask(outbound, "first.test", listener.port, "acme 9") == {"a": 1}
+        slow = [(f"slow{number}.test", f"acme {number % 4}") for number in range(32)]
+        await asyncio.gather(*(ask(outbound, name, listener.port, zone) for name, zone in slow))
+
+        assert resolver.hanging.total() == LOOKUPS_OF_A_TENANT
+        assert await ask(outbound, "second.test", listener.port, "acme 9") is OutboundBusy
+        assert await ask(outbound, "second.test", listener.port, "other 1") == {"a": 1}
+
+
+async def test_lookups_wait_for_no_other_work():
+    """Whatever holds the threads that everything shares: they have their own."""
+    go_on, loop = threading.Event(), asyncio.get_running_loop()
+    async with listening(Listener()) as listener, client() as outbound:
+        held = [loop.run_in_executor(None, go_on.wait, 60) for _ in range(32)]
+        try:
+            assert await ask(outbound, "localhost", listener.port, "one") == {"a": 1}
+            assert not any(each.done() for each in held)
+        finally:
+            go_on.set()
+            await asyncio.gather(*held)
+
+
 async def test_nobody_there_is_temporary():
     """A refused connection may work later."""
     async with listening(Listener()) as listener:
@@ -405,6 +571,15 @@ async def test_a_caller_who_wants_something_newer_gets_past_a_cached_failure() -
     source = Source(PERMANENT)
     await source.fail()
     await source.fail(newer_than_seconds=0)
+    assert source.fetches == 2
+
+
+async def test_that_others_were_asked_is_no_failure_to_remember() -> None:
+    """An address is asked as soon as there is a turn, though nothing was its fault before."""
+    source = Source(OutboundBusy())
+    await source.fail()
+    source.outcome = "document"
+    assert await source.get() == "document"
     assert source.fetches == 2
 
 

@@ -14,7 +14,7 @@ def certificate(tmp_path):
     return self_signed(tmp_path / "good.pem", "good.test")
 
 
-async def local(host, port):
+def local(host, port):
     return ["127.0.0.1"]
 
 

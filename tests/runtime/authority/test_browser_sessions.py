@@ -54,7 +54,7 @@ async def test_an_ended_session_is_not_taken_up_again(company: Company, own_scen
     """A session that was revoked stays apart: nothing of it goes on below the new one."""
     ada = await company.user(own_scene.zone, "ada@acme.example")
     before, cookie = await opened(own_scene, ada)
-    await session_revocation.end(own_scene.services, own_scene.zone.id, session_id=before.session.id)
+    await session_revocation.end(own_scene.services, own_scene.zone, session_id=before.session.id)
 
     await opened(own_scene, ada, cookie)
 

@@ -275,7 +275,7 @@ def test_an_ended_browser_session_ends_the_applications(site: Site, browser: Bro
             mine = await sessions.find(conn, sid, zone_id=zone.id)
         assert mine is not None
         assert mine.parent_id is not None
-        await session_revocation.end(site.services, zone.id, session_id=mine.parent_id)
+        await session_revocation.end(site.services, zone, session_id=mine.parent_id)
         return mine.parent_id
 
     site.run(end())

@@ -44,7 +44,7 @@ async def test_what_others_end_counts_within_a_second(
     names = [epochs.session_key(bob.session_id), epochs.zone_key(scene.zone.id)]
     before = await process.state.fetch(names)
 
-    await session_revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
+    await session_revocation.end(scene.services, scene.zone, session_id=bob.session_id)
     await let_elapse(epochs.RECENT_SECONDS)
 
     assert await process.state.fetch(names) == before
@@ -87,7 +87,7 @@ async def test_who_asks_after_a_silence_waits_for_what_is_new(
     assert all([await scene.exchange(agent, subject, api, "read", services=process) for _ in range(2)])
     await let_elapse(2 * epochs.READ_EVERY_SECONDS)
     read_at = process.epochs._read_at
-    await session_revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
+    await session_revocation.end(scene.services, scene.zone, session_id=bob.session_id)
     await let_elapse(epochs.RECENT_SECONDS)
     assert process.epochs._read_at == read_at
 
@@ -145,7 +145,7 @@ async def test_a_database_that_lost_what_this_process_wrote(
     subject = await scene.company.token(scene.zone, agent, bob)
     assert await scene.exchange(agent, subject, api, "read", services=process)
     await process.epochs.close()
-    await session_revocation.end(process, scene.zone.id, session_id=bob.session_id)
+    await session_revocation.end(process, scene.zone, session_id=bob.session_id)
     generation = process.epochs.generation
 
     newest = select(func.max(epoch_changes.c.position)).scalar_subquery()

@@ -86,7 +86,7 @@ async def chain(own_scene: Scene) -> Chain:
 
 async def end_session(chain: Chain) -> None:
     services = chain.scene.services
-    await session_revocation.end(services, chain.scene.zone.id, session_id=chain.person.session_id)
+    await session_revocation.end(services, chain.scene.zone, session_id=chain.person.session_id)
 
 
 async def revoke_session(chain: Chain) -> None:

@@ -129,7 +129,7 @@ async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: R
     ]
 
     state.is_away = True
-    await session_revocation.end(revoking, scene.zone.id, session_id=bob.session_id)
+    await session_revocation.end(revoking, scene.zone, session_id=bob.session_id)
     state.is_away = False
 
     with pytest.raises(InvalidGrant):

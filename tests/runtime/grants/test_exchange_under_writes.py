@@ -104,7 +104,7 @@ async def test_what_was_ended_before_is_refused(
     services = busy(scene, unrelated)
     assert await scene.exchange(agent, subject, api, "read", services=services)
 
-    await session_revocation.end(scene.services, scene.zone.id, session_id=person.session_id)
+    await session_revocation.end(scene.services, scene.zone, session_id=person.session_id)
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", services=services)
     await services.epochs.close()

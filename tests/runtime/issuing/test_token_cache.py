@@ -1,5 +1,6 @@
 """Exchanged tokens are given out again, and never to anyone they were not made for."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from runtime.adapters.keys.sealing import Sealer, new_data_key
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.attenuation import Delegation
 from runtime.domain.oauth.claims import ChainActor
+from runtime.services import rate_limits
 from runtime.services.issuing import token_cache
 from runtime.services.issuing.token_cache import CachedToken, OpenedTokens
 from runtime.services.zones import ChangeHistory
@@ -285,6 +287,41 @@ async def test_a_token_that_nobody_else_reads_is_kept_as_it_is(memory_state: Sta
     assert token_cache.open_entry(None, **longer, now=NOW + timedelta(seconds=239)) == ENTRY
     assert token_cache.open_entry(None, **longer, now=NOW + timedelta(seconds=241)) is None
     assert token_cache.open_entry(b"an entry", **same, now=NOW) is None
+
+
+async def test_what_others_read_is_kept_for_minutes() -> None:
+    """However long the token lives: it takes room of everybody's."""
+    now_or_later = [0.0]
+    state = InProcessState(clock=lambda: now_or_later[0])
+    state.version = None
+    entry = ENTRY._replace(expires_at=int((NOW + timedelta(days=1)).timestamp()))
+    await token_cache.store(state, entry, key="k", sealer=SEALER, opened=OPENED, now=NOW)
+
+    now_or_later[0] = token_cache.LONGEST_SECONDS - 1
+    assert await state.get("k") is not None
+    now_or_later[0] = token_cache.LONGEST_SECONDS
+    assert await state.get("k") is None
+
+
+@pytest.mark.threat("41h")
+async def test_an_organization_keeps_so_many_tokens_and_no_more(
+    scene: Scene, agent: App, api: Resource, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One client asks for other scopes each time: what is beyond the limit is issued, and not kept."""
+    state = InProcessState()
+    state.version = None
+    services = with_state(scene.services, state)
+    subject = await scene.company.token(scene.zone, agent, ann)
+    limit = replace(rate_limits.CACHED_TOKENS, name="of this test", amount=1)
+    monkeypatch.setattr(rate_limits, "CACHED_TOKENS", limit)
+
+    def kept() -> int:
+        return sum(key.startswith("token:") for key, _ in state._cached.items())
+
+    assert await scene.exchange(agent, subject, api, "read", services=services)
+    assert kept() == 1
+    assert await scene.exchange(agent, subject, api, "read write", services=services)
+    assert kept() == 1
 
 
 async def test_the_shortest_tokens_are_cached(scene: Scene, agent: App, ann: Person) -> None:

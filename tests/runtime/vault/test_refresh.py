@@ -1,6 +1,7 @@
 """An upstream token is refreshed by one refresher, whoever asks for it; and what ends it ends it for all."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from tests.support.logs import logged_lines
 from tests.support.rewired import run_job, with_new_zones
 from tests.support.rotating_provider import INVALID_GRANT, RotatingProvider, rotating_provider
 from tests.support.scene import Scene
-from tests.support.scripted_provider import Scripted
+from tests.support.scripted_provider import Received, Scripted
 from tests.support.waiting import until
 
 from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
@@ -24,6 +25,7 @@ from runtime.services.container import Services
 from runtime.services.upstream_refreshes import UpstreamRefreshes
 from runtime.services.vault import credential_cache, refresh, refresh_ahead
 from runtime.services.vault.upstream_tokens import refresh_after
+from runtime.storage.sql import vault_tokens as vault_rows
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import TABLES, vault_tokens
 from runtime.storage.sql.vault_tokens import VaultPlace, VaultRecord
@@ -681,3 +683,80 @@ async def used_and_due(account: Account) -> None:
     """Let the token be what the job is for."""
     now = account.scene.services.clock()
     await expire(account, timedelta(minutes=5), used_at=now)
+
+
+async def another_zone(connected: Account, idp: RotatingProvider) -> Account:
+    """Ann's account and Bob's at a provider, in another zone of the organization."""
+    company = connected.scene.company
+    account = await account_at(Scene(company, await company.zone()), idp.server.url, **idp.settings)
+    await account.connect(EXPIRING)
+    await account.connect(EXPIRING, person=await company.person(account.scene.zone, "bob@acme.test"))
+    return account
+
+
+async def test_zones_take_turns_in_what_is_due(connected: Account, idp: RotatingProvider) -> None:
+    """However many older tokens another zone has."""
+    company, zone = connected.scene.company, connected.scene.zone
+    for name in ("bob", "cid"):
+        await connected.connect(EXPIRING, person=await company.person(zone, f"{name}@acme.test"))
+    other = await another_zone(connected, idp)
+    await used_and_due(connected)
+    await used_and_due(other)
+
+    now = connected.scene.services.clock()
+    async with connected.scene.services.database.querying() as conn:
+        places = await vault_rows.due(conn, now=now, used_since=now - refresh_ahead.IN_USE, limit=1_000)
+
+    ids = {zone.id: "first", other.scene.zone.id: "other"}
+    found = [ids[each.zone_id] for each in places if each.zone_id in ids]
+    assert found == ["first", "other", "first", "other", "first"]
+
+
+async def test_a_slow_provider_of_one_zone_holds_up_no_other(
+    connected: Account, idp: RotatingProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tokens of the other zone are refreshed while it does not answer, and its own once it does."""
+    monkeypatch.setattr(refresh_ahead, "AT_A_TIME", 2)
+    monkeypatch.setattr(refresh_ahead, "OF_A_ZONE", 1)
+    idp.answer = Scripted({"access_token": "at-new", "token_type": "Bearer", "expires_in": 3600})
+    may_answer, answer = threading.Event(), idp.server.script
+
+    def answer_late(received: Received) -> Scripted:
+        may_answer.wait(15)
+        return answer(received)
+
+    async def versions(account: Account) -> list[int]:
+        return [row["version"] for row in await account.rows("vault_tokens")]
+
+    company, zone = connected.scene.company, connected.scene.zone
+    await connected.connect(EXPIRING, person=await company.person(zone, "bob@acme.test"))
+    await used_and_due(connected)
+    idp.server.script = answer_late
+    with rotating_provider() as quick:
+        quick.answer = idp.answer
+        other = await another_zone(connected, quick)
+        await used_and_due(other)
+        running = asyncio.create_task(run_job(connected.scene.services, refresh_ahead.JOB))
+
+        async def is_refreshed() -> bool:
+            return await versions(other) == [2, 2]
+
+        await until(is_refreshed, seconds=10)
+        assert await versions(connected) == [1, 1]
+        may_answer.set()
+        await running
+    assert await versions(connected) == [2, 2]
+
+
+async def test_what_has_not_begun_in_time_is_for_the_next_run(
+    connected: Account, idp: RotatingProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks again who is due, so that nobody waits for all of a long run."""
+    await used_and_due(connected)
+    with monkeypatch.context() as late:
+        late.setattr(refresh_ahead, "_BEGIN_SECONDS", 0)
+        assert await run_job(connected.scene.services, refresh_ahead.JOB) == 0
+    assert idp.refreshes == 0
+
+    assert await run_job(connected.scene.services, refresh_ahead.JOB) == 1
+    assert idp.refreshes == 1

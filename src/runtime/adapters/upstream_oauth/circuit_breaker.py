@@ -107,7 +107,14 @@ class CircuitBreakers:
         self._zones: LRUCache[str, LRUCache[str, Circuit]] = LRUCache(MOST_ZONES)
 
     def __len__(self) -> int:
+        """How many circuits are kept: those that a failure has been noted in."""
         return sum(map(len, self._zones.values()))
+
+    @property
+    def not_closed(self) -> int:
+        """How many providers are not asked at present, or are asked on trial."""
+        kept = (circuit for zone in self._zones.values() for circuit in zone.values())
+        return sum(circuit.state is not CircuitState.CLOSED for circuit in kept)
 
     def admit(self, zone_id: str, provider_id: str) -> Permit | float:
         """A permit for one request, which is answered for once; or seconds until it is worth asking again."""

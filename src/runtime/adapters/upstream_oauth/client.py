@@ -19,7 +19,7 @@ from runtime.adapters.identity_providers.answers import (
 from runtime.adapters.identity_providers.discovery import ProviderDiscovery
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.signing import SigningKey
-from runtime.adapters.outbound import HttpAnswer, Outbound, OutboundFailed, OutboundRefused
+from runtime.adapters.outbound import HttpAnswer, Outbound, OutboundBusy, OutboundFailed, OutboundRefused
 from runtime.adapters.upstream_oauth import token_request
 from runtime.adapters.upstream_oauth.authorization_request import (
     UpstreamAuthorizationRequest,
@@ -51,7 +51,7 @@ from runtime.adapters.upstream_oauth.token_response import (
 from runtime.domain.oauth import pkce
 
 BUSY_RETRY_SECONDS = 1
-WAIT_SECONDS = 5.0  # for a turn
+WAIT_SECONDS = 5.0  # for a turn: of the provider, the zone, its tenant and all tenants together
 UPSTREAM_TIMEOUT_SECONDS = 10.0  # of a request: some providers take their time to issue tokens
 REFRESH_TIMEOUT_SECONDS = 20.0  # a provider that rotates has ended the former token, however late it answers
 
@@ -86,7 +86,7 @@ class UpstreamOAuthClient:
     @property
     def open_circuits(self) -> int:
         """The number of providers that are not asked at present, or are asked on trial."""
-        return len(self._breakers)
+        return self._breakers.not_closed
 
     async def authorization_request(
         self,
@@ -288,12 +288,12 @@ class UpstreamOAuthClient:
         """The answer, within the provider's limits; what it says of the provider's health is recorded."""
         zone_id, provider_id = settings.partition, settings.provider_id or settings.issuer
         try:
-            async with self._concurrency.slot(zone_id, provider_id):
+            async with self._concurrency.slot(zone_id, provider_id) as turn_until:
                 permit = UNCONDITIONAL if is_check else self._breakers.admit(zone_id, provider_id)
                 if not isinstance(permit, Permit):
                     return _temporary("circuit_open", permit)
                 return await self._within_circuit(
-                    request, (zone_id, provider_id), permit, timeout_seconds=timeout_seconds
+                    request, (zone_id, provider_id), permit, turn_until, timeout_seconds=timeout_seconds
                 )
         except ProviderBusy:
             return _temporary("busy", BUSY_RETRY_SECONDS)
@@ -303,6 +303,7 @@ class UpstreamOAuthClient:
         request: token_request.EncodedRequest,
         provider: tuple[str, str],
         permit: Permit,
+        turn_until: float,
         *,
         timeout_seconds: float | None,
     ) -> HttpAnswer | UpstreamRefusal:
@@ -316,6 +317,7 @@ class UpstreamOAuthClient:
                 partition=" ".join(provider),
                 timeout_seconds=timeout_seconds,
                 certificate=request.certificate,
+                turn_until=turn_until,
             )
             if answer.status == 429 or answer.status >= 500:
                 seconds = answer.headers.get("retry-after", "").strip()
@@ -325,18 +327,20 @@ class UpstreamOAuthClient:
                 self._breakers.succeeded(*provider)
             is_settled = True
             return answer
+        except (OutboundBusy, OutboundRefused) as unasked:  # which says nothing of the provider's health
+            return _refusal_of(unasked)
         except OutboundFailed as failed:
             self._breakers.failed(*provider, permit, None)
             is_settled = True
             return _refusal_of(failed)
-        except OutboundRefused as refused:
-            return _refusal_of(refused)
         finally:
             if not is_settled:
                 self._breakers.abandoned(*provider, permit)
 
 
 def _refusal_of(failure: ProviderRefused | OutboundRefused | OutboundFailed) -> UpstreamRefusal:
+    if isinstance(failure, OutboundBusy):
+        return _temporary("busy", BUSY_RETRY_SECONDS)
     if isinstance(failure, OutboundFailed):
         kind = RefusalKind.TEMPORARY if failure.temporary else RefusalKind.MISCONFIGURED
         code = "unreachable" if failure.temporary else "invalid_response"

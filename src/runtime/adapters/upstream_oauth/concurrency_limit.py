@@ -1,4 +1,8 @@
-"""Bulkheads: how many requests may be under way to one provider, and to all providers of one zone."""
+"""Bulkheads: how many requests may be under way to one provider, and to all providers of one zone.
+
+How many of a tenant with all its zones, and of all tenants, `runtime.adapters.outbound` has: there they share
+the connections.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 MOST_OF_A_PROVIDER = 10
-MOST_OF_A_ZONE = 40
+MOST_OF_A_ZONE = 30  # fewer than its tenant has: some are left for its other zones
 MOST_WAITING_OF_A_PROVIDER = 200
 
 
@@ -37,15 +41,19 @@ class ConcurrencyLimit:
         return len(self._slots)
 
     @asynccontextmanager
-    async def slot(self, key: str, *, timeout_seconds: float) -> AsyncIterator[None]:
-        """Wait for a turn, and have it inside. Raises ProviderBusy."""
+    async def slot(self, key: str, *, until: float) -> AsyncIterator[None]:
+        """Wait for a turn, and have it inside. Raises ProviderBusy.
+
+        Args:
+            until: when to give up, by the event loop's clock.
+        """
         slots = self._slots.setdefault(key, _Slots(asyncio.Semaphore(self._most)))
         if slots.users >= self._most_users:
             raise ProviderBusy
         slots.users += 1
         try:
             try:
-                async with asyncio.timeout(timeout_seconds):
+                async with asyncio.timeout_at(until):
                     await slots.semaphore.acquire()
             except TimeoutError:
                 raise ProviderBusy from None
@@ -69,11 +77,15 @@ class ProviderConcurrency:
         self._zones = ConcurrencyLimit(MOST_OF_A_ZONE, MOST_OF_A_ZONE + 10 * MOST_OF_A_PROVIDER)
 
     @asynccontextmanager
-    async def slot(self, zone_id: str, provider_id: str) -> AsyncIterator[None]:
-        """Wait for a turn, and have it inside. Raises ProviderBusy."""
+    async def slot(self, zone_id: str, provider_id: str) -> AsyncIterator[float]:
+        """Wait for a turn, and have it inside. Raises ProviderBusy.
+
+        Yields when whatever else has to be waited for is to be given up, by the event loop's clock.
+        """
+        until = asyncio.get_running_loop().time() + self._wait_seconds
         # The provider first: who waits for a slow one holds none of what the zone's other providers need.
         async with (
-            self._providers.slot(f"{zone_id} {provider_id}", timeout_seconds=self._wait_seconds),
-            self._zones.slot(zone_id, timeout_seconds=self._wait_seconds),
+            self._providers.slot(f"{zone_id} {provider_id}", until=until),
+            self._zones.slot(zone_id, until=until),
         ):
-            yield
+            yield until

@@ -17,7 +17,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedInU
     Nothing happens for one that has nothing of this user.
     """
     user_id, now = signed_in.user.id, services.clock()
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         # First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more.
         bumped.update(await epochs.bump_user(conn, zone.id, user_id))
         given = await connected_applications.consents(conn, zone_id=zone.id, user_id=user_id)
@@ -54,7 +54,7 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedInUser, g
     Nothing happens for a grant that is not this user's.
     """
     of_user = {"zone_id": zone.id, "user_id": signed_in.user.id}
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         resource_id = await connected_applications.resource_of_grant(conn, grant_id=grant_id, **of_user)
         if resource_id is None:
             return
@@ -76,7 +76,7 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedInUser, g
 async def session(services: Services, zone: CachedZone, signed_in: SignedInUser, session_id: str) -> None:
     """End a session of the user, with those below it; nothing for one that is not theirs."""
     now = services.clock()
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         active_sessions = await sessions.of_user(conn, signed_in.user.id, zone_id=zone.id, now=now)
         if session_id not in {each.id for each in active_sessions}:
             return

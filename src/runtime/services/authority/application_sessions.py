@@ -68,7 +68,7 @@ async def _find_or_begin(
     if found is not None:
         return found
     made = await _session(services, zone, client, until, now)
-    async with services.database.transaction(brief=True) as conn:
+    async with services.database.transaction(tenant=zone.organization_id, brief=True) as conn:
         # One after the other: another process may begin one for the same client.
         if not await storage.lock_application(conn, application_id, zone_id=zone.id):
             raise InvalidClient(internal="the application was deleted meanwhile")

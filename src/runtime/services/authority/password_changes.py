@@ -36,8 +36,8 @@ async def replace(
     """
     require_local(zone)
     user = found.user
-    hashed = await services.passwords.hash(checked_password(password))
-    async with services.epochs.transaction() as (conn, bumped):
+    hashed = await services.passwords.hash(checked_password(password), tenant=zone.organization_id)
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         await hold_active(conn, user)
         now = services.clock()
         if not await storage.replace_password(conn, found, password_hash=hashed, now=now):

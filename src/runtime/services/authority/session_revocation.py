@@ -2,18 +2,22 @@
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.kinds.zone import Zone
 from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.services.outbox import logout_notices
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import refresh_families, sessions
 
 
-async def end(services: Services, zone_id: str, *, session_id: str, family_id: str | None = None) -> None:
+async def end(
+    services: Services, zone: CachedZone | Zone, *, session_id: str, family_id: str | None = None
+) -> None:
     """End a session with everything below it, and a refresh family. What is not there stays as it is."""
-    async with services.epochs.transaction() as (conn, bumped):
-        bumped.update(await revoke(conn, services, zone_id, session_id))
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
+        bumped.update(await revoke(conn, services, zone.id, session_id))
         if family_id is not None:
-            await refresh_families.revoke(conn, family_id, zone_id=zone_id)
+            await refresh_families.revoke(conn, family_id, zone_id=zone.id)
     services.outbox.notify()
 
 

@@ -27,7 +27,7 @@ async def create_local_user(
     """
     address, chosen = checked_email(email), checked_password(password)
     zone = await services.zones.get(zone_id)
-    hashed = await services.passwords.hash(chosen)
+    hashed = await services.passwords.hash(chosen, tenant=zone.organization_id)
     by = PasswordRegistration(address, hashed, registrar, verified=verified)
-    async with services.database.transaction() as conn:
+    async with services.database.transaction(tenant=zone.organization_id) as conn:
         return (await admission.admit(conn, zone.entity, by, now=services.clock())).user

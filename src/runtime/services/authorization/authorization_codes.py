@@ -16,6 +16,7 @@ from runtime.domain.oauth.resources import RequestedResource
 from runtime.services import rate_limits, state_values
 from runtime.services.authority import session_revocation
 from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 CODE_SECONDS = 60
 MARK_SECONDS = 600
@@ -65,13 +66,13 @@ async def issue(services: Services, zone_id: str, grant: CodeGrant) -> str:
     return code
 
 
-async def redeem(services: Services, zone_id: str, code: str) -> tuple[CodeGrant, IssuedIds]:
+async def redeem(services: Services, zone: CachedZone, code: str) -> tuple[CodeGrant, IssuedIds]:
     """What the code stands for, to the one caller who gets it; and the ids to use for what is made of it.
 
     The code is gone afterwards, whatever the caller decides. Raises InvalidGrant: unknown, expired or used; a
     used one also ends what its first use produced.
     """
-    key, mark = _key(services, zone_id, code, "code"), _key(services, zone_id, code, "code-used")
+    key, mark = _key(services, zone.id, code, "code"), _key(services, zone.id, code, "code-used")
     produced = IssuedIds(session_id=new_id(), family_id=new_id())
     value = produced.model_dump_json().encode()
     stored, earlier = await services.state.claim(key, mark=mark, value=value, ttl_seconds=MARK_SECONDS)
@@ -85,24 +86,22 @@ async def redeem(services: Services, zone_id: str, code: str) -> tuple[CodeGrant
     # The mark goes first: a winner who has not written yet finds it afterwards. One who has is ended even
     # where no mark can be kept.
     try:
-        await services.state.put(_key(services, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
+        await services.state.put(_key(services, zone.id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
     finally:
         if (redeemed := state_values.read(IssuedIds, earlier)) is not None:
-            await _end(services, zone_id, redeemed)
+            await _end(services, zone, redeemed)
     raise InvalidGrant(REFUSED, internal="the code was used before")
 
 
-async def end_if_reused(services: Services, zone_id: str, code: str, produced: IssuedIds) -> None:
+async def end_if_reused(services: Services, zone: CachedZone, code: str, produced: IssuedIds) -> None:
     """End what was just made of a code, if somebody else presented it meanwhile. Comes after the commit."""
-    (reused,) = await services.state.fetch([_key(services, zone_id, code, "code-reused")])
+    (reused,) = await services.state.fetch([_key(services, zone.id, code, "code-reused")])
     if reused is not None:
-        await _end(services, zone_id, produced)
+        await _end(services, zone, produced)
 
 
-async def _end(services: Services, zone_id: str, produced: IssuedIds) -> None:
-    await session_revocation.end(
-        services, zone_id, session_id=produced.session_id, family_id=produced.family_id
-    )
+async def _end(services: Services, zone: CachedZone, produced: IssuedIds) -> None:
+    await session_revocation.end(services, zone, session_id=produced.session_id, family_id=produced.family_id)
 
 
 def _key(services: Services, zone_id: str, code: str, kind: str) -> str:

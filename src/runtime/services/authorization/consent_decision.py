@@ -63,7 +63,7 @@ async def record(
     """Keep the user's yes to an authorization request."""
     wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
     now = services.clock()
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         bumped.update(await epochs.bump_user(conn, zone.id, user.id))
         await record_consents(conn, zone, client, user.id, wanted, request.redirect_host, now=now)
 

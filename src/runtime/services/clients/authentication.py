@@ -45,7 +45,7 @@ async def authenticate_client(
         raise await count_refusal(
             services.rate_limiter, zone.id, refusal, whose=network_of(address)
         ) from None
-    LAST_USED.record(services, zone.id, client, now)
+    LAST_USED.record(services, client, now)
     return client
 
 

@@ -77,7 +77,7 @@ async def store_client(
         fresh_until=fresh_until,
     )
     try:
-        async with services.database.transaction() as conn:
+        async with services.database.transaction(tenant=zone.organization_id) as conn:
             if (known := await user_agents.find(conn, client_id, zone_id=zone.id)) is not None:
                 await user_agents.touch(conn, known.id, zone_id=zone.id, now=now)
                 return known

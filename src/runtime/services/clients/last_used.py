@@ -25,7 +25,7 @@ class LastUsedRecorder:
         # Kept here so that they are not collected before they have run.
         self._writes: set[asyncio.Task[None]] = set()
 
-    def record(self, services: Services, zone_id: str, client: Client, now: datetime) -> None:
+    def record(self, services: Services, client: Client, now: datetime) -> None:
         """Have it recorded that a client has authenticated now; a public one has proved nothing.
 
         Nor is it kept of clients that registered themselves, which anybody can do again and again.
@@ -41,7 +41,7 @@ class LastUsedRecorder:
         if last is not None and now - last < _RECORDED_EVERY:
             return
         self._recorded[credential.id] = now
-        write = asyncio.get_running_loop().create_task(_write(services, zone_id, credential.id, now))
+        write = asyncio.get_running_loop().create_task(_write(services, client, now))
         self._writes.add(write)
         write.add_done_callback(self._writes.discard)
 
@@ -51,11 +51,14 @@ class LastUsedRecorder:
             await asyncio.wait(self._writes)
 
 
-async def _write(services: Services, zone_id: str, credential_id: str, now: datetime) -> None:
+async def _write(services: Services, client: ApplicationClient, now: datetime) -> None:
     """Where it cannot be written, the log says so: the request is answered already."""
+    application, credential_id = client.application, client.credential.id
     try:
-        async with services.database.transaction() as conn:
-            await client_ids.record_use(conn, zone_id, credential_id, now=now, every=_RECORDED_EVERY)
+        async with services.database.transaction(tenant=application.organization_id) as conn:
+            await client_ids.record_use(
+                conn, application.zone_id, credential_id, now=now, every=_RECORDED_EVERY
+            )
     except (SQLAlchemyError, Unavailable) as failure:
         reason = type(failure).__name__
         log.warning("use of a client credential not recorded", credential_id=credential_id, reason=reason)

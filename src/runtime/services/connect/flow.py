@@ -187,7 +187,7 @@ async def _store(
     """Keep that the user lets the application use the resource, and the key that they have pasted for it."""
     endpoint, user_id = asked.returns_to.endpoint(zone.issuer), asked.link.user_id
     host = endpoint.redirect_host if endpoint is not None else None
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         bumped.update(await epochs.bump_user(conn, zone.id, user_id))
         wanted, now = {asked.resource.id: scopes}, services.clock()
         await requests.check_again(conn, zone, asked, now)

@@ -237,7 +237,7 @@ async def _give_back(
     """Have the provider revoke what nothing here will use."""
     user_id = asked.signed_in.user.id
     with suppress(IntegrityError):  # the zone has gone, and with it whoever could be told to end them
-        async with services.database.transaction() as conn:
+        async with services.database.transaction(tenant=zone.organization_id) as conn:
             await upstream_revocations.enqueue_unused(conn, services.outbox, zone, provider, user_id, tokens)
     services.outbox.notify()
 
@@ -253,7 +253,7 @@ async def _store(
     subject: str | None,
 ) -> None:
     user, now = asked.signed_in.user, services.clock()
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         # Whoever locks users too locks the provider first.
         if not await users.hold_provider(conn, provider):
             raise BadLink(_CHANGED)

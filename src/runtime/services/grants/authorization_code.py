@@ -70,7 +70,7 @@ async def redeem(
     code = form.get("code")
     if code is None:
         raise InvalidRequest("`code` is missing")
-    grant, produced = await authorization_codes.redeem(services, zone.id, code)
+    grant, produced = await authorization_codes.redeem(services, zone, code)
     _require_same_client(grant, client)
     _require_same_redirect_uri(grant, form.get("redirect_uri"))
     _require_same_key(grant, jkt)
@@ -78,7 +78,7 @@ async def redeem(
     made = CodeRedemption(services, zone, client, grant, produced, named, jkt, now, decision)
     decision.user_id = grant.user_id
     answer = await _made_of(made)
-    await authorization_codes.end_if_reused(services, zone.id, code, produced)
+    await authorization_codes.end_if_reused(services, zone, code, produced)
     return answer
 
 
@@ -162,7 +162,7 @@ async def _made_under(redemption: CodeRedemption, sign_in: _SignIn) -> dict[str,
     decision.step = Step.STORING
     refresh_token, family = refreshing.new_family(services, zone, authority, produced.family_id, now)
     under = BrowserLogin(sign_in.top, sign_in.user)
-    async with services.database.writing_once() as conn:
+    async with services.database.writing_once(tenant=zone.organization_id) as conn:
         kept = family if client.may_refresh else None
         if not await code_redemption.insert_session(conn, authority.session, kept, under=under):
             raise _Changed

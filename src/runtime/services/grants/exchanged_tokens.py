@@ -17,6 +17,7 @@ from runtime.domain.oauth.claims import (
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.oauth.revocable_names import TokenNames
+from runtime.services import rate_limits
 from runtime.services.authority import revalidation
 from runtime.services.authority.subject_tokens import SubjectToken
 from runtime.services.client_types import ApplicationClient
@@ -105,6 +106,9 @@ async def issue(
         decision.step = Step.SIGNING
         token = _mint(zone, client, chain, plan, series, epochs, now)
         decision.step = Step.STORING
+        is_shared = services.state.version is None
+        if is_shared and services.rate_limiter.hit_local(rate_limits.CACHED_TOKENS, zone.organization_id):
+            return token
         await token_cache.store(services.state, token, key=key, sealer=zone.sealer, opened=opened, now=now)
     return token
 

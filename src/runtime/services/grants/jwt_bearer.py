@@ -117,7 +117,7 @@ async def redeem(
         services, zone, authority, target, nonce=None, now=now, decision=decision
     )
     decision.step = Step.STORING
-    async with services.database.transaction() as conn:
+    async with services.database.transaction(tenant=zone.organization_id) as conn:
         admitted = await _admissible(admission.admit(conn, zone.entity, vouched.identity, now=now))
         if admitted.user.id != user.id:
             raise InvalidGrant(REFUSED, internal="the subject now identifies another user")

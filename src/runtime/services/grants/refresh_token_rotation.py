@@ -137,7 +137,7 @@ async def _require_usable(
             family, "the refresh token has expired" if has_expired else "the refresh token was revoked"
         )
     if not is_usable(services, family, token, now):
-        await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
+        await session_revocation.end(services, zone, session_id=family.session_id, family_id=family.id)
         raise _refused(family, "refresh token reuse, which ends the session")
 
 
@@ -152,7 +152,7 @@ async def _require_same_key(
         return
     if jkt is None:
         raise _refused(family, "bound to a key, and sent without a DPoP proof of it")
-    await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
+    await session_revocation.end(services, zone, session_id=family.session_id, family_id=family.id)
     raise _refused(family, "bound to a key, and sent with a DPoP proof of another, which ends the session")
 
 
@@ -246,7 +246,7 @@ async def _successor(
     if _is_current(services, family, token):
         successor = _new_token(family.id)
         until = family.expires_at
-        async with services.database.transaction() as conn:
+        async with services.database.transaction(tenant=zone.organization_id) as conn:
             if session.session_type == "offline":
                 until = now + timedelta(seconds=services.settings.refresh_lifetime_seconds)
                 await sessions.extend(conn, session.id, zone_id=zone.id, until=until)

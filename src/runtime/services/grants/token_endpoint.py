@@ -164,7 +164,7 @@ async def _repeated(
             await revalidation.catch_up(services, zone)
             continue
         if answer is not None:
-            LAST_USED.record(services, zone_id, client, now)
+            LAST_USED.record(services, client, now)
             decision.issue()
             services.decisions.record(decision)
         return answer

@@ -28,6 +28,7 @@ from runtime.services.zones import ChangeHistory, ZoneCache
 from runtime.storage.state import StateStore
 
 MIN_REMAINING_SECONDS = 60  # what has less left to live is made again, unless a new one had little more
+LONGEST_SECONDS = 900  # in Redis, however long it lives: what is asked for again is so within minutes
 
 Epochs = tuple[int, int, int]  # zone, session, user
 
@@ -162,7 +163,7 @@ async def store(
         opened.keep(key, entry)
         return
     lifetime = entry.expires_at - now.timestamp()
-    remaining = int(lifetime - _least_remaining(lifetime))
+    remaining = min(int(lifetime - _least_remaining(lifetime)), LONGEST_SECONDS)
     if remaining <= 0:
         return
     plain = orjson.dumps([entry.token, entry.token_id, entry.expires_at, sorted(entry.scopes), entry.epochs])

@@ -1,1 +1,1 @@
-"""Background jobs: `schedule` lists them, `runner` runs each in one process at a time."""
+"""Background jobs: `runner` runs each in one process at a time; in one run, organizations take `turns`."""

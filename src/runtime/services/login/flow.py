@@ -71,7 +71,7 @@ async def complete_password_login(
     Raises: SignInRefused, also where the password was replaced since.
     """
     now, application = services.clock(), await started_by(zone, interaction)
-    async with services.database.transaction() as conn:
+    async with services.database.transaction(tenant=zone.organization_id) as conn:
         await admission.admit(conn, zone.entity, PasswordSignIn(user, password_hash), now=now)
         signed_in, cookie = await browser_sessions.open_session(
             conn,
@@ -119,7 +119,7 @@ async def complete_upstream_login(
         id_token=authentication.id_token,
     )
     application = await started_by(zone, authentication.interaction)
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         by = UpstreamSignIn(
             authentication.provider,
             authentication.identity.issuer,

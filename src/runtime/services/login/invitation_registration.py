@@ -92,14 +92,15 @@ async def register(
 
 async def _let_in(services: Services, zone: CachedZone, invited: Invitee, password: str) -> User:
     """Make a user of a zone that is not the organization's own, while nobody takes the invitation back."""
-    by = InvitedRegistration(invited.invitation, await services.passwords.hash(checked_password(password)))
-    async with services.database.transaction() as conn:
+    hashed = await services.passwords.hash(checked_password(password), tenant=zone.organization_id)
+    by = InvitedRegistration(invited.invitation, hashed)
+    async with services.database.transaction(tenant=zone.organization_id) as conn:
         return (await admission.admit(conn, zone.entity, by, now=services.clock())).user
 
 
 async def _join(services: Services, zone: CachedZone, invited: Invitee, password: str) -> User:
     """Make the user, or give the one whom an acceptance has made already their first credential."""
-    hashed = await services.passwords.hash(checked_password(password))
+    hashed = await services.passwords.hash(checked_password(password), tenant=zone.organization_id)
     invitation, user_id = invited.invitation, invited.invitation.zone_user_id or new_id()
     async with unit_of_work(services, acceptance.actor(invitation, user_id), new_id()) as unit:
         current = await acceptance.locked(unit, invitation)

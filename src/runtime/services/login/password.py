@@ -43,7 +43,9 @@ async def authenticate(
     async with services.database.reading() as conn:
         found = await storage.find_by_password(conn, zone_id=zone.id, email=account)
     try:
-        matches = await services.passwords.verify(found.password_hash if found else None, password)
+        matches = await services.passwords.verify(
+            found.password_hash if found else None, password, tenant=zone.organization_id
+        )
     except PasswordsBusy:
         raise SignInUnavailable(_BUSY) from None
     if found is not None:
@@ -52,7 +54,7 @@ async def authenticate(
         raise WrongPassword
     await throttling.reset_password_rate(services, zone.id, account, address)
     with suppress(PasswordsBusy):  # then at another sign-in
-        return await _with_renewed_hash(services, found, password)
+        return await _with_renewed_hash(services, zone, found, password)
     return found
 
 
@@ -95,11 +97,13 @@ async def change(
     current_decision().succeed(DecisionOutcome.PASSWORD_CHANGED)
 
 
-async def _with_renewed_hash(services: Services, found: PasswordUser, password: str) -> PasswordUser:
+async def _with_renewed_hash(
+    services: Services, zone: CachedZone, found: PasswordUser, password: str
+) -> PasswordUser:
     """The user with the password under today's parameters, where its hash was made with weaker ones."""
     if not services.passwords.needs_rehash(found.password_hash):
         return found
-    hashed = await services.passwords.hash(password)
-    async with services.database.transaction() as conn:
+    hashed = await services.passwords.hash(password, tenant=zone.organization_id)
+    async with services.database.transaction(tenant=zone.organization_id) as conn:
         is_kept = await storage.replace_password(conn, found, password_hash=hashed, now=services.clock())
     return PasswordUser(found.user, hashed) if is_kept else found

@@ -54,7 +54,7 @@ async def request(services: Services, zone: CachedZone, email: str, *, address: 
     ):
         if wait := await services.rate_limiter.hit(limit, zone.id, per):
             raise TooManyTries("too many links were requested; try again later", retry_after_seconds=wait)
-    async with services.database.transaction() as conn:
+    async with services.database.transaction(tenant=zone.organization_id) as conn:
         await services.outbox.enqueue(
             conn, TOPIC, {"email": recipient}, organization_id=zone.organization_id, zone_id=zone.id
         )

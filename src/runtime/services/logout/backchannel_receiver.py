@@ -48,7 +48,7 @@ async def receive(services: Services, zone: CachedZone, token: str | None) -> in
 
 
 async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutToken) -> int:
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         meant = await sessions.of_provider(
             conn, zone_id=zone.id, issuer=issuer, subject=said.subject, session=said.session
         )

@@ -57,7 +57,7 @@ async def end(services: Services, zone: CachedZone, request: LogoutRequest, brow
         user_id=signed_in.user.id,
         session_id=signed_in.session.id,
     )
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         bumped.update(await session_revocation.revoke(conn, services, zone.id, signed_in.session.id))
         await session_end_events.record(conn, [ending], now=services.clock())
     services.outbox.notify()

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
@@ -15,6 +16,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, Verb
 from runtime.logs import log
 from runtime.services.container import Services
+from runtime.services.jobs.turns import Turns
 from runtime.services.management import entities
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.audit_chain import chained, record_hash
@@ -140,12 +142,14 @@ async def prune(services: Services, *, before: datetime) -> int:
 
     The records in front of that are deleted afterwards, by `storage.forget_pruned`. The trail itself records
     where it begins, so nobody can shorten it without a trace. One that would lose such records alone is left.
+    So is that of an organization which cannot be written to now: the next run, an hour later, looks again.
     """
     day = before.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     async with services.database.querying() as conn:
         waiting = await storage.organizations_to_prune(conn, before=day)
-    pruned = [organization_id for organization_id in waiting if await _prune(services, organization_id, day)]
-    return len(pruned)
+    turns = Turns(services, PRUNED)
+    pruned = [await turns.take(each, partial(_prune, services, each, day)) for each in waiting]
+    return sum(filter(None, pruned))
 
 
 async def _prune(services: Services, organization_id: str, before: datetime) -> bool:

@@ -7,14 +7,20 @@ a while and logged. While a receiver's message waits to be tried again, so do al
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from operator import itemgetter
+from time import monotonic
 from typing import Any
 
 import orjson
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.sealing import SealBroken, Sealer
+from runtime.domain.errors import Unavailable
 from runtime.domain.identifiers import new_id
 from runtime.logs import log
 from runtime.services.job_notifier import JobNotifier
@@ -26,7 +32,12 @@ from runtime.storage.sql.outbox import OutboxMessage
 JOB = "outbox"
 LATE = timedelta(days=1)
 _MAX_DELAY_SECONDS = 6 * 3600
-_BATCH = 20
+_AT_A_TIME = 20  # of a topic
+_OF_ONE = 5  # of these for one receiver, and for one zone
+_MOMENT_SECONDS = 0.2  # between two looks for what is due, while messages are under way
+_LOOK_AGAIN_SECONDS = 1.0  # when the last look has found nothing
+_LONGEST_SECONDS = 5 * 60.0  # of a run: well below the limit of the job, where it would count as failed
+_GRACE_SECONDS = 10.0  # for what is under way then
 
 
 class Outbox:
@@ -90,28 +101,61 @@ class Outbox:
         self._notifier.notify(JOB)
 
     async def deliver_due(self) -> int:
-        """Deliver everything that is due now; the number of messages. Raises what the database raises.
+        """Deliver what is due, and what becomes due meanwhile; the number of messages.
 
-        It goes round by round, a few messages of every topic in each: addresses of some are chosen by
-        strangers and can be slow, and messages of another topic or zone wait for one round of that at most.
-        Those of a topic that is not known here wait for a version that knows it.
+        Every topic goes on by itself: addresses of some are chosen by strangers and can be slow. A topic that
+        has nothing looks again every second while another goes on, because until this ends, nobody else
+        delivers. Those of a topic that is not known here wait for a version that knows it.
+
+        It ends after some minutes, whatever there is to do: the rest is for the next run.
+
+        Raises: what the database raises.
         """
+        until = monotonic() + _LONGEST_SECONDS
+        going: dict[asyncio.Task[int], str] = {}
         delivered = 0
-        while True:
-            done = await asyncio.gather(*(self._deliver_some(name) for name in self._handlers))
-            delivered += sum(count for count, _ in done)
-            if not any(is_more for _, is_more in done):
-                return delivered
+        try:
+            while True:
+                for name in self._handlers.keys() - going.values():
+                    going[asyncio.create_task(self._deliver_topic(name, until))] = name
+                delivered += await _ended(going, _LOOK_AGAIN_SECONDS)
+                if not going:
+                    return delivered
+        finally:
+            await _cut_off(going)
 
-    async def _deliver_some(self, name: str) -> tuple[int, bool]:
-        """Deliver a few messages of a topic: how many were delivered, and whether more may be due."""
+    async def _deliver_topic(self, name: str, until: float) -> int:
+        """Deliver messages of a topic until none is due and none under way; the number of messages.
+
+        Args:
+            until: when to begin no more, by the monotonic clock. What has not ended seconds later is cut off,
+                and tried again.
+        """
+        going: dict[asyncio.Task[int], OutboxMessage] = {}
+        delivered = 0
+        try:
+            while monotonic() < until:
+                claimed = await self._claim(name, going.values())
+                for row in claimed:
+                    going[asyncio.create_task(self._deliver(self._handlers[name], row))] = row
+                if not going:
+                    break
+                delivered += await _ended(going, _MOMENT_SECONDS if claimed else _LOOK_AGAIN_SECONDS)
+            return delivered + await _ended(going, _GRACE_SECONDS)
+        finally:
+            await _cut_off(going)
+
+    async def _claim(self, name: str, going: Collection[OutboxMessage]) -> list[OutboxMessage]:
+        """Claim messages of a topic that are due, as many as there are slots beside those under way."""
+        free = _AT_A_TIME - len(going)
+        if free == 0:
+            return []
         handler = self._handlers[name]
         async with self._database.transaction() as conn:
             now = self._clock()
-            rows = await storage.due(conn, name, now=now, limit=_BATCH)
+            rows = _in_turn(await storage.due(conn, name, now=now, limit=_AT_A_TIME), going)[:free]
             await storage.postpone(conn, {row.id: now + _delay(handler, row.attempts + 1) for row in rows})
-        delivered = sum(await asyncio.gather(*(self._deliver(handler, row) for row in rows)))
-        return delivered, len(rows) == _BATCH
+        return rows
 
     async def run_job(self) -> int:
         """The periodic job: deliver what is due, give up what is late."""
@@ -151,7 +195,7 @@ class Outbox:
                     reason=reason,
                 )
             return False
-        async with self._database.transaction() as conn:
+        async with self._done_with(row) as conn:
             await storage.remove(conn, row.id)
         return True
 
@@ -166,8 +210,71 @@ class Outbox:
         log.error(
             "message delivery abandoned", topic=row.topic, message_id=row.id, attempts=attempts, reason=reason
         )
-        async with self._database.transaction() as conn:
+        async with self._done_with(row) as conn:
             await storage.dead_letter(conn, row.id, now=self._clock())
+
+    @asynccontextmanager
+    async def _done_with(self, row: OutboxMessage) -> AsyncIterator[AsyncConnection]:
+        """A connection to take a message out. One that cannot be taken out now is delivered once more.
+
+        Its zone may be held by a long transaction, such as its deletion: no other message waits for that.
+        """
+        try:
+            async with self._database.transaction() as conn:
+                yield conn
+        except (DBAPIError, Unavailable) as failure:
+            log.warning(
+                "message not removed: it will be delivered again",
+                topic=row.topic,
+                message_id=row.id,
+                reason=repr(failure),
+            )
+
+
+def _in_turn(due: Sequence[OutboxMessage], going: Collection[OutboxMessage]) -> list[OutboxMessage]:
+    """Those of the messages that may be delivered beside others, whose turn it is first.
+
+    There are never more than a few of one receiver under way, nor of one zone, so that slow ones leave slots
+    to others.
+    """
+    # Who did not answer is asked again with the same messages, as `storage.due` has it.
+    chosen = sorted(due, key=lambda row: -row.attempts)
+    for whose in (_receiver, _zone):
+        turns, taken = [], Counter(map(whose, going))
+        for row in chosen:
+            taken[whose(row)] += 1
+            turns.append((taken[whose(row)], row))
+        chosen = [row for turn, row in sorted(turns, key=itemgetter(0)) if turn <= _OF_ONE]
+    return chosen
+
+
+def _receiver(row: OutboxMessage) -> Hashable:
+    return row.organization_id, row.zone_id, row.receiver
+
+
+def _zone(row: OutboxMessage) -> Hashable:
+    # A mail has an organization alone, and what has outlived its zone a receiver.
+    return row.zone_id or row.organization_id or row.receiver
+
+
+async def _ended(going: dict[asyncio.Task[int], Any], seconds: float) -> int:
+    """Wait until all of these have ended, so long at most. Those that have are taken out; their sum.
+
+    Raises: what one of them raises.
+    """
+    if not going:
+        return 0
+    done, _ = await asyncio.wait(going, timeout=seconds)
+    total = sum(task.result() for task in done)
+    for task in done:
+        del going[task]
+    return total
+
+
+async def _cut_off(going: Collection[asyncio.Task[int]]) -> None:
+    for task in going:
+        task.cancel()
+    await asyncio.gather(*going, return_exceptions=True)
 
 
 def _delay(handler: MessageHandler, attempts: int) -> timedelta:

@@ -67,7 +67,7 @@ async def _refresh_token(
     if family is None:
         return False
     decision.user_id = family.user_id
-    await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
+    await session_revocation.end(services, zone, session_id=family.session_id, family_id=family.id)
     return True
 
 
@@ -83,11 +83,11 @@ async def _access_token(
             session = await sessions.find(conn, found.session_id, zone_id=zone.id)
         if session is not None and session.session_type in ("application", "offline"):
             decision.user_id = session.user_id
-            await session_revocation.end(services, zone.id, session_id=session.id)
+            await session_revocation.end(services, zone, session_id=session.id)
             return True
     # Kept until the token has ended on every clock.
     expires_at = found.expires_at + timedelta(seconds=LEEWAY_SECONDS)
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         bumped.update(
             await epochs.revoke_token(conn, zone.id, found.token_id, now=now, expires_at=expires_at)
         )

@@ -123,7 +123,7 @@ async def refresh(services: Services, zone: CachedZone, place: VaultPlace) -> Re
             return paused
         if record.lease_until is None or record.lease_until <= now:
             owner = new_id()
-            if await _take_lease(services, place, record, owner, now):
+            if await _take_lease(services, zone, place, record, owner, now):
                 outcome = await _as_holder(services, zone, place, record, owner)
                 if outcome is not _AGAIN:
                     return outcome
@@ -166,9 +166,9 @@ def _postponed(record: VaultRecord | None, now: datetime) -> Postponed:
 
 
 async def _take_lease(
-    services: Services, place: VaultPlace, record: VaultRecord, owner: str, now: datetime
+    services: Services, zone: CachedZone, place: VaultPlace, record: VaultRecord, owner: str, now: datetime
 ) -> bool:
-    async with services.database.transaction() as conn:
+    async with services.database.transaction(tenant=zone.organization_id) as conn:
         return await vault_tokens.take_lease(
             conn,
             record.id,
@@ -193,7 +193,7 @@ async def _as_holder(
         refresh_token = open_refresh_token(zone.sealer, record.id, record.version, record.tokens, provider)
     except SealBroken:
         # It belongs to other addresses than the provider has now, and is sent to none of these.
-        return await _refused(services, provider, place, record, owner, "another_address", dead_after=1)
+        return await _refused(services, zone, provider, place, record, owner, "another_address", dead_after=1)
     if refresh_token is None:
         return None
     answer = await _ask(services, zone, provider, resource, refresh_token.get_secret_value(), record.scopes)
@@ -203,10 +203,12 @@ async def _as_holder(
         return await _keep(services, zone, place, record, provider, answer, scopes.granted)
     _warn(provider, _REFUSALS[answer.kind], answer.code, status=answer.status)
     if answer.kind is RefusalKind.DEAD_GRANT:
-        return await _refused(services, provider, place, record, owner, answer.code, dead_after=DEAD_AFTER)
+        return await _refused(
+            services, zone, provider, place, record, owner, answer.code, dead_after=DEAD_AFTER
+        )
     UPSTREAM_REFRESHES.labels(answer.kind.value).inc()
     seconds = _pause_seconds(answer)
-    async with services.database.transaction() as conn:
+    async with services.database.transaction(tenant=zone.organization_id) as conn:
         await vault_tokens.pause(
             conn,
             record.id,
@@ -289,7 +291,7 @@ async def _replace(
     now = services.clock()
     ends_at = _end(record, tokens, now)
     sealed = seal(zone.sealer, record.id, record.version + 1, vault_tokens_of(tokens, now), provider)
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         if (scopes, ends_at) != (record.scopes, record.grant_expires_at):
             bumped.update(await epochs.bump_user(conn, zone.id, place.user_id))
         is_kept = await vault_tokens.replace(
@@ -338,6 +340,7 @@ def _end(record: VaultRecord, tokens: UpstreamTokens, now: datetime) -> datetime
 
 async def _refused(
     services: Services,
+    zone: CachedZone,
     provider: Provider,
     place: VaultPlace,
     record: VaultRecord,
@@ -348,7 +351,7 @@ async def _refused(
 ) -> RefreshOutcome:
     """Count a refusal of the refresh token; after the last one nobody asks the provider any more."""
     is_last = record.failures + 1 >= dead_after
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         if is_last:  # before the row, as everybody who ends a grant
             bumped.update(await epochs.bump_user(conn, place.zone_id, place.user_id))
         state = await vault_tokens.note_failure(

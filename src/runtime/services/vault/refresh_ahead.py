@@ -5,7 +5,9 @@ that nobody uses is refreshed when somebody asks for it again.
 """
 
 import asyncio
+from collections import defaultdict
 from datetime import datetime, timedelta
+from time import monotonic
 
 from runtime.domain.errors import NotFound
 from runtime.logs import throttled_warnings
@@ -18,6 +20,8 @@ JOB = "upstream_refresh"
 IN_USE = timedelta(hours=1)
 MOST = 500  # in one run; what is left is for the next
 AT_A_TIME = 20
+OF_A_ZONE = 5  # of these: however slow the providers of one are, those of others are asked
+_BEGIN_SECONDS = 25.0  # then the next run looks again who is due, and who is first
 _FORGOTTEN_AT_ONCE = 1_000
 
 
@@ -27,11 +31,12 @@ async def run(services: Services) -> int:
     await _forget_uses(services, now)
     async with services.database.querying() as conn:
         places = await vault_tokens.due(conn, now=now, used_since=now - IN_USE, limit=MOST)
-    turns = asyncio.Semaphore(AT_A_TIME)
+    until, turns = monotonic() + _BEGIN_SECONDS, asyncio.Semaphore(AT_A_TIME)
+    turns_of_zone = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(OF_A_ZONE))
 
     async def refreshed(place: VaultPlace) -> bool:
-        async with turns:
-            return await _refreshed(services, place)
+        async with turns_of_zone[place.zone_id], turns:
+            return monotonic() < until and await _refreshed(services, place)
 
     return sum(await asyncio.gather(*map(refreshed, places)))
 

@@ -49,7 +49,7 @@ async def store(
     shown: str,
 ) -> None:
     """As `put`, in a transaction of its own. Raises InvalidRequest."""
-    async with services.epochs.transaction() as (conn, bumped):
+    async with services.epochs.transaction(tenant=zone.organization_id) as (conn, bumped):
         # First of all, so that whoever reads the user's grants meanwhile is seen, or reads them again.
         bumped.update(await epochs.bump_user(conn, zone.id, user_id))
         await put(conn, zone, user_id, resource_id, credential, shown=shown, now=services.clock())

@@ -1,6 +1,7 @@
 """The zone registry of a process: loads zones, caches them, and reloads one when its epoch has changed."""
 
 import asyncio
+import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime
@@ -14,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
+from runtime.domain.identifiers import ID_LENGTH
 from runtime.domain.zone_addresses import SentTo, chosen
 from runtime.services import cache_sizes, epochs, zone_keys
 from runtime.services.bounded_cache import BoundedCache
@@ -31,6 +33,7 @@ from runtime.storage.sql.database import Database
 RECENT_SECONDS = 1.0
 WATCH_SECONDS = 0.5  # between looks for deleted zones
 _AWAY_SECONDS = 60.0
+_IDS = re.compile(rf"[0-9a-z]{{{ID_LENGTH}}}")
 _MOST_CHANGES = 1_000  # that a zone is followed over; after more it is read again
 
 
@@ -268,6 +271,16 @@ class ZoneRegistry:
                     return found
         raise NotFound("there is no such zone")
 
+    def tenant_of(self, partition: str) -> str:
+        """Whose a share of outbound requests is: the organization of the zone that it names first, if known.
+
+        What strangers ask for is apart, as in the name of the share: they hold up nothing else.
+        """
+        if (named := _IDS.search(partition)) is None:
+            return partition
+        zone = self._zones.get(named[0])
+        return partition[: named.start()] + (named[0] if zone is None else zone.organization_id)
+
     def _cached(self, zone_id: str) -> CachedZone | None:
         zone = self._zones.get(zone_id)
         return zone if zone and self._is_current(zone) else None
@@ -318,7 +331,7 @@ class ZoneRegistry:
         data_key = self._data_keys.opened(zone_id, internals.data_key_wrapped)
         parsed = self._parsed_keys.setdefault(zone.id, {})
         now = self._clock()
-        ring = await asyncio.to_thread(zone_keys.key_ring, stored, data_key.sealer, parsed, now)
+        ring = await zone_keys.open_ring(stored, data_key.sealer, parsed, now)
         answered = [each for each in former if each.is_answered(now)]
         ends = [each.ends_at for each in answered if each.ends_at is not None]
         ring = ring.until(min(ends, default=None))

@@ -1,7 +1,7 @@
 """The database: engines, and the ways to hold a connection, each for one sort of work."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from time import monotonic, perf_counter
@@ -15,6 +15,7 @@ from runtime.domain.errors import Unavailable
 from runtime.metrics import (
     DATABASE_CONNECTIONS,
     DATABASE_CONNECTIONS_MOST,
+    DATABASE_FAILURES,
     DATABASE_WAIT_SECONDS,
     DATABASE_WAITING,
 )
@@ -22,6 +23,7 @@ from runtime.storage.sql import availability, engines, hang_detection
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.group_commit import GroupCommit
+from runtime.storage.sql.shares import Share, ShareTaken, TenantShares
 from runtime.storage.sql.sqlite import BEGIN, CommitWatch, files_of
 
 DIALECTS = ("sqlite", "postgresql")
@@ -32,8 +34,11 @@ TRIAL_EVERY_SECONDS = 10.0
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
 DRY_RUNS = 4
+DRY_RUN_SECONDS = 60.0  # how long one waits for others of the same organization
 # Pieces of work as of one instant, done at the same time: each has a connection, and may take another.
 MOST_INSTANTS = 4
+
+_Take = Callable[[AsyncExitStack], Awaitable[None]]  # have a share until the stack is left
 
 
 class UnsupportedDatabase(ValueError):
@@ -64,12 +69,20 @@ class Database:
         self.refusal: Unavailable | None = None  # in place of whatever this is asked, while there is one
         self._try_write_at = 0.0
         self._waiting = 0
-        # Whoever waits for one to be given back waits less than for a new one. Writes apart from queries, for
-        # they may wait for somebody's lock.
+        # Whoever waits for one to be given back waits less than for a new one.
         self._brief_users: set[asyncio.Task[Any] | None] = set()
-        self._queries = asyncio.Semaphore(engines.size(engine))
-        self._writes = asyncio.Semaphore(engines.size(engine))
-        self._instants = asyncio.Semaphore(MOST_INSTANTS)
+        self._queries = Share(engines.size(engine))
+        self._instants = Share(MOST_INSTANTS)
+        # What may wait for somebody's lock, or read for seconds, leaves a quarter for what takes a moment.
+        part = max(1, engines.most(engine) // 16)
+        self._long = Share(12 * part)
+        if self._writer is None:
+            self._writers = TenantShares(4 * part, Share(6 * part), self._long)
+            self._exclusive_writers = TenantShares(part, Share(4 * part), self._long)
+        else:  # all wait for one writer, without a connection; a tenant has as many turns as others
+            self._writers = self._exclusive_writers = TenantShares(4 * part)
+        self._readers = TenantShares(2 * part, Share(4 * part), self._long)
+        self._dry_run_turns = TenantShares(DRY_RUNS // 2, seconds=DRY_RUN_SECONDS)
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
@@ -118,20 +131,27 @@ class Database:
         )
 
     @asynccontextmanager
-    async def transaction(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def transaction(
+        self, *, tenant: str | None = None, is_exclusive: bool = False, brief: bool = False
+    ) -> AsyncIterator[AsyncConnection]:
         """A connection in a write transaction, committed when the block ends, rolled back when it raises.
 
         A second one inside the first would wait for itself on SQLite, so that is refused.
 
         Args:
+            tenant: the organization whose request it is, which others need not wait for; None for work of
+                the service itself.
+            is_exclusive: those of a tenant wait for each other in the database.
             brief: a few statements, each about a few rows found by their keys.
         """
         if self._writer is None:
-            async with self._connected(self._writing) as connection, connection.begin():
+            share = self._share(self._exclusive_writers if is_exclusive else self._writers, tenant)
+            async with self._connected(self._writing, share=share) as connection, connection.begin():
                 yield connection
             return
         self._refuse_second_transaction()
         async with (
+            self._taking(self._share(self._writers, tenant)),
             self._write_turn(self._writer),
             self._connected(self._writing) as connection,
             connection.begin(),
@@ -165,20 +185,25 @@ class Database:
             self._holder = before
 
     @asynccontextmanager
-    async def reading(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def reading(
+        self, *, tenant: str | None = None, apart: bool = False, brief: bool = False
+    ) -> AsyncIterator[AsyncConnection]:
         """A connection whose statements all see the database at one instant; it writes nothing.
 
         Args:
+            tenant: the organization that may ask for as much as it likes; None for a few rows.
+            apart: for those of which a tenant has few at a time already: they take long.
             brief: a few statements, each about a few rows found by their keys, in their order.
         """
         if (connection := self._held()) is not None:
             yield connection
             return
+        share = self._long.take if apart else self._share(self._readers, tenant)
         if not brief or self._writer is None:
-            async with self._connected(self._reading) as connection:
+            async with self._connected(self._reading, share=share) as connection:
                 yield connection
             return
-        async with self._connected(self._querying) as connection:
+        async with self._connected(self._querying, share=share) as connection:
             with _at_hand(connection) as driver, driver.snapshot():
                 yield connection
 
@@ -195,8 +220,9 @@ class Database:
         async with AsyncExitStack() as stack:
             if not apart:
                 with self._wait():
-                    await _admitted(self._instants, stack)
-            self._at_one_instant[task] = await stack.enter_async_context(self._connected(self._reading))
+                    await self._instants.take(stack)
+            connected = self._connected(self._reading, share=self._long.take)
+            self._at_one_instant[task] = await stack.enter_async_context(connected)
             try:
                 yield
             finally:
@@ -215,7 +241,8 @@ class Database:
         if (held := self._held()) is not None:
             yield held
             return
-        async with self._connected(self._querying, among=None if apart else self._queries) as connection:
+        share = None if apart or self._watch is None else self._brief_use
+        async with self._connected(self._querying, share=share) as connection:
             with _at_hand(connection) if self._writer else nullcontext():
                 yield connection
 
@@ -232,14 +259,18 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def writing_once(self) -> AsyncIterator[AsyncConnection]:
+    async def writing_once(self, *, tenant: str) -> AsyncIterator[AsyncConnection]:
         """A connection for one small write of a hot path, all of it or nothing.
 
         On PostgreSQL it has to be one statement, which commits by itself: that saves two round trips. On
         SQLite, writes that come together are committed together. Refused inside a transaction, as another is.
+
+        Args:
+            tenant: the organization whose request it is.
         """
         if self._writer is None:
-            async with self._connected(self._querying, among=self._writes) as connection:
+            share = self._share(self._writers, tenant)
+            async with self._connected(self._querying, share=share) as connection:
                 yield connection
             return
         self._refuse_second_transaction()
@@ -259,14 +290,18 @@ class Database:
             zone_ids: the zones that the dry run is about; of others, it sees only that they are there.
             names: what applications are going to be called in them.
         """
-        async with self._dry_runs.begin(organization_id, zone_ids, names) as connection:
+        async with (
+            self._taking(self._share(self._dry_run_turns, organization_id)),
+            self._dry_runs.begin(organization_id, zone_ids, names) as connection,
+        ):
             yield connection
 
     @asynccontextmanager
     async def _connected(
-        self, engine: AsyncEngine, *, though_refused: bool = False, among: asyncio.Semaphore | None = None
+        self, engine: AsyncEngine, *, though_refused: bool = False, share: _Take | None = None
     ) -> AsyncIterator[AsyncConnection]:
         if self.refusal is not None and not though_refused:
+            DATABASE_FAILURES.inc()
             raise Unavailable(self.refusal.detail, internal=self.refusal.internal)
         async with AsyncExitStack() as stack:
             try:
@@ -274,25 +309,24 @@ class Database:
                     connection = await _taken(engine, stack)
                 elif self._watch is None:
                     with self._wait():
-                        connection = await _taken(engine, stack)
+                        connection = await _taken(engine, stack, share)
                 else:
                     waiting = hang_detection.GuardedWait(self._watch)
                     stack.callback(waiting.end)
                     async with waiting.connecting:
                         with self._wait():
-                            if among is not None:
-                                self._note_brief_use(stack)
-                                await _admitted(among, stack)
-                            connection = await _taken(engine, stack)
+                            connection = await _taken(engine, stack, share)
                     waiting.driver = connection.sync_connection.connection.driver_connection  # type: ignore[union-attr]
+            except ShareTaken:  # which says nothing of the database
+                raise
             except Exception as error:
                 engines.raise_if_away(error, availability.unavailable_connecting(error))
                 raise
             with self._telling(engine):
                 yield connection
 
-    def _note_brief_use(self, until: AsyncExitStack) -> None:
-        """Note that this task uses a connection for a moment, until the stack is left.
+    async def _brief_use(self, until: AsyncExitStack) -> None:
+        """Use a connection for a moment, until the stack is left.
 
         One who does so already is refused: under load, all would wait for each other.
         """
@@ -301,6 +335,19 @@ class Database:
             raise RuntimeError("this task has a connection to the database already; pass it on")
         self._brief_users.add(task)
         until.callback(self._brief_users.discard, task)
+        await self._queries.take(until)
+
+    def _share(self, shares: TenantShares, tenant: str | None) -> _Take | None:
+        return None if tenant is None else partial(shares.take, tenant)
+
+    @asynccontextmanager
+    async def _taking(self, share: _Take | None) -> AsyncIterator[None]:
+        """Have a share, if any, until the block ends."""
+        async with AsyncExitStack() as stack:
+            if share is not None:
+                with self._wait():
+                    await share(stack)
+            yield
 
     @contextmanager
     def _telling(self, engine: AsyncEngine) -> Iterator[None]:
@@ -399,19 +446,10 @@ class Database:
             await self._watching.dispose()
 
 
-async def _admitted(users: asyncio.Semaphore, until: AsyncExitStack) -> None:
-    """Be one of those, until the stack is left. Raises Unavailable."""
-    try:
-        async with asyncio.timeout(engines.POOL_SECONDS) if users.locked() else nullcontext():
-            await users.acquire()
-    except TimeoutError:
-        waited = f"others have used it for {engines.POOL_SECONDS:.0f} seconds"
-        raise Unavailable("the database cannot be reached", internal=waited) from None
-    until.callback(users.release)
-
-
-async def _taken(engine: AsyncEngine, until: AsyncExitStack) -> AsyncConnection:
+async def _taken(engine: AsyncEngine, until: AsyncExitStack, share: _Take | None = None) -> AsyncConnection:
     """A connection of the engine's pool, which has it back when the stack is left."""
+    if share is not None:
+        await share(until)
     connection = await engine.connect()
     until.push_async_callback(_give_back, connection)
     return connection

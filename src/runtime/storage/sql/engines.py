@@ -157,6 +157,7 @@ def _on_error(context: ExceptionContext) -> None:
     if context.is_disconnect or isinstance(failure, TimeoutError):
         told = str(failure) or type(failure).__name__
         _cut_off(context)
+        DATABASE_FAILURES.inc()
         raise Unavailable("the database does not answer", internal=told) from failure
     options = context.connection.get_execution_options() if context.connection is not None else {}
     raise_if_away(failure, availability.unavailable_using(failure, for_reading=is_for_reading(options)))
@@ -176,11 +177,13 @@ def _cut_off(context: ExceptionContext) -> None:
 
 
 def raise_if_away(failure: Exception, told: Unavailable | None) -> None:
-    """Raise what to tell of a failure, where it means that the database is away."""
-    if told is not None:
+    """Raise what to tell of a failure, where it means that the database is away.
+
+    One that was told already was counted there, if it is one of the database's at all.
+    """
+    if told is not None and told is not failure:
         DATABASE_FAILURES.inc()
-        if told is not failure:
-            raise told from failure
+        raise told from failure
 
 
 def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:

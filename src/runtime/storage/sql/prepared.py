@@ -14,6 +14,7 @@ from sqlalchemy.sql.base import Executable
 from sqlalchemy.util import greenlet_spawn
 
 from runtime.domain.errors import Unavailable
+from runtime.metrics import DATABASE_FAILURES
 from runtime.storage.sql.sqlite import BEGIN
 
 _Convert = Callable[[Any], Any]
@@ -58,6 +59,7 @@ class PreparedStatement:
                 found = await adapter.driver_connection.fetch(compiled.text, *given)
         except TimeoutError as failure:
             _give_up(connection, adapter)
+            DATABASE_FAILURES.inc()
             raise Unavailable("the database does not answer", internal="no answer in time") from failure
         except CancelledError:
             if dialect.name == "postgresql" and not adapter.autocommit:  # it may have begun, and nobody knows

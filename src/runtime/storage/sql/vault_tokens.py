@@ -6,7 +6,7 @@ replaced has another id, so an old refresh finds nothing to write to.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 
@@ -16,6 +16,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    func,
     insert,
     literal_column,
     or_,
@@ -37,6 +38,7 @@ _users = TABLES["User"]
 _REFRESHED = TRANSITIONS[Cause.REFRESH]
 _KEY = (_tokens.c.zone_id, _tokens.c.id)
 _IS_DEAD = _tokens.c.state == literal_column("'dead'")  # as in the index
+_MOST_IN_TURN = 10_000  # due credentials among which zones take turns: a query reads no more
 
 
 class VaultState(StrEnum):
@@ -470,9 +472,18 @@ async def pause(
 
 
 async def due(conn: AsyncConnection, *, now: datetime, used_since: datetime, limit: int) -> list[VaultPlace]:
-    """Whose access tokens are worth refreshing: those in use, of active grants and users, not yet over."""
-    found = await conn.execute(
-        select(_grants.c.zone_id, _grants.c.user_id, _grants.c.resource_id, _grants.c.provider_id)
+    """Whose access tokens are worth refreshing: those in use, of active grants and users, not yet over.
+
+    Zones take turns: however many are due in one, another's are not behind them.
+    """
+    waiting = (
+        select(
+            _grants.c.zone_id,
+            _grants.c.user_id,
+            _grants.c.resource_id,
+            _grants.c.provider_id,
+            _tokens.c.refresh_at,
+        )
         .join_from(
             _tokens,
             _grants,
@@ -489,6 +500,13 @@ async def due(conn: AsyncConnection, *, now: datetime, used_since: datetime, lim
             _users.c.status == UserStatus.ACTIVE.value,
         )
         .order_by(_tokens.c.refresh_at)
+        .limit(_MOST_IN_TURN)
+        .subquery()
+    )
+    turn = func.row_number().over(partition_by=waiting.c.zone_id, order_by=waiting.c.refresh_at)
+    found = await conn.execute(
+        select(*(waiting.c[each.name] for each in fields(VaultPlace)))
+        .order_by(turn, waiting.c.refresh_at)
         .limit(limit)
     )
     return [VaultPlace(*row) for row in found]

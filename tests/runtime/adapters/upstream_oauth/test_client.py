@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -618,6 +619,77 @@ async def test_only_so_many_requests_are_under_way_to_a_provider(provider, outbo
 
     assert refused == UpstreamRefusal(RefusalKind.TEMPORARY, "busy", retry_after_seconds=1)
     assert all(isinstance(each, UpstreamTokens) for each in results)
+
+
+@asynccontextmanager
+async def with_tenants(clock):
+    """A client with four requests at a time for zone `z9`, and four for all other zones."""
+    outbound = Outbound(
+        allow_private_addresses=True,
+        timeout_seconds=60,
+        max_concurrent=1,
+        tenant_of=lambda partition: "other" if partition.startswith("z9") else "acme",
+    )
+    concurrency = ProviderConcurrency(wait_seconds=0.05)
+    try:
+        yield UpstreamOAuthClient(outbound, breakers=CircuitBreakers(clock), concurrency=concurrency)
+    finally:
+        await outbound.aclose()
+
+
+@asynccontextmanager
+async def all_turns_held(client, settings):
+    """Providers of another zone of the tenant have all of its turns, and answer when the block ends."""
+    asked, go_on = threading.Semaphore(0), threading.Event()
+
+    def hold(_received):
+        asked.release()
+        go_on.wait(60)
+        return Scripted({"access_token": "at"})
+
+    with scripted_provider(hold) as silent:
+        of = {"partition": "z2", "token_endpoint": f"{silent.url}/token"}
+        asking = [
+            asyncio.ensure_future(client.refresh(settings(provider_id=name, **of), refresh_token="rt"))
+            for name in "abcd"
+        ]
+        try:
+            assert all([await asyncio.to_thread(asked.acquire, timeout=20) for _ in asking])
+            yield
+        finally:
+            go_on.set()
+            answers = await asyncio.gather(*asking)
+    assert all(isinstance(each, UpstreamTokens) for each in answers)
+
+
+async def test_that_others_have_all_turns_says_nothing_about_a_provider(provider, settings):
+    """However often there is none for it, its circuit stays closed; another tenant's provider is asked."""
+    provider.answers({"access_token": "at"})
+    async with with_tenants(Hand()) as client:
+        assert isinstance(await client.refresh(settings(), refresh_token="rt"), UpstreamTokens)
+        async with all_turns_held(client, settings):
+            for _ in range(FAILURES_TO_OPEN + 1):
+                refused = await client.refresh(settings(), refresh_token="rt")
+                assert refused == UpstreamRefusal(RefusalKind.TEMPORARY, "busy", retry_after_seconds=1)
+            other = await client.refresh(settings(partition="z9"), refresh_token="rt")
+            assert isinstance(other, UpstreamTokens)
+        assert isinstance(await client.refresh(settings(), refresh_token="rt"), UpstreamTokens)
+        assert client.open_circuits == 0
+
+
+async def test_a_probe_that_gets_no_turn_leaves_it_to_the_next(provider, settings):
+    """The provider has not been asked: nobody waits for what would have come of it."""
+    hand = Hand()
+    provider.answers(b"", 503)
+    async with with_tenants(hand) as client:
+        for _ in range(FAILURES_TO_OPEN):
+            await client.refresh(settings(), refresh_token="rt")
+        assert (await client.refresh(settings(), refresh_token="rt")).code == "circuit_open"
+        hand.seconds += 10
+        provider.answers({"access_token": "at"})
+        async with all_turns_held(client, settings):
+            assert (await client.refresh(settings(), refresh_token="rt")).code == "busy"
+        assert isinstance(await client.refresh(settings(), refresh_token="rt"), UpstreamTokens)
 
 
 async def test_no_secret_is_in_what_is_logged_or_shown(provider, client, settings, caplog):

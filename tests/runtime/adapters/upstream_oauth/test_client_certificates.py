@@ -53,7 +53,7 @@ def provider(server: Path, ours: Path) -> Iterator[ScriptedProvider]:
 
 @pytest.fixture
 async def client(server: Path) -> AsyncIterator[UpstreamOAuthClient]:
-    async def local(_host: str, _port: int) -> list[str]:
+    def local(_host: str, _port: int) -> list[str]:
         return ["127.0.0.1"]
 
     outbound = Outbound(allow_private_addresses=True, resolve=local, trust=lambda: trusting(server))
@@ -233,7 +233,7 @@ async def test_validity_is_that_of_the_moment(provider: ScriptedProvider, server
     """A certificate that has expired since is not sent any more: the log says what is to be renewed."""
     times = [NOW, NOW + timedelta(2)]
 
-    async def local(_host: str, _port: int) -> list[str]:
+    def local(_host: str, _port: int) -> list[str]:
         return ["127.0.0.1"]
 
     outbound = Outbound(allow_private_addresses=True, resolve=local, trust=lambda: trusting(server))

@@ -118,9 +118,12 @@ class TestMaking:
         async def record(services: Services) -> list[Any]:
             away = Database.open(f"postgresql+asyncpg://postgres@/nothing?host={tmp_path}")
             told = []
+            async with services.database.reading() as conn:
+                found = await stored_keys.find(conn, key_id)
+            assert found is not None
             for database in (services.database, away):
                 with logged_lines() as lines:
-                    await callers.record_use(replace(services, database=database), key_id)
+                    await callers.record_use(replace(services, database=database), found.key)
                 told.append([(line["event"], line["reason"]) for line in lines])
             await away.close()
             return told

@@ -103,8 +103,9 @@ async def test_users_can_sign_in_as_they_did_before(place: Place) -> None:
         bob = await storage.find_by_password(conn, zone_id=place.zone.id, email="Bob@acme.example")
     assert bob is not None
     assert (bob.user.email_verified, bob.user.identifier) == (False, bob.user.id)
-    assert await place.services.passwords.verify(bob.password_hash, PASSWORD)
-    assert not await place.services.passwords.verify(bob.password_hash, PASSWORD + "x")
+    of = {"tenant": place.company.organization_id}
+    assert await place.services.passwords.verify(bob.password_hash, PASSWORD, **of)
+    assert not await place.services.passwords.verify(bob.password_hash, PASSWORD + "x", **of)
     verdicts = [each async for each in audit.verify(place.services, place.company.organization_id)]
     assert verdicts[0].broken_at is None
 

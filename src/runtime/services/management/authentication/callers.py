@@ -92,18 +92,18 @@ def _record_use(services: Services, key: ApiKey) -> None:
     if noted is not None and now - noted < _USE_RECORDED_EVERY:
         return
     _noted[key.id] = now
-    task = asyncio.get_running_loop().create_task(record_use(services, key.id))
+    task = asyncio.get_running_loop().create_task(record_use(services, key))
     _background.add(task)
     task.add_done_callback(_background.discard)
 
 
-async def record_use(services: Services, key_id: str) -> None:
+async def record_use(services: Services, key: ApiKey) -> None:
     """Record that a key is in use. Where that cannot be, the log says so: its request is answered already."""
     try:
-        async with services.database.transaction() as conn:
-            await api_keys.record_use(conn, key_id, now=services.clock(), every=_USE_RECORDED_EVERY)
+        async with services.database.transaction(tenant=key.organization_id) as conn:
+            await api_keys.record_use(conn, key.id, now=services.clock(), every=_USE_RECORDED_EVERY)
     except (SQLAlchemyError, Unavailable) as failure:
-        log.warning("use of an API key not recorded", key_id=key_id, reason=type(failure).__name__)
+        log.warning("use of an API key not recorded", key_id=key.id, reason=type(failure).__name__)
 
 
 async def _by_token(services: Services, token: str) -> Caller:

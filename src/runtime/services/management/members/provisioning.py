@@ -45,7 +45,7 @@ async def add(
     hashed = None
     if password is not None:
         email, chosen = checked_email(email), checked_password(password)
-        hashed = await services.passwords.hash(chosen)
+        hashed = await services.passwords.hash(chosen, tenant=zone.organization_id)
     async with unit_of_work(services, by.within(found.id), new_id()) as unit:
         await unit.next_revision()
         if hashed is None:
@@ -65,7 +65,7 @@ async def add_user(
     """
     address, chosen = checked_email(email), checked_password(password)
     zone = await services.zones.get(zone_id)
-    hashed = await services.passwords.hash(chosen)
+    hashed = await services.passwords.hash(chosen, tenant=zone.organization_id)
     async with unit_of_work(services, by.within(zone.organization_id), new_id()) as unit:
         unit.epochs.keeps_zones = True
         await unit.next_revision()

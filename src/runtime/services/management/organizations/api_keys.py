@@ -7,6 +7,7 @@ through other keys, does at each request at most what the person may still do.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
@@ -17,6 +18,7 @@ from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, rfc3339
 from runtime.services.container import Services
+from runtime.services.jobs.turns import in_turn
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import REFUSED, SERVICE, Actor
@@ -209,15 +211,20 @@ async def _organization(services: Services, id_or_label: str) -> Organization:
 
 
 async def forget_expired(services: Services) -> int:
-    """Forget keys that expired long ago; how many those were."""
+    """Forget keys that expired long ago; how many those were.
+
+    Raises: Unavailable, in the end, where organizations were passed over.
+    """
     before, forgotten = services.clock() - KEPT_EXPIRED, 0
-    while True:
-        async with services.database.querying() as conn:
-            waiting = await storage.organizations_with_expired(conn, before, limit=_BATCH)
-        for organization_id in waiting:
-            forgotten += await _forget(services, organization_id, before)
-        if len(waiting) < _BATCH:
-            return forgotten
+    with in_turn(services, JOB) as turns:
+        while True:
+            async with services.database.querying() as conn:
+                waiting = await storage.organizations_with_expired(conn, before, limit=_BATCH)
+            for organization_id in waiting:
+                work = partial(_forget, services, organization_id, before)
+                forgotten += await turns.take(organization_id, work) or 0
+            if len(waiting) < _BATCH:
+                return forgotten
 
 
 async def _forget(services: Services, organization_id: str, before: datetime) -> int:

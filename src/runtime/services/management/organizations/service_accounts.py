@@ -114,7 +114,7 @@ async def _record_use(services: Services, credential: ServiceAccountCredential) 
         "organization_id": credential.organization_id,
         "service_account_id": credential.service_account_id,
     }
-    async with services.database.transaction() as conn:
+    async with services.database.transaction(tenant=credential.organization_id) as conn:
         current = await storage.get(conn, SERVICE_ACCOUNT_CREDENTIAL, credential.id, within=within)
         used = current.model_copy(update={"last_used_at": services.clock()})
         await storage.replace(conn, SERVICE_ACCOUNT_CREDENTIAL, used, within=within)

@@ -77,7 +77,7 @@ async def open_snapshot(
         organization: id or label.
     Raises: NotFound, for an organization or a zone that the caller does not see; Forbidden.
     """
-    async with read_only(services, caller, request_id) as unit:
+    async with read_only(services, caller, request_id, apart=True) as unit:
         found = await entities.organization_of(unit, organization)
         entities.require(unit, "snapshot", Verb.RETRIEVE, {})
         revision = await organization_revision.revision(unit.conn, found.id)

@@ -201,7 +201,7 @@ async def unit_of_work(
         zone_ids: zones whose data keys may be needed: they are loaded before the transaction begins.
     """
     await services.data_keys.preload(services.database, zone_ids)
-    async with services.database.transaction() as conn:
+    async with services.database.transaction(tenant=caller.organization_id, is_exclusive=True) as conn:
         unit = UnitOfWork(conn, caller, services, services.clock(), request_id, changeset_id)
         if prepared is not None:
             unit.new_zones, unit.key_changes = list(prepared.new_zones), prepared.changes
@@ -253,10 +253,16 @@ async def nested(unit: UnitOfWork, caller: Caller) -> AsyncIterator[UnitOfWork]:
 
 @asynccontextmanager
 async def read_only(
-    services: Services, caller: Caller, request_id: str, *, brief: bool = False
+    services: Services, caller: Caller, request_id: str, *, brief: bool = False, apart: bool = False
 ) -> AsyncIterator[UnitOfWork]:
-    """A unit for operations that change nothing. *brief*: as `Database.reading` has it."""
-    async with services.database.reading(brief=brief) as conn:
+    """A unit for operations that change nothing.
+
+    Args:
+        brief: as `Database.reading` has it.
+        apart: for those of which a tenant has few at a time already.
+    """
+    tenant = caller.organization_id
+    async with services.database.reading(tenant=tenant, apart=apart, brief=brief) as conn:
         yield UnitOfWork(conn, caller, services, services.clock(), request_id)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import cast
@@ -15,6 +16,7 @@ from runtime.logs import throttled_warnings
 from runtime.services import zone_keys
 from runtime.services.container import Services
 from runtime.services.data_keys import DataKeyUnavailable
+from runtime.services.jobs.turns import Turns, in_turn
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import zone_data as storage
@@ -23,6 +25,7 @@ JOB = "keys"
 SIGNING_KEY = "SigningKey"  # what the audit trail calls one
 _MAX_FORGOTTEN = 1_000  # in one run
 _MAX_ROTATIONS = 300  # in one run: making an RSA key takes a noticeable fraction of a second
+_MAX_WAITING = 3_000  # looked at for that: an organization that is passed over can have many
 
 
 async def rotate(
@@ -51,27 +54,15 @@ async def rotate_due(services: Services) -> int:
 
     A next key is published that much earlier that it signs when the present one's time is up. At most a
     few hundred a run: the rest is due at the next.
+
+    Raises: Unavailable, in the end, where organizations were passed over.
     """
     now = services.clock()
-    done = await _forget(services, now - timedelta(days=1))
-    if services.settings.key_rotation_days == 0:
-        return done
-    due = now - timedelta(days=services.settings.key_rotation_days) + zone_keys.PUBLISHED_BEFORE
-    async with services.database.querying() as conn:
-        waiting = await storage.keys_due(conn, due, limit=_MAX_ROTATIONS)
-    for zone_id, algorithm in waiting:
-        try:
-            kid = await _rotate(
-                services, zone_id, cast(Algorithm, algorithm), at_once=False, due=due, by=SERVICE
-            )
-        except NotFound:
-            continue  # the zone is gone meanwhile
-        except DataKeyUnavailable as failure:
-            throttled_warnings.warn(
-                "a signing key is not rotated", reason=failure.detail, about=zone_id, zone_id=zone_id
-            )
-            continue
-        done += kid is not None
+    with in_turn(services, JOB) as turns:
+        done = await _forget(services, turns, now - timedelta(days=1))
+        if services.settings.key_rotation_days:
+            due = now - timedelta(days=services.settings.key_rotation_days) + zone_keys.PUBLISHED_BEFORE
+            done += await _rotate_all(services, turns, due)
     return done
 
 
@@ -92,19 +83,49 @@ async def use_algorithm(
         await unit.record("zones.use_algorithm", ZONE.name, zone_id, zone_id, before=old, after=new)
 
 
-async def _forget(services: Services, removed_before: datetime) -> int:
+async def _rotate_all(services: Services, turns: Turns, due: datetime) -> int:
+    """Rotate keys whose newest signs since before that; how many."""
+    async with services.database.querying() as conn:
+        waiting = await storage.keys_due(conn, due, limit=_MAX_WAITING)
+    tried: list[bool] = []
+    for zone_id, algorithm in waiting:
+        with suppress(NotFound):  # the zone is gone meanwhile
+            organization_id = await _organization(services, zone_id)
+            work = partial(_rotate_due, services, zone_id, cast(Algorithm, algorithm), due)
+            if (rotated := await turns.take(organization_id, work)) is not None:
+                tried.append(rotated)
+        if len(tried) == _MAX_ROTATIONS:
+            break
+    return sum(tried)
+
+
+async def _rotate_due(services: Services, zone_id: str, algorithm: Algorithm, due: datetime) -> bool:
+    """Rotate a key that signs since before that; False where a newer one does, or its data key is away."""
+    try:
+        kid = await _rotate(services, zone_id, algorithm, at_once=False, due=due, by=SERVICE)
+    except DataKeyUnavailable as failure:
+        throttled_warnings.warn(
+            "a signing key is not rotated", reason=failure.detail, about=zone_id, zone_id=zone_id
+        )
+        return False
+    return kid is not None
+
+
+async def _forget(services: Services, turns: Turns, removed_before: datetime) -> int:
     """Forget keys that were taken out of the set before that; how many those were."""
     async with services.database.querying() as conn:
         waiting = await storage.forgettable_keys(conn, removed_before, limit=_MAX_FORGOTTEN)
     done, by_zone = 0, groupby(sorted(waiting), key=itemgetter(0))
     for zone_id, keys_there in by_zone:
+        kids = [kid for _, kid in keys_there]
         with suppress(NotFound):  # the zone is gone meanwhile, and its keys with it
-            done += await _forget_in(services, zone_id, [kid for _, kid in keys_there])
+            organization_id = await _organization(services, zone_id)
+            work = partial(_forget_in, services, organization_id, zone_id, kids)
+            done += await turns.take(organization_id, work) or 0
     return done
 
 
-async def _forget_in(services: Services, zone_id: str, kids: list[str]) -> int:
-    organization_id = await _organization(services, zone_id)
+async def _forget_in(services: Services, organization_id: str, zone_id: str, kids: list[str]) -> int:
     async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
         unit.epochs.keeps_zones = True  # verifiers have not been told of these keys for long
         await unit.lock_organization()

@@ -7,6 +7,7 @@ passwords and where its clients send their secrets.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from urllib.parse import urlsplit
 
 from runtime.domain.errors import NotFound, ValidationFailed
@@ -26,6 +27,7 @@ from runtime.domain.zone_addresses import (
     origin_of,
 )
 from runtime.services.container import Services
+from runtime.services.jobs.turns import in_turn
 from runtime.services.management import entities
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
@@ -145,24 +147,37 @@ async def end(
 
 
 async def end_due(services: Services) -> int:
-    """Record the end of every former address whose time is over; how many. They are refused since then."""
+    """Record the end of every former address whose time is over; how many. They are refused since then.
+
+    Raises: Unavailable, in the end, where organizations were passed over.
+    """
     now = services.clock()
     async with services.database.querying() as conn:
         waiting = await zone_addresses.due(conn, now=now, limit=_MOST_ENDED)
     done = 0
-    for zone_id, issuer, ended_at in waiting:
-        try:
-            async with services.database.querying() as conn:
-                organization_id = await zone_data.organization_of_zone(conn, zone_id)
-        except NotFound:
-            continue  # the zone is gone meanwhile, and its addresses with it
-        async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
-            await unit.lock_organization()
-            still = {each.issuer for each in await zone_addresses.former(unit.conn, zone_id)}
-            if issuer in still:
-                await _end(unit, zone_id, issuer, ended_at)
-                done += 1
+    with in_turn(services, JOB) as turns:
+        for zone_id, issuer, ended_at in waiting:
+            try:
+                async with services.database.querying() as conn:
+                    organization_id = await zone_data.organization_of_zone(conn, zone_id)
+            except NotFound:
+                continue  # the zone is gone meanwhile, and its addresses with it
+            work = partial(_end_due, services, organization_id, zone_id, issuer, ended_at)
+            done += await turns.take(organization_id, work) or False
     return done
+
+
+async def _end_due(
+    services: Services, organization_id: str, zone_id: str, issuer: str, ended_at: datetime
+) -> bool:
+    """Record the end of a former address; False where it is none any more."""
+    async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
+        await unit.lock_organization()
+        still = {each.issuer for each in await zone_addresses.former(unit.conn, zone_id)}
+        if issuer not in still:
+            return False
+        await _end(unit, zone_id, issuer, ended_at)
+    return True
 
 
 async def listed(services: Services, zone_id: str) -> Addresses:
