@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules of deploy/monitoring, held against a running service.
+"""The dashboard, the alert rules and the guide to monitoring, held against a running service.
 
 Every metric and label that they name is in what a node exposes, and every expression is PromQL.
 """
@@ -34,11 +34,16 @@ _TARGET_LABELS = {"instance", "job", "exported_job"}
 # Grafana's variables -> something that stands in their place when the expression is sent.
 _VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$instance": ".*"}
 
-EXPRESSIONS = {f"alert {name}": rule["expr"] for name, rule in ALERTS.items()} | {
-    f"panel {title}, {target['refId']}": target["expr"]
-    for title, panel in PANELS.items()
-    for target in panel["targets"]
-}
+ON_THE_PAGE = re.findall(r"^```promql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+EXPRESSIONS = (
+    {f"alert {name}": rule["expr"] for name, rule in ALERTS.items()}
+    | {
+        f"panel {title}, {target['refId']}": target["expr"]
+        for title, panel in PANELS.items()
+        for target in panel["targets"]
+    }
+    | {f"guide {number}": expression for number, expression in enumerate(ON_THE_PAGE, 1)}
+)
 
 
 def parsed(expression: str) -> Any:
@@ -86,7 +91,8 @@ def exposed(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
 
 
 def test_there_is_something_to_hold() -> None:
-    """Ten alerts and thirty panels, each expression once."""
+    """Ten alerts, thirty panels and what the guide counts, each expression once."""
+    assert ON_THE_PAGE
     assert len(ALERTS) >= 10
     assert len(PANELS) >= 30
     assert len(EXPRESSIONS) >= 45
@@ -199,26 +205,49 @@ def test_an_interval_has_more_than_one_scrape() -> None:
     assert {panel.get("interval") for panel in by_interval} == {"30s"}
 
 
-def test_the_dashboard_and_the_alerts_leave_no_metric_out() -> None:
-    """What the service measures is on the dashboard or in an alert: nobody looks at anything else."""
+def declared() -> dict[str, tuple[str, ...]]:
+    """Name of each metric of the service, as its samples begin -> its labels."""
     from runtime import metrics
 
-    told = " ".join(EXPRESSIONS.values())
-    declared = {
-        each.describe()[0].name
+    return {
+        each.describe()[0].name: each._labelnames
         for each in vars(metrics).values()
         if isinstance(each, metrics.Counter | metrics.Gauge | metrics.Histogram | metrics.Summary)
     }
 
-    assert len(declared) > 25
-    assert {name for name in declared if not re.search(rf"\b{name}(_|\b)", told)} == {
+
+def test_the_dashboard_and_the_alerts_leave_no_metric_out() -> None:
+    """What the service measures is on the dashboard or in an alert: nobody looks at anything else."""
+    told = " ".join(each for where, each in EXPRESSIONS.items() if not where.startswith("guide"))
+
+    assert len(declared()) > 25
+    assert {name for name in declared() if not re.search(rf"\b{name}(_|\b)", told)} == {
         "zoned_job_work",
         "zoned_job_last_success_timestamp_seconds",
     }
 
 
+def test_the_guide_has_each_metric_with_its_labels() -> None:
+    """In the table: the name, and in the same row every label by its name."""
+    rows = {
+        name: meaning
+        for names, meaning in re.findall(r"^\| (`zoned_.*?) \| (.*) \|$", PAGE, re.MULTILINE)
+        for name in re.findall(r"`(\w+?)(?:_total)?`", names)
+    }
+
+    assert rows.keys() == declared().keys()
+    missing = [
+        (name, label)
+        for name, labels in declared().items()
+        for label in labels
+        if not re.search(rf'`{label}(`|=")', rows[name])
+    ]
+    assert missing == []
+
+
 _NODE = 'instance="one",job="zoned"'
 _TOKENS = f'{_NODE},endpoint="/oauth/token"'
+_KMS_REFUSES = 'service="aws_kms",operation="decrypt",outcome="refused"'
 # Alert -> series of a node as promtool reads them, one value a minute, under which it fires.
 TROUBLE = {
     "ZonedNodeDown": {f"up{{{_NODE}}}": "0x30"},
@@ -251,7 +280,7 @@ TROUBLE = {
     },
     "ZonedProviderUnavailable": {f"zoned_upstream_circuits_open{{{_NODE}}}": "1x30"},
     "ZonedEncryptionKeyUnavailable": {
-        f'zoned_key_encryption_seconds_count{{{_NODE},service="aws",operation="open",outcome="no"}}': "0+2x30"
+        f"zoned_key_encryption_seconds_count{{{_NODE},{_KMS_REFUSES}}}": "0+2x30"
     },
     "ZonedWorkerBusy": {
         f'zoned_event_loop_lag_seconds_bucket{{{_NODE},le="0.1"}}': "0+80x30",
@@ -300,6 +329,30 @@ def firing(series: dict[str, str], tmp_path: Path) -> set[str]:
     raised = set(re.findall(r'alertname=\\?"(\w+)', told))
     assert bool(raised) == bool(done.returncode), told
     return raised
+
+
+def test_prometheus_takes_the_configuration_of_the_guide(tmp_path: Path) -> None:
+    """With the rules beside it, and with the name of the job that dashboard and alerts ask for."""
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool on this machine: install `prometheus`")
+    [written] = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    shutil.copy(MONITORING / "prometheus-rules.yaml", tmp_path)
+
+    def check(configuration: str) -> "subprocess.CompletedProcess[str]":
+        (tmp_path / "prometheus.yaml").write_text(configuration)
+        return subprocess.run(
+            ["promtool", "check", "config", str(tmp_path / "prometheus.yaml")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    done = check(written)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(ALERTS)} rules" in done.stdout
+    assert [each["job_name"] for each in yaml.safe_load(written)["scrape_configs"]] == ["zoned"]
+    assert check(written.replace("targets", "tragets")).returncode == 1
 
 
 def test_there_is_trouble_for_each_alert() -> None:

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.factories import opened_parts
 
+from runtime import metrics
 from runtime.domain.errors import Unavailable
 from runtime.services.container import Services
 from runtime.services.job_notifier import JobNotifier
@@ -165,22 +166,33 @@ async def test_a_database_without_writes_is_asked_ever_less_often(
     assert work.runs == 2
 
 
+def failures() -> float:
+    """How many runs of the job have failed, as the metric has it."""
+    return metrics.JOB_RUNS.labels("work", "failed")._value.get()
+
+
 async def test_a_run_that_takes_too_long_is_cut_off(services: Services, work: Work) -> None:
     """A run has a limit; reaching it is a failure, and the lease is free again."""
     jobs = process(services, work, limit=timedelta(milliseconds=10))
+    before = failures()
 
     with pytest.raises(TimeoutError):
         await jobs.run_now("work")
 
+    assert failures() == before + 1
     work.may_end.set()
     assert await jobs.run_now("work") == 3
 
 
 async def test_the_loop_runs_what_it_is_notified_of_and_stops(services: Services, work: Work) -> None:
-    """A job that is not due runs at once; stopped in the middle of a run, the lease is given back."""
+    """A job that is not due runs at once; stopped in the middle of a run, the lease is given back.
+
+    That is no failure of the job: an alert counts those.
+    """
     jobs = process(services, work)
     work.may_end.set()
     await jobs.run_now("work")
+    before = failures()
     await jobs.start()
     try:
         work.may_end.clear()
@@ -193,5 +205,6 @@ async def test_the_loop_runs_what_it_is_notified_of_and_stops(services: Services
     assert work.runs == 2
     async with services.database.querying() as conn:
         assert (await storage.leases(conn))["work"].is_free(work.now)
+    assert failures() == before
     with pytest.raises(KeyError):
         jobs._notifier.notify("another")

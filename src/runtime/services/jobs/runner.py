@@ -63,6 +63,9 @@ class JobRunner:
 
     async def start(self) -> None:
         """Look for what is due, from now on, in the background."""
+        for name in self._jobs:  # a rate begins at a first value: the first failure would be missed
+            for outcome in ("done", "failed"):
+                JOB_RUNS.labels(name, outcome)
         if self._loop is None:
             self._loop = asyncio.create_task(self._poll())
 
@@ -168,12 +171,14 @@ class JobRunner:
             async with asyncio.timeout(job.limit.total_seconds()):
                 done = await job.run(self._services)
         except Exception as failure:
+            JOB_RUNS.labels(job.name, "failed").inc()
             log.error("job failed", job=job.name, failures=failures + 1, exc_info=failure)
             if raising:
                 raise
-        finally:
+        else:
+            JOB_RUNS.labels(job.name, "done").inc()
+        finally:  # also where the process ends meanwhile, which is no failure
             JOB_SECONDS.labels(job.name).observe(perf_counter() - began)
-            JOB_RUNS.labels(job.name, "failed" if done is None else "done").inc()
             JOB_WORK.labels(job.name).inc(done or 0)
             if done is not None:
                 JOB_SUCCEEDED.labels(job.name).set_to_current_time()
