@@ -21,6 +21,8 @@ from tests.end_to_end.operated import Server
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import let_pass, wait_until
 
+pytestmark = pytest.mark.long
+
 CONFIG = {
     "zonectl.yaml": "owner: acme/keys\n",
     "zone.yaml": "apiVersion: zonewright/v1\nkind: Zone\nmetadata: {name: keys}\nspec: {name: Keys}\n",

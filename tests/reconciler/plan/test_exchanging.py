@@ -9,6 +9,8 @@ from tests.reconciler.real_server import RealWorld
 
 from reconciler.kinds import Manifest
 
+pytestmark = pytest.mark.long
+
 # How a manifest of each kind says what it is called.
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "Application": ("identifier", "", {"name": "An application"}),

@@ -18,6 +18,8 @@ from reconciler.report.plans import summary_line
 from reconciler.report.policy_impact import impact_lines
 from reconciler.terminal import rendered
 
+pytestmark = pytest.mark.long
+
 PERMIT = "permit (principal, action, resource);\n"
 
 

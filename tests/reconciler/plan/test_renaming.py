@@ -11,6 +11,8 @@ from tests.reconciler.real_server import RealWorld
 from reconciler.kinds import Manifest
 from reconciler.plan.model import Op
 
+pytestmark = pytest.mark.long
+
 # What tells one from another, where its name does not: `mark` -> spec.
 MARKED: dict[str, Any] = {
     "Application": lambda mark: {"name": mark},

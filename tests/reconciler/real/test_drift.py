@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.reconciler.real.company import FORBID, PERMIT, Company
 
+pytestmark = pytest.mark.long
+
 PERMITTED = "permit (principal, action, resource);"  # as the server writes it
 FORBIDDEN = "forbid (principal, action, resource);"
 ANYTHING = "permit(principal, action, resource) when { true };"

@@ -45,6 +45,8 @@ from runtime.services.management.zones import key_rotation
 from runtime.services.zone_settings import set_zone_setting
 from runtime.storage.sql import entities, sessions
 
+pytestmark = pytest.mark.long
+
 STORAGE = ("embedded", "servers")
 NEW_PASSWORD = "another horse, another battery"
 PAGE = Path(__file__).parents[3] / "docs" / "revocation-effects.md"
