@@ -19,6 +19,11 @@ OUTAGE_EVERY_SECONDS = 60.0
 MOST_TROUBLES = 1_000
 
 
+def log_to_stderr() -> None:
+    """Send events to standard error, until `configure_logs` says more: programs read what commands print."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
 def configure_logs(settings: Settings) -> None:
     """Send events to standard error in the chosen form."""
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]

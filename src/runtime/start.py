@@ -9,6 +9,7 @@ def main() -> None:
     gc.disable()  # what is imported stays: looking through it for garbage takes a quarter of the start
     try:
         from runtime.cli import main as command
+        from runtime.logs import log_to_stderr
     except ModuleNotFoundError as missing:
         if missing.name is not None and missing.name.split(".")[0] in ("runtime", "reconciler"):
             raise
@@ -18,4 +19,5 @@ def main() -> None:
         )
     gc.freeze()
     gc.enable()
+    log_to_stderr()
     command()

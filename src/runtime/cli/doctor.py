@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from typing import cast
 
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,6 +16,7 @@ from runtime.cli.errors import OF_REFUSED_KEYS, OF_UNREACHABLE_KEYS, reason_of, 
 from runtime.cli.execution import CommandError, with_services
 from runtime.cli.private_files import exposed_settings, private_files
 from runtime.domain.errors import ServiceError, Unavailable
+from runtime.services.clock import Clock
 from runtime.services.container import Services
 from runtime.services.encryption_key_checks import unavailable_keys
 from runtime.services.management.zones import moving
@@ -107,7 +109,7 @@ async def _of_the_database(services: Services) -> list[Finding]:
     if services.database.dialect != "postgresql":
         return []
     async with services.database.querying() as conn:
-        ahead = await database_time(conn) - services.clock().timestamp()
+        ahead = await database_time(conn) - cast(Clock, services.clock).system().timestamp()
         allowed = await availability.connections_allowed(conn)
     return [
         *diagnosis.clocks(ahead, "PostgreSQL"),

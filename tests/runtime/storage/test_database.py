@@ -519,9 +519,9 @@ async def test_nobody_takes_a_connection_for_a_moment_while_they_have_one(emptie
     async with emptied_database.querying() as conn:
         assert await conn.scalar(select(1)) == 1
         with pytest.raises(RuntimeError, match="pass it on"):
-            async with emptied_database.writing_once():
+            async with emptied_database.writing_once(tenant="one"):
                 pass
-    async with emptied_database.writing_once() as conn:
+    async with emptied_database.writing_once(tenant="one") as conn:
         assert await conn.scalar(select(1)) == 1
 
 
@@ -540,22 +540,23 @@ async def test_connections_are_not_opened_for_those_who_can_wait_a_moment(postgr
         await database.close()
 
 
-@pytest.mark.parametrize("held", ["writing_once", "querying"])
-async def test_readiness_and_queries_do_not_wait_for_writes_that_wait(postgres_url, held):
+@pytest.mark.parametrize(("held", "most"), [("writing_once", 3), ("querying", 4)])
+async def test_readiness_and_queries_do_not_wait_for_writes_that_wait(postgres_url, held, most):
     """Rows are read while as many writes as there may be wait for a lock; and readiness is asked apart."""
-    database, go_on = Database.open(postgres_url, pool_size=2), asyncio.Event()
+    database, go_on = Database.open(postgres_url, pool_size=4), asyncio.Event()
     holding = 0
 
-    async def hold() -> None:
+    async def hold(number: int) -> None:
         nonlocal holding
-        async with getattr(database, held)():
+        use = database.querying() if held == "querying" else database.writing_once(tenant=f"{number}")
+        async with use:
             holding += 1
             await go_on.wait()
 
-    tasks = [asyncio.create_task(hold()) for _ in range(3)]
+    tasks = [asyncio.create_task(hold(number)) for number in range(most + 1)]
 
     async def is_full() -> bool:
-        return holding == 2
+        return holding == most
 
     await until(is_full)
     try:
@@ -564,9 +565,9 @@ async def test_readiness_and_queries_do_not_wait_for_writes_that_wait(postgres_u
             if held == "writing_once":
                 async with database.querying() as conn:
                     assert await conn.scalar(select(1)) == 1
-        assert holding == 2  # the third waits for one of them
+        assert holding == most  # the last waits for one of them
     finally:
         go_on.set()
         await asyncio.gather(*tasks)
         await database.close()
-    assert holding == 3
+    assert holding == most + 1

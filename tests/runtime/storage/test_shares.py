@@ -178,7 +178,7 @@ def untold(tree: ast.AST) -> list[int]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "transaction"
+        and node.func.attr in ("transaction", "writing_once")
         and "tenant" not in {each.arg for each in node.keywords}
     ]
 

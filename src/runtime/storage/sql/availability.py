@@ -17,6 +17,7 @@ from runtime.domain.errors import Unavailable
 # The beginnings of PostgreSQL's states: no connection; no resources (connections, memory, disk); shut down,
 # crashed, or not started yet; failing disks; nobody let in; a database that is being restored.
 _AWAY_STATES = ("08", "28", "53", "57P", "58", "3D000")
+_DISK_FULL = "53100"
 _DATA_STATES = ("22",)  # a value that cannot be converted, is out of range, or has a NUL
 # A write on what is a standby by now; a transaction that was begun for reading has it, too.
 _READ_ONLY = ("25006", "attempt to write a readonly database")
@@ -26,13 +27,14 @@ _NO_TABLE = ("42P01", "3F000")
 _NO_PRIVILEGE = "42501"
 # What is told of a table that has been made anew since the connection got to know it.
 _OUTDATED = ("cached statement", "cached plan", "cache lookup failed", "could not open relation with OID")
+_DISK_ERROR = "disk I/O error"  # SQLite's for a quota that is used up, too, and for files that it cannot make
 # Where a driver has one class of error for nearly everything: its words -> what callers are told.
 _IN_WORDS = {
     "connection is closed": "the database does not answer",
     "database is locked": "the database does not answer",
     "database or disk is full": TAKES_NO_WRITES,
     "no such table": LACKS_TABLES,
-    "disk I/O error": "the database cannot be reached",
+    _DISK_ERROR: TAKES_NO_WRITES,
     "unable to open database file": "the database cannot be used",
 }
 
@@ -58,6 +60,12 @@ def unavailable_using(failure: Exception, *, for_reading: bool = False) -> Unava
     return None
 
 
+def found_no_room(failure: Exception) -> bool:
+    """Whether PostgreSQL had no room on its disk for a write; what needs no room it may still write."""
+    told = failure.__cause__ if isinstance(failure, Unavailable) else failure
+    return told is not None and any(getattr(each, "sqlstate", None) == _DISK_FULL for each in _causes(told))
+
+
 async def connections_allowed(conn: AsyncConnection) -> int:
     """How many connections PostgreSQL allows to accounts that are no superuser's."""
     names = ("max_connections", "superuser_reserved_connections")
@@ -75,9 +83,11 @@ def _reason(cause: BaseException, *, for_reading: bool) -> str | None:
     state = getattr(cause, "sqlstate", None)
     if state == _READ_ONLY[0] or (state is None and _READ_ONLY[1] in str(cause)):
         return None if for_reading else TAKES_NO_WRITES
+    if state is None and for_reading and _DISK_ERROR in str(cause):
+        return "the database cannot be reached"
     if state is None:
         return next((told for words, told in _IN_WORDS.items() if words in str(cause)), None)
-    if state == "53100":  # the disk is full
+    if state == _DISK_FULL:
         return TAKES_NO_WRITES
     if state in _NO_TABLE:
         return LACKS_TABLES

@@ -31,6 +31,8 @@ DIALECTS = ("sqlite", "postgresql")
 STATEMENT_TIMEOUT_SECONDS = 30
 TRIAL_SECONDS = 2.0
 TRIAL_EVERY_SECONDS = 10.0
+# After a write that found no room on the disk of PostgreSQL: a trial needs none, and would say all is well.
+NO_ROOM_SECONDS = 30.0
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
 DRY_RUNS = 4
@@ -67,21 +69,24 @@ class Database:
         self._groups = GroupCommit(partial(self.transaction, brief=True))
         self._takes_no_writes = self._lacks_tables = False
         self.refusal: Unavailable | None = None  # in place of whatever this is asked, while there is one
-        self._try_write_at = 0.0
+        self._try_write_at = self._has_room_at = 0.0
         self._waiting = 0
         # Whoever waits for one to be given back waits less than for a new one.
         self._brief_users: set[asyncio.Task[Any] | None] = set()
         self._queries = Share(engines.size(engine))
         self._instants = Share(MOST_INSTANTS)
+
         # What may wait for somebody's lock, or read for seconds, leaves a quarter for what takes a moment.
-        part = max(1, engines.most(engine) // 16)
-        self._long = Share(12 * part)
+        def part(sixteenths: int) -> int:
+            return max(1, engines.most(engine) * sixteenths // 16)
+
+        self._long = Share(part(12))
         if self._writer is None:
-            self._writers = TenantShares(4 * part, Share(6 * part), self._long)
-            self._exclusive_writers = TenantShares(part, Share(4 * part), self._long)
+            self._writers = TenantShares(part(4), Share(part(6)), self._long)
+            self._exclusive_writers = TenantShares(part(1), Share(part(4)), self._long)
         else:  # all wait for one writer, without a connection; a tenant has as many turns as others
-            self._writers = self._exclusive_writers = TenantShares(4 * part)
-        self._readers = TenantShares(2 * part, Share(4 * part), self._long)
+            self._writers = self._exclusive_writers = TenantShares(part(4))
+        self._readers = TenantShares(part(2), Share(part(4)), self._long)
         self._dry_run_turns = TenantShares(DRY_RUNS // 2, seconds=DRY_RUN_SECONDS)
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
@@ -259,18 +264,19 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def writing_once(self, *, tenant: str) -> AsyncIterator[AsyncConnection]:
+    async def writing_once(self, *, tenant: str | None = None) -> AsyncIterator[AsyncConnection]:
         """A connection for one small write of a hot path, all of it or nothing.
 
         On PostgreSQL it has to be one statement, which commits by itself: that saves two round trips. On
         SQLite, writes that come together are committed together. Refused inside a transaction, as another is.
 
         Args:
-            tenant: the organization whose request it is.
+            tenant: the organization whose request it is, which others need not wait for.
         """
         if self._writer is None:
-            share = self._share(self._writers, tenant)
-            async with self._connected(self._querying, share=share) as connection:
+            async with self._connected(
+                self._querying, share=partial(self._brief_write, tenant)
+            ) as connection:
                 yield connection
             return
         self._refuse_second_transaction()
@@ -326,7 +332,18 @@ class Database:
                 yield connection
 
     async def _brief_use(self, until: AsyncExitStack) -> None:
-        """Use a connection for a moment, until the stack is left.
+        """Use a connection for a moment, until the stack is left."""
+        self._note_brief_use(until)
+        await self._queries.take(until)
+
+    async def _brief_write(self, tenant: str | None, until: AsyncExitStack) -> None:
+        """The same for a write, which may wait for a lock."""
+        self._note_brief_use(until)
+        if tenant is not None:
+            await self._writers.take(tenant, until)
+
+    def _note_brief_use(self, until: AsyncExitStack) -> None:
+        """Note that this task uses a connection for a moment, until the stack is left.
 
         One who does so already is refused: under load, all would wait for each other.
         """
@@ -335,7 +352,6 @@ class Database:
             raise RuntimeError("this task has a connection to the database already; pass it on")
         self._brief_users.add(task)
         until.callback(self._brief_users.discard, task)
-        await self._queries.take(until)
 
     def _share(self, shares: TenantShares, tenant: str | None) -> _Take | None:
         return None if tenant is None else partial(shares.take, tenant)
@@ -359,6 +375,8 @@ class Database:
             told = availability.unavailable_using(error, for_reading=for_reading)
             self._takes_no_writes |= told is not None and told.detail == availability.TAKES_NO_WRITES
             self._lacks_tables |= told is not None and told.detail == availability.LACKS_TABLES
+            if availability.found_no_room(error):
+                self._has_room_at = monotonic() + NO_ROOM_SECONDS
             engines.raise_if_away(error, told)
             raise
 
@@ -392,6 +410,8 @@ class Database:
             raise Unavailable(availability.TAKES_NO_WRITES, internal="a standby, or set to be read-only")
         if self._lacks_tables:
             await self.try_tables()
+        if monotonic() < self._has_room_at:
+            raise Unavailable(availability.TAKES_NO_WRITES, internal="its disk had no room for a write")
         if self._takes_no_writes:
             await self.try_write()
 
