@@ -5,28 +5,38 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import pytest
 from acme import written_secret
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text, update
 from tests.end_to_end.operated import Server
 from tests.end_to_end.shop import SHOP
 from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_elapse, until, wait_until
 
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.tables import token_events
+from runtime.storage.sql.tables import METADATA, token_events
 
 CONFIG = {
     "zonectl.yaml": "owner: shop/identity\n",
     "shop.yaml": SHOP,
 }
+
+organization_heads = METADATA.tables["organization_heads"]  # a row of it is held by whoever writes there
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
+# Of what docs/operating/serving.md promises: 20 seconds for the requests in progress, half a minute in all.
+LONG_SECONDS, STOPPED_SECONDS = 15, 30
+BYTE_SECONDS = 0.5  # a sender who is silent for 2 seconds is not waited for
+ZONE = b'{"name": "Late"}'.ljust(200)
+ABORTED = "request aborted: not answered within the shutdown timeout"
 
 
 class Job(threading.Thread):
@@ -233,3 +243,106 @@ def test_a_node_that_is_about_to_stop_says_so_and_serves(tmp_path: Path) -> None
     assert (served.status_code, served.headers["connection"]) == (200, "close")
     with pytest.raises(httpx.ConnectError):
         status("/healthz")
+
+
+@pytest.fixture
+def of_two(make_server: Callable[..., Server], postgres_url: str, redis_url: str) -> Server:
+    """A server of two workers that serves, and has `postgres_url` for itself."""
+    made = make_server(ZONED_WORKERS="2", ZONED_DATABASE_URL=postgres_url, ZONED_REDIS_URL=redis_url)
+    made.start()
+    return made
+
+
+@asynccontextmanager
+async def writers_held_up(url: str) -> AsyncIterator[Callable[[], Awaitable[bool]]]:
+    """Until the block ends, whoever changes something in an organization waits; the function tells of one."""
+    database = Database.open(url)
+    try:
+        async with database.engine.begin() as holding:
+            await holding.execute(update(organization_heads).values(revision=organization_heads.c.revision))
+
+            async def somebody_waits() -> bool:
+                async with database.querying() as asking:
+                    return bool(await asking.scalar(text(WAITING)))
+
+            yield somebody_waits
+    finally:
+        await database.close()
+
+
+@dataclass
+class Dripping:
+    """A body that comes a byte at a time, until the rest of it may come.
+
+    Attributes:
+        begun: is set when some of it has been sent.
+        may_end: has to be set for the rest.
+    """
+
+    body: bytes
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = list(self.body)
+        while len(left) > 1 and not self.may_end.is_set():
+            yield bytes([left.pop(0)])
+            self.begun.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BYTE_SECONDS):
+                    await self.may_end.wait()
+        yield bytes(left)
+
+
+async def make_zone(server: Server, content: bytes | Dripping) -> httpx.Response:
+    """Make a zone, on a connection that the server has answered on before."""
+    size = len(content if isinstance(content, bytes) else content.body)
+    headers = {"Authorization": f"Bearer {server.api_key}", "Content-Type": "application/json"}
+    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=90, trust_env=False) as client:
+        assert (await client.get("/healthz")).status_code == 200
+        return await client.post("/zones", content=content, headers={"Content-Length": str(size)})
+
+
+@pytest.mark.long
+async def test_requests_that_take_long_are_answered_in_full(of_two: Server, postgres_url: str) -> None:
+    """One that is worked on, and one that is still arriving, for three quarters of the time that is left."""
+    process, arriving = of_two.process, Dripping(ZONE)
+    assert process is not None
+    async with writers_held_up(postgres_url) as somebody_waits:
+        asked = [asyncio.create_task(make_zone(of_two, content)) for content in (ZONE, arriving)]
+        await until(somebody_waits)
+        await arriving.begun.wait()
+        process.terminate()
+        await let_elapse(LONG_SECONDS)
+        assert [process.poll(), *(each.done() for each in asked)] == [None, False, False]
+    arriving.may_end.set()
+    answers = await asyncio.gather(*asked)
+
+    assert await asyncio.to_thread(process.wait, 20) == 0, of_two.log.read_text()
+    assert [answer.status_code for answer in answers] == [200, 200], [answer.text for answer in answers]
+    assert [answer.json()["name"] for answer in answers] == ["Late", "Late"]
+    assert {answer.headers["connection"] for answer in answers} == {"close"}
+    said = of_two.log.read_text()
+    assert ABORTED not in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.long
+async def test_requests_without_end_do_not_keep_the_service(of_two: Server, postgres_url: str) -> None:
+    """They get no answer, which is logged of each; the service ends with 0, half a minute later at most."""
+    process, arriving = of_two.process, Dripping(ZONE)
+    assert process is not None
+    assert (await make_zone(of_two, ZONE)).status_code == 200
+    async with writers_held_up(postgres_url) as somebody_waits:
+        asked = [asyncio.create_task(make_zone(of_two, content)) for content in (ZONE, arriving)]
+        await until(somebody_waits)
+        await arriving.begun.wait()
+        process.terminate()
+        exit_status = await asyncio.to_thread(process.wait, STOPPED_SECONDS)
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+
+    said = of_two.log.read_text()
+    assert exit_status == 0, said
+    assert [isinstance(each, httpx.NetworkError | httpx.RemoteProtocolError) for each in ends] == [True] * 2
+    assert said.count(ABORTED) == 2
+    assert "Traceback" not in said

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ import httpx
 import pytest
 from acme import Server
 from tests.support import waiting
+
+from runtime.cli.worker import STOP_SECONDS
 
 pytestmark = pytest.mark.long
 
@@ -59,6 +62,34 @@ def is_there(pid: int) -> bool:
 def answers(server: Server) -> set[int]:
     """What twenty requests get, each on a connection of its own."""
     return {httpx.get(f"{server.url}/readyz", trust_env=False, timeout=10).status_code for _ in range(20)}
+
+
+def of_group(leader: int) -> list[str]:
+    """The processes that a server has started, itself among them; none that only waits for its parent."""
+    told = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pgid=,stat=,pid=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 2) for line in told.stdout.splitlines()]
+    return [what for group, state, what in rows if int(group) == leader and not state.startswith("Z")]
+
+
+def listens(server: Server) -> bool:
+    """The port takes connections, whether a worker answers them yet or not."""
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)):
+            return True
+    except ConnectionRefusedError:
+        return False
+
+
+def check_end(server: Server, codes: set[int]) -> None:
+    """Check that a server ends soon, with one of these codes, and leaves neither process nor address."""
+    process = server.process
+    assert process is not None
+    assert process.wait(20) in codes, server.log.read_text()
+    wait_until(lambda: of_group(process.pid) == [], server, seconds=5)
+    assert not listens(server)
+    assert "Traceback" not in server.log.read_text()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -124,11 +155,26 @@ def test_workers_follow_their_parent(server: Server):
     assert answers(server) == {200}
 
 
+def by_terminal(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt all processes at once."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def by_supervisor(process: subprocess.Popen[bytes]) -> None:
+    """Ask the main process alone, as systemd and container runtimes do."""
+    process.terminate()
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.6])
-def test_interrupted_while_workers_start(
-    make_server: Callable[..., Server], postgres_url: str, redis_url: str, seconds: float
-):
-    """A terminal interrupts all processes at once, and whatever they are at, that is no failure."""
+@pytest.mark.parametrize("ask", [by_terminal, by_supervisor])
+def test_stopped_while_a_worker_is_replaced(
+    make_server: Callable[..., Server],
+    postgres_url: str,
+    redis_url: str,
+    ask: Callable[[subprocess.Popen[bytes]], None],
+    seconds: float,
+) -> None:
+    """Whatever the processes are at, being asked to end is no failure."""
     made = make_server(ZONED_WORKERS="2", ZONED_DATABASE_URL=postgres_url, ZONED_REDIS_URL=redis_url)
     made.start()
     assert made.process is not None
@@ -137,10 +183,54 @@ def test_interrupted_while_workers_start(
     wait_until(lambda: "replacement worker was started" in made.log.read_text(), made, seconds=2)
     waiting.let_pass(seconds)
 
-    os.killpg(made.process.pid, signal.SIGINT)
+    ask(made.process)
 
-    assert made.process.wait(20) == 0, made.log.read_text()
-    assert "Traceback" not in made.log.read_text()
+    check_end(made, {0})
+
+
+def exists(_server: Server) -> bool:
+    """The process has been started, and nothing more is known."""
+    return True
+
+
+def starts_workers(server: Server) -> bool:
+    """Both have been started."""
+    return len(workers(server)) == 2
+
+
+def has_a_worker(server: Server) -> bool:
+    """One is as far as to serve."""
+    return ready(server) >= 1
+
+
+# Until the main process looks after workers, the signal ends it by itself, as it does any program.
+@pytest.mark.parametrize(
+    ("moment", "codes"),
+    [
+        (exists, {-signal.SIGTERM}),
+        (listens, {0, -signal.SIGTERM}),
+        (starts_workers, {0}),
+        (has_a_worker, {0}),
+    ],
+)
+def test_stopped_while_it_starts(
+    make_server: Callable[..., Server],
+    postgres_url: str,
+    redis_url: str,
+    moment: Callable[[Server], bool],
+    codes: set[int],
+) -> None:
+    """At whatever moment: it ends at once, and nothing of it stays. The next start is as any other."""
+    made = make_server(ZONED_WORKERS="2", ZONED_DATABASE_URL=postgres_url, ZONED_REDIS_URL=redis_url)
+    process = made.launch()
+    wait_until(lambda: process.poll() is not None or moment(made), made)
+    assert process.poll() is None, made.log.read_text()
+
+    process.terminate()
+
+    check_end(made, codes)
+    made.start()
+    assert answers(made) == {200}
 
 
 def test_a_worker_that_hangs_is_killed(server: Server):
@@ -150,6 +240,6 @@ def test_a_worker_that_hangs_is_killed(server: Server):
     os.kill(hanging, signal.SIGSTOP)
     server.process.terminate()
 
-    assert server.process.wait(45) == 1
+    assert server.process.wait(STOP_SECONDS + 15) == 1
     assert "workers did not stop as they should: worker" in server.log.read_text()
     assert not is_there(hanging)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from runtime.cli.worker import STOP_SECONDS
 from runtime.settings import Settings
 
 helm = pytest.importorskip("helm_python", reason="there is no Helm for this platform on PyPI")
@@ -176,7 +177,7 @@ def test_a_pod_has_the_time_that_it_needs_to_stop(values: dict[str, Any]):
         if each["name"] == "ZONED_DRAIN_SECONDS"
     )
     assert drain == values.get("drainSeconds", 10)
-    assert pod_of(found, "Deployment")["terminationGracePeriodSeconds"] >= drain + 30
+    assert pod_of(found, "Deployment")["terminationGracePeriodSeconds"] >= drain + STOP_SECONDS
 
 
 @BOTH

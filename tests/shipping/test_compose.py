@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from runtime.cli.worker import STOP_SECONDS
 from runtime.settings import Settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy/compose"
@@ -72,10 +73,10 @@ def test_a_node_starts_on_a_migrated_database(name: str):
 
 @pytest.mark.parametrize("name", NODES)
 def test_a_node_has_the_time_that_it_needs_to_stop(name: str):
-    """`ZONED_DRAIN_SECONDS` and thirty seconds (docs/operating/serving.md)."""
+    """After `ZONED_DRAIN_SECONDS` (docs/operating/serving.md)."""
     drain = int(SERVICES[name]["environment"]["ZONED_DRAIN_SECONDS"])
     assert drain > 0
-    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) >= drain + 30
+    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) >= drain + STOP_SECONDS
 
 
 def test_redis_evicts_nothing():

@@ -9,12 +9,14 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sanic import Sanic
 from sanic.application.state import ApplicationServerInfo
 from sanic.http.constants import HTTP
+from sanic.models.server_types import Signal
 
 from runtime import files
 from runtime.api.shared.connections import PromptProtocol
@@ -24,7 +26,9 @@ from runtime.metrics import DIRECTORY
 from runtime.settings import Settings
 
 _GRACE_SECONDS = 20  # for the answers to requests that have arrived
-STOP_SECONDS = _GRACE_SECONDS + 10  # after that, and `drain_seconds` before it, the process hangs
+# Refreshes of upstream tokens that answers do not wait for have 20 more, and token events 5. After that, and
+# `drain_seconds` before it, the process hangs.
+STOP_SECONDS = _GRACE_SECONDS + 30
 _LOOK_SECONDS = 0.05
 # Caches keep much of what requests make: looking through all of it as often as Python does by itself takes a
 # tenth of the time of a cold exchange. What is new is looked through soon: a refused request may hold a body.
@@ -97,7 +101,7 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: floa
     log.info("stopping", connections=len(server.connections))
     await _announce(app, drain_seconds)
     await server.before_stop()
-    await _drain(app, server)
+    await _drain(app, server, bound)
     bound.close()
     await server.after_stop()
 
@@ -123,13 +127,34 @@ async def _announce(app: Sanic[Any, Any], drain_seconds: float) -> None:
     await asyncio.sleep(drain_seconds)
 
 
-async def _drain(app: Sanic[Any, Any], server: Any) -> None:
+async def _stop_listening(app: Sanic[Any, Any], server: Any, bound: socket.socket) -> Any:
+    """Listen no more, and serve those who have connected by then.
+
+    The kernel resets connections that nobody has accepted when the last descriptor of the socket is closed,
+    and a proxy has sent its request on them by then.
+    """
+    loop = asyncio.get_running_loop()
+    protocol = partial(PromptProtocol, loop=loop, app=app, connections=server.connections, signal=Signal())
+    arrived = []
+    with bound.dup() as listening:  # closing the server closes the descriptor itself
+        closed = server.close()
+        listening.setblocking(False)
+        with suppress(BlockingIOError):  # nobody is left
+            while True:
+                with suppress(ConnectionAbortedError):
+                    arrived.append(listening.accept()[0])
+    for each in arrived:
+        await loop.connect_accepted_socket(protocol, each)
+    return closed
+
+
+async def _drain(app: Sanic[Any, Any], server: Any, bound: socket.socket) -> None:
     """Listen no more, and end each connection with the answer that is under way on it.
 
     Sanic would stop its loop first: then connections that are kept alive go on being served, and what runs
     after the server's end may not run at all.
     """
-    closed = server.close()
+    closed = await _stop_listening(app, server, bound)
     deadline = time.monotonic() + _GRACE_SECONDS
     while (server.connections or PromptProtocol.abandoned) and time.monotonic() < deadline:
         for connection in list(server.connections):
