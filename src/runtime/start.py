@@ -8,8 +8,7 @@ def main() -> None:
     """Run `zoned`, or say which extra to install."""
     gc.disable()  # what is imported stays: looking through it for garbage takes a quarter of the start
     try:
-        from runtime.cli import main as command
-        from runtime.logs import log_to_stderr
+        from runtime.cli import run
     except ModuleNotFoundError as missing:
         if missing.name is not None and missing.name.split(".")[0] in ("runtime", "reconciler"):
             raise
@@ -19,5 +18,4 @@ def main() -> None:
         )
     gc.freeze()
     gc.enable()
-    log_to_stderr()
-    command()
+    run()

@@ -58,9 +58,7 @@ class Site:
 
     def end_session(self, person: Person) -> None:
         """Sign a person out."""
-        self.server.call(
-            lambda services: revocation.end(services, self.zone.id, session_id=person.session_id)
-        )
+        self.server.call(lambda services: revocation.end(services, self.zone, session_id=person.session_id))
 
     def post(self, form: dict[str, str], **headers: str) -> httpx.Response:
         """The token endpoint's answer."""

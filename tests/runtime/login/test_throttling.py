@@ -117,9 +117,9 @@ def test_a_hash_is_computed_whether_or_not_the_user_exists(
     site.user(zone)
     verify, verified = site.services.passwords.verify, list[str]()
 
-    async def counted(stored: str | None, given: str) -> bool:
+    async def counted(stored: str | None, given: str, *, tenant: str) -> bool:
         verified.append(given)
-        return await verify(stored, given)
+        return await verify(stored, given, tenant=tenant)
 
     monkeypatch.setattr(site.services.passwords, "verify", counted)
     page = browser.open(site.app(zone).url())
