@@ -849,7 +849,7 @@ def nothing(_world: World) -> Iterator[None]:
 def _come_to(server: Server, wrong: Callable[[Mapping[str, float]], object]) -> None:
     """Return once nothing is wrong with the series; gauges are measured now and then."""
     wait_until(
-        lambda: not wrong(series(server)), seconds=10, otherwise=lambda: f"not so: {wrong(series(server))}"
+        lambda: not wrong(series(server)), seconds=30, otherwise=lambda: f"not so: {wrong(series(server))}"
     )
 
 
