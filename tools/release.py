@@ -20,7 +20,7 @@ _VERSIONED = {
     Path("deploy/helm/zonewright/Chart.yaml"): (r"version: (\S+)", r'appVersion: "([^"]+)"'),
     Path("docs/operating/installing.md"): (
         r"git checkout v(\S+) && .*",
-        r"\S+ install --no-deps --no-index zonewright-(\d[\d.]*\d)-py3-none-any\.whl",
+        r"\S+ install --no-deps --no-index \S*zonewright-(\d[\d.]*\d)-py3-none-any\.whl",
     ),
 }
 _DEFINED_IN = Path("src/reconciler/__init__.py")

@@ -28,8 +28,7 @@ def release(tmp_path: Path) -> Path:
     for stamp in (".runtime-installed", ".dev-installed"):
         (clone / ".venv" / stamp).touch()
     subprocess.run([sys.executable, "-m", "tools.release", CURRENT], cwd=clone, check=True)
-    for file in (clone / "dist").iterdir():
-        shutil.copy(file, clone)
+    shutil.copytree(clone / "dist", clone.parent / "release")
     return clone
 
 
@@ -49,7 +48,7 @@ def test_a_release_is_checked_and_installed(release: Path, tmp_path: Path):
 
 def test_another_file_of_that_name_is_noticed(release: Path, tmp_path: Path):
     """Before anything of it is installed."""
-    (wheel,) = release.glob("*.whl")
+    (wheel,) = (release.parent / "release").glob("*.whl")
     wheel.write_bytes(wheel.read_bytes() + b"more")
 
     with pytest.raises(AssertionError, match=r"\.whl: FAILED"):
@@ -59,14 +58,15 @@ def test_another_file_of_that_name_is_noticed(release: Path, tmp_path: Path):
 
 def test_another_source_is_noticed(release: Path, tmp_path: Path):
     """A build of what the tag has gives other checksums than those that were published."""
-    sums = release / "SHA256SUMS"
-    (wheel,) = release.glob("*.whl")
-    (wheel.parent / "extra").write_bytes(wheel.read_bytes() + b"more")
-    (release / "extra").replace(wheel)
-    text = subprocess.run(["sha256sum", wheel.name], cwd=release, capture_output=True, text=True, check=True)
+    sums = release.parent / "release" / "SHA256SUMS"
+    (wheel,) = sums.parent.glob("*.whl")
+    wheel.write_bytes(wheel.read_bytes() + b"more")
+    text = subprocess.run(
+        ["sha256sum", wheel.name], cwd=sums.parent, capture_output=True, text=True, check=True
+    )
     sums.write_text(re.sub(rf"^\w+  {re.escape(wheel.name)}\n", text.stdout, sums.read_text(), flags=re.M))
 
-    with pytest.raises(AssertionError, match=r"\.whl: OK(.|\n)*^> \w+  zonewright"):
+    with pytest.raises(AssertionError, match=r"(?ms)\.whl: OK.*^> \w+  zonewright"):
         follow(release, tmp_path)
     assert not (tmp_path / "opt").exists()
 

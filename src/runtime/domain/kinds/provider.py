@@ -19,6 +19,7 @@ from runtime.domain.kinds.values import (
     TokenEndpointAuthMethod,
     TokenRequestFormat,
     Uri,
+    WrittenScopes,
 )
 from runtime.domain.kinds.zone import ZONE
 
@@ -116,7 +117,7 @@ class ProviderOAuth2(Part):
     revocation_endpoint: Uri | None = None
     scope_parameter: Annotated[NonEmpty | None, Example("scope")] = None
     scope_separator: Annotated[str | None, Example(" ")] = None
-    scopes_supported: Annotated[list[str] | None, Mark.SET, Example(["openid", "email"])] = None
+    scopes_supported: Annotated[WrittenScopes | None, Mark.SET, Example(["openid", "email"])] = None
     token_endpoint: Uri | None = None
     token_endpoint_auth_method: TokenEndpointAuthMethod | None = None
     token_request_format: TokenRequestFormat | None = None
@@ -143,7 +144,7 @@ class ProviderOpenID(Part):
     """
 
     external_id_claim: Annotated[NonEmpty | None, Example("sub")] = None
-    scopes: Annotated[list[str] | None, Mark.SET, Example(["calendar.use"])] = None
+    scopes: Annotated[WrittenScopes | None, Mark.SET, Example(["calendar.use"])] = None
     single_logout_enabled: bool | None = None
     user_identifier_claim: NonEmpty | None = None
     userinfo_endpoint: Uri | None = None

@@ -11,7 +11,7 @@ from runtime.domain.kinds.base import PERMISSIONS, Kind, OrganizationEntity
 from runtime.domain.kinds.marks import Example, Mark
 from runtime.domain.kinds.organization import ORGANIZATION
 from runtime.domain.kinds.provider import Provider
-from runtime.domain.kinds.values import NonEmpty, Part, Uri
+from runtime.domain.kinds.values import NonEmpty, Part, Uri, WrittenScopes
 
 
 class SSOConnectionOAuth2(Part):
@@ -31,7 +31,7 @@ class SSOConnectionOAuth2(Part):
     distinct_redirect_uri: bool | None = None
     jwks_uri: Uri | None = None
     registration_endpoint: Uri | None = None
-    scopes_supported: Annotated[list[str] | None, Mark.SET, Example(["openid", "email"])] = None
+    scopes_supported: Annotated[WrittenScopes | None, Mark.SET, Example(["openid", "email"])] = None
     token_endpoint: Uri | None = None
 
 
@@ -39,7 +39,7 @@ class SSOConnectionOpenID(Part):
     """How to interpret the provider's ID tokens. `scopes` are requested beside openid, profile and email."""
 
     external_id_claim: Annotated[NonEmpty | None, Example("sub")] = None
-    scopes: Annotated[list[str] | None, Mark.SET, Example(["calendar.use"])] = None
+    scopes: Annotated[WrittenScopes | None, Mark.SET, Example(["calendar.use"])] = None
     user_identifier_claim: NonEmpty | None = None
     userinfo_endpoint: Uri | None = None
 

@@ -70,6 +70,16 @@ Scopes = Annotated[
     Field(json_schema_extra={"uniqueItems": True}),
     Example(["calendar.use"]),
 ]
+# What is written has to be that, while what was stored before stays readable: the operation checks it.
+WrittenScopes = Annotated[
+    list[
+        Annotated[
+            str,
+            Field(json_schema_extra={"minLength": 1, "maxLength": 2048, "pattern": SCOPE_PATTERN}),
+        ]
+    ],
+    Field(json_schema_extra={"uniqueItems": True}),
+]
 NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN)]
 
 
