@@ -1,5 +1,6 @@
 """docs/operating/installing.md: what it says of a release, typed beside the files of one."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.long
 
 PAGE = "operating/installing.md"
 CURRENT = version("zonewright")
+_LATE = 4_000_000_000
 
 
 @pytest.fixture
@@ -27,6 +29,8 @@ def release(tmp_path: Path) -> Path:
     (programs / "python").chmod(0o755)
     for stamp in (".runtime-installed", ".dev-installed"):
         (clone / ".venv" / stamp).touch()
+        # Newer than whatever a checkout writes: nothing is installed into the environment that this runs in.
+        os.utime(clone / ".venv" / stamp, (_LATE, _LATE))
     subprocess.run([sys.executable, "-m", "tools.release", CURRENT], cwd=clone, check=True)
     shutil.copytree(clone / "dist", clone.parent / "release")
     return clone
