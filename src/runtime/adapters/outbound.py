@@ -7,23 +7,26 @@ settings from the environment, no compression; sizes and total times are bounded
 
 import asyncio
 import ipaddress
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
-from weakref import WeakValueDictionary
 
 import httpcore
 
 from runtime.adapters.addresses import is_public
 from runtime.adapters.client_certificates import ClientCertificate
+from runtime.adapters.outbound_turns import (
+    REQUESTER,
+    Lookups,
+    OutboundTurns,
+    Requester,
+    Resolve,
+    system_addresses,
+)
 from runtime.adapters.timeouts import lag_tolerant_timeout
 from runtime.domain import strict_json
 from runtime.metrics import OUTBOUND_SECONDS
@@ -34,15 +37,11 @@ MAX_CONCURRENT = 10
 # Times as many: of a tenant with all its partitions, and of all tenants. Each request has a connection; 400
 # for fetches and 400 for connected accounts are fewer than the 1,024 files that a process may open anywhere.
 _OF_A_TENANT, _OF_ALL = 4, 40
-# Lookups of names, each in a thread: few of a partition, for its servers may keep them.
-LOOKUPS_OF_A_PARTITION, LOOKUPS_OF_A_TENANT, MOST_LOOKUPS = 8, 16, 128
 _PUBLIC_PORTS = frozenset({80, 443})
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 _KEEPALIVE_SECONDS = 20.0
 _MAX_HEADER_CHARS = 8192
 
-# Host and port -> addresses; it may block, for as long as it likes. Raises OSError, UnicodeError.
-Resolve = Callable[[str, int], Sequence[str]]
 Method = Literal["GET", "POST"]
 # Of the service itself: documents, keys, people's identity providers, notices; of connected accounts; and of
 # the service that has its key-encryption keys.
@@ -116,12 +115,6 @@ class HttpAnswer:
     body: bytes = field(repr=False)
 
 
-def system_addresses(host: str, port: int) -> Sequence[str]:
-    """Every address the system's resolver gives for a host. Raises OSError, UnicodeError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for _, _, _, _, address in found]
-
-
 class Outbound:
     """The guarded client. One for a process; `aclose` when it ends.
 
@@ -158,8 +151,8 @@ class Outbound:
         self._timeout = timeout_seconds
         self._max_bytes = max_bytes
         self._tenant_of = tenant_of
-        self._turns = _Turns(max_concurrent, max_concurrent * _OF_A_TENANT, max_concurrent * _OF_ALL)
-        self._lookups = _Lookups(resolve)
+        self._turns = OutboundTurns(max_concurrent, max_concurrent * _OF_A_TENANT, max_concurrent * _OF_ALL)
+        self._lookups = Lookups(resolve)
         self._backend = _PinnedBackend(self._lookups, allow_private=allow_private_addresses)
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=trust(),
@@ -269,15 +262,15 @@ class Outbound:
             headers=[(name, _header(value)) for name, value in sent.items() if value is not None],
             content=body if method == "POST" else None,
         )
-        asker = _Asker(partition, self._tenant_of(partition))
+        requester = Requester(partition, self._tenant_of(partition))
         waits = self._timeout if turn_until is None else turn_until - asyncio.get_running_loop().time()
         began_at, outcome = perf_counter(), "failed"
         try:
             with ExitStack() as turn:
                 async with lag_tolerant_timeout(waits):
-                    await self._turns.take(asker, turn)
-                asker.has_waited = False  # it has all of its time
-                turn.callback(_ASKER.reset, _ASKER.set(asker))
+                    await self._turns.take(requester, turn)
+                requester.has_waited = False  # it has all of its time
+                turn.callback(REQUESTER.reset, REQUESTER.set(requester))
                 async with lag_tolerant_timeout(seconds), self._connections(certificate) as connections:
                     answer = await _answer(connections, request, max_bytes or self._max_bytes)
             outcome = f"{answer.status // 100}xx"
@@ -287,7 +280,7 @@ class Outbound:
             raise
         except TimeoutError:
             outcome = "timeout"
-            if asker.has_waited:
+            if requester.has_waited:
                 raise OutboundBusy from None
             raise OutboundFailed(f"no answer within {seconds} s", temporary=True) from None
         except (httpcore.NetworkError, httpcore.TimeoutException, OSError) as failure:
@@ -354,83 +347,10 @@ async def _answer(
         await response.aclose()
 
 
-@dataclass(slots=True)
-class _Asker:
-    """Whose a request is.
-
-    Attributes:
-        has_waited: for requests of others, which may be why it is late.
-    """
-
-    partition: str
-    tenant: str
-    has_waited: bool = False
-
-
-_ASKER: ContextVar[_Asker] = ContextVar("asker")  # of the request that a connection is made for
-
-
-class _Turns:
-    """So many at a time of a partition, of a tenant, and of all of them."""
-
-    def __init__(self, of_a_partition: int, of_a_tenant: int, of_all: int) -> None:
-        self._of_a_partition = of_a_partition
-        self._of_a_tenant = of_a_tenant
-        self._all = asyncio.Semaphore(of_all)
-        # Of those who have a turn, or want one: they hold it.
-        self._of: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
-
-    async def take(self, asker: _Asker, until: ExitStack) -> None:
-        """Have a turn until the stack is left."""
-        of_partition = self._one("partition", asker.partition, self._of_a_partition)
-        of_tenant = self._one("tenant", asker.tenant, self._of_a_tenant)
-        # The widest last: who waits for it has nothing that another tenant could have.
-        for turns in (of_partition, of_tenant, self._all):
-            asker.has_waited |= turns.locked()
-            await turns.acquire()
-            until.callback(turns.release)
-
-    def _one(self, of: str, name: str, most: int) -> asyncio.Semaphore:
-        if (found := self._of.get((of, name))) is None:
-            found = self._of[of, name] = asyncio.Semaphore(most)
-        return found
-
-
-class _Lookups:
-    """Looks names up, in threads for nothing else.
-
-    The system's resolver keeps a thread for as long as the servers of a name like, whoever has given up
-    meanwhile. So a turn ends with the lookup, and nobody can have more threads than turns.
-    """
-
-    def __init__(self, resolve: Resolve) -> None:
-        self._resolve = resolve
-        self._threads = ThreadPoolExecutor(MOST_LOOKUPS, thread_name_prefix="lookups")
-        self._turns = _Turns(LOOKUPS_OF_A_PARTITION, LOOKUPS_OF_A_TENANT, MOST_LOOKUPS)
-
-    async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """What the resolver gives, for the present request."""
-        loop = asyncio.get_running_loop()
-        with ExitStack() as turn:
-            await self._turns.take(_ASKER.get(), turn)
-            lookup = self._threads.submit(self._resolve, host, port)
-            lookup.add_done_callback(partial(_give_back, loop, turn.pop_all()))
-        return await asyncio.wrap_future(lookup)
-
-    def close(self) -> None:
-        """Look up nothing any more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _give_back(loop: asyncio.AbstractEventLoop, turn: ExitStack, _lookup: object) -> None:
-    with suppress(RuntimeError):  # the loop has been closed meanwhile
-        loop.call_soon_threadsafe(turn.close)
-
-
 class _PinnedBackend(httpcore.AsyncNetworkBackend):
     """Connects only to addresses it resolved and checked itself."""
 
-    def __init__(self, lookups: _Lookups, *, allow_private: bool) -> None:
+    def __init__(self, lookups: Lookups, *, allow_private: bool) -> None:
         self._lookups = lookups
         self._allow_private = allow_private
         self._network = httpcore.AnyIOBackend()

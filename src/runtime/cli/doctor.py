@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from typing import cast
 
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,7 +15,7 @@ from runtime.cli.errors import OF_REFUSED_KEYS, OF_UNREACHABLE_KEYS, reason_of, 
 from runtime.cli.execution import CommandError, with_services
 from runtime.cli.private_files import exposed_settings, private_files
 from runtime.domain.errors import ServiceError, Unavailable
-from runtime.services.clock import Clock
+from runtime.services.clock import system_time
 from runtime.services.container import Services
 from runtime.services.encryption_key_checks import unavailable_keys
 from runtime.services.management.zones import moving
@@ -109,7 +108,7 @@ async def _of_the_database(services: Services) -> list[Finding]:
     if services.database.dialect != "postgresql":
         return []
     async with services.database.querying() as conn:
-        ahead = await database_time(conn) - cast(Clock, services.clock).system().timestamp()
+        ahead = await database_time(conn) - system_time().timestamp()
         allowed = await availability.connections_allowed(conn)
     return [
         *diagnosis.clocks(ahead, "PostgreSQL"),

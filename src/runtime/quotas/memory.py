@@ -9,7 +9,7 @@ from runtime.services import cache_sizes as sizes
 from runtime.services import decision_log, epochs, upstream_refreshes
 from runtime.services.management.authentication import callers
 from runtime.services.zones import tagged_cache
-from runtime.storage.sql import database
+from runtime.storage.sql import shares
 
 _REQUESTS = "as many as are worked on"
 _ZONES = sizes.ZONES
@@ -89,7 +89,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
     BoundedMemory(
         "runtime.storage.sql.database.Database._at_one_instant",
         "requests that read the database as of one instant; others wait",
-        f"{database.MOST_INSTANTS}, and the explanations that are worked on",
+        f"{shares.MOST_INSTANTS}, and the explanations that are worked on",
     ),
     BoundedMemory(
         "runtime.storage.sql.shares.TenantShares._holders",
@@ -97,7 +97,7 @@ MEMORY: tuple[BoundedMemory, ...] = (
         _REQUESTS,
     ),
     BoundedMemory(
-        "runtime.storage.sql.database.Database._brief_users",
+        "runtime.storage.sql.shares.ConnectionShares._brief_users",
         "requests that use a connection for a moment",
         "the connections",
     ),

@@ -101,6 +101,7 @@ def test_readers_that_take_long_keep_no_other_tenant_waiting(api: Api, other: Ap
         await until(all_have_come)
         async with asyncio.timeout(20):
             await served(services, other.organization_id)
+        assert not any(task.done() for task in reading)
         over.set()
         await asyncio.gather(*reading)
 

@@ -1,7 +1,7 @@
 """The database: engines, and the ways to hold a connection, each for one sort of work."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from time import monotonic, perf_counter
@@ -23,7 +23,7 @@ from runtime.storage.sql import availability, engines, hang_detection
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.group_commit import GroupCommit
-from runtime.storage.sql.shares import Share, ShareTaken, TenantShares
+from runtime.storage.sql.shares import ConnectionShares, ShareTaken, Take
 from runtime.storage.sql.sqlite import BEGIN, CommitWatch, files_of
 
 DIALECTS = ("sqlite", "postgresql")
@@ -36,11 +36,6 @@ NO_ROOM_SECONDS = 30.0
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
 DRY_RUNS = 4
-DRY_RUN_SECONDS = 60.0  # how long one waits for others of the same organization
-# Pieces of work as of one instant, done at the same time: each has a connection, and may take another.
-MOST_INSTANTS = 4
-
-_Take = Callable[[AsyncExitStack], Awaitable[None]]  # have a share until the stack is left
 
 
 class UnsupportedDatabase(ValueError):
@@ -71,23 +66,12 @@ class Database:
         self.refusal: Unavailable | None = None  # in place of whatever this is asked, while there is one
         self._try_write_at = self._has_room_at = 0.0
         self._waiting = 0
-        # Whoever waits for one to be given back waits less than for a new one.
-        self._brief_users: set[asyncio.Task[Any] | None] = set()
-        self._queries = Share(engines.size(engine))
-        self._instants = Share(MOST_INSTANTS)
-
-        # What may wait for somebody's lock, or read for seconds, leaves a quarter for what takes a moment.
-        def part(sixteenths: int) -> int:
-            return max(1, engines.most(engine) * sixteenths // 16)
-
-        self._long = Share(part(12))
-        if self._writer is None:
-            self._writers = TenantShares(part(4), Share(part(6)), self._long)
-            self._exclusive_writers = TenantShares(part(1), Share(part(4)), self._long)
-        else:  # all wait for one writer, without a connection; a tenant has as many turns as others
-            self._writers = self._exclusive_writers = TenantShares(part(4))
-        self._readers = TenantShares(part(2), Share(part(4)), self._long)
-        self._dry_run_turns = TenantShares(DRY_RUNS // 2, seconds=DRY_RUN_SECONDS)
+        self._shares = ConnectionShares(
+            engines.size(engine),
+            engines.most(engine),
+            dry_runs=DRY_RUNS,
+            has_one_writer=self._writer is not None,
+        )
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
@@ -150,13 +134,13 @@ class Database:
             brief: a few statements, each about a few rows found by their keys.
         """
         if self._writer is None:
-            share = self._share(self._exclusive_writers if is_exclusive else self._writers, tenant)
+            share = self._shares.write(tenant, is_exclusive=is_exclusive)
             async with self._connected(self._writing, share=share) as connection, connection.begin():
                 yield connection
             return
         self._refuse_second_transaction()
         async with (
-            self._taking(self._share(self._writers, tenant)),
+            self._taking(self._shares.write(tenant, is_exclusive=is_exclusive)),
             self._write_turn(self._writer),
             self._connected(self._writing) as connection,
             connection.begin(),
@@ -203,7 +187,7 @@ class Database:
         if (connection := self._held()) is not None:
             yield connection
             return
-        share = self._long.take if apart else self._share(self._readers, tenant)
+        share = self._shares.long.take if apart else self._shares.read(tenant)
         if not brief or self._writer is None:
             async with self._connected(self._reading, share=share) as connection:
                 yield connection
@@ -225,8 +209,8 @@ class Database:
         async with AsyncExitStack() as stack:
             if not apart:
                 with self._wait():
-                    await self._instants.take(stack)
-            connected = self._connected(self._reading, share=self._long.take)
+                    await self._shares.instants.take(stack)
+            connected = self._connected(self._reading, share=self._shares.long.take)
             self._at_one_instant[task] = await stack.enter_async_context(connected)
             try:
                 yield
@@ -246,7 +230,7 @@ class Database:
         if (held := self._held()) is not None:
             yield held
             return
-        share = None if apart or self._watch is None else self._brief_use
+        share = None if apart or self._watch is None else self._shares.query
         async with self._connected(self._querying, share=share) as connection:
             with _at_hand(connection) if self._writer else nullcontext():
                 yield connection
@@ -274,9 +258,7 @@ class Database:
             tenant: the organization whose request it is, which others need not wait for.
         """
         if self._writer is None:
-            async with self._connected(
-                self._querying, share=partial(self._brief_write, tenant)
-            ) as connection:
+            async with self._connected(self._querying, share=self._shares.brief_write(tenant)) as connection:
                 yield connection
             return
         self._refuse_second_transaction()
@@ -297,14 +279,14 @@ class Database:
             names: what applications are going to be called in them.
         """
         async with (
-            self._taking(self._share(self._dry_run_turns, organization_id)),
+            self._taking(self._shares.dry_run(organization_id)),
             self._dry_runs.begin(organization_id, zone_ids, names) as connection,
         ):
             yield connection
 
     @asynccontextmanager
     async def _connected(
-        self, engine: AsyncEngine, *, though_refused: bool = False, share: _Take | None = None
+        self, engine: AsyncEngine, *, though_refused: bool = False, share: Take | None = None
     ) -> AsyncIterator[AsyncConnection]:
         if self.refusal is not None and not though_refused:
             DATABASE_FAILURES.inc()
@@ -331,33 +313,8 @@ class Database:
             with self._telling(engine):
                 yield connection
 
-    async def _brief_use(self, until: AsyncExitStack) -> None:
-        """Use a connection for a moment, until the stack is left."""
-        self._note_brief_use(until)
-        await self._queries.take(until)
-
-    async def _brief_write(self, tenant: str | None, until: AsyncExitStack) -> None:
-        """The same for a write, which may wait for a lock."""
-        self._note_brief_use(until)
-        if tenant is not None:
-            await self._writers.take(tenant, until)
-
-    def _note_brief_use(self, until: AsyncExitStack) -> None:
-        """Note that this task uses a connection for a moment, until the stack is left.
-
-        One who does so already is refused: under load, all would wait for each other.
-        """
-        task = asyncio.current_task()
-        if task in self._brief_users:
-            raise RuntimeError("this task has a connection to the database already; pass it on")
-        self._brief_users.add(task)
-        until.callback(self._brief_users.discard, task)
-
-    def _share(self, shares: TenantShares, tenant: str | None) -> _Take | None:
-        return None if tenant is None else partial(shares.take, tenant)
-
     @asynccontextmanager
-    async def _taking(self, share: _Take | None) -> AsyncIterator[None]:
+    async def _taking(self, share: Take | None) -> AsyncIterator[None]:
         """Have a share, if any, until the block ends."""
         async with AsyncExitStack() as stack:
             if share is not None:
@@ -466,7 +423,7 @@ class Database:
             await self._watching.dispose()
 
 
-async def _taken(engine: AsyncEngine, until: AsyncExitStack, share: _Take | None = None) -> AsyncConnection:
+async def _taken(engine: AsyncEngine, until: AsyncExitStack, share: Take | None = None) -> AsyncConnection:
     """A connection of the engine's pool, which has it back when the stack is left."""
     if share is not None:
         await share(until)
