@@ -269,7 +269,7 @@ async def _add_one(services: Services) -> None:
 
 async def test_it_is_a_job_of_the_schedule(services: Services) -> None:
     """Under the name that its row has."""
-    assert await run_job(services, job.JOB) == 3
+    assert await run_job(_at(services, WEDNESDAY), job.JOB) == 3
 
 
 async def test_sqlite_has_one_table(sqlite_database: Database, tmp_path: Path, sqlite_url: str) -> None:
