@@ -3,9 +3,12 @@
 A tag is the id of an entity or a name by which it is looked up. Whatever is cached has the tags of what it
 was made from; a write evicts what has one of its tags, and of the rest of the zone nothing.
 
-What has no rule here evicts everything, and so does every change that reaches further than its entity: what
-goes, and what is called otherwise from now on (others may have its name next, and what rested on it ends with
-it), a provider, the zone itself, its keys, and which policies are in force.
+What goes, or is called otherwise from now on, leaves tokens behind that are worth nothing, and a name that
+another one may have next. The names that a write withdraws are tags, too: `EpochUpdates` adds them to those
+of these rules. Who had a role that goes is not known here: `entities.remove` adds them.
+
+What has no rule here evicts everything, and so does every change that reaches further than its entity: of a
+provider, the zone itself, its keys, and which policies are in force.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -92,42 +95,55 @@ def _itself(before: Entity, after: Entity) -> Tags:
 
 
 def _named(before: Application | ApplicationCredential, after: Application | ApplicationCredential) -> Tags:
-    """Something new that is looked up by its identifier, where another one may have been found before."""
-    return frozenset({after.id, cast(str, getattr(after, "identifier", after.id))})
+    """What is looked up by its identifier: another one may have been found by that before, or is next."""
+    return frozenset({after.id, _identifier(before), _identifier(after)})
+
+
+def _identifier(entity: Application | ApplicationCredential) -> str:
+    return cast(str, getattr(entity, "identifier", entity.id))
 
 
 def _application(before: Application, after: Application) -> Tags:
-    return EVERYTHING if before.identifier != after.identifier else _changed(before, after)
+    return _named(before, after) if before.identifier != after.identifier else _changed(before, after)
 
 
-def _credential(before: ApplicationCredential, after: ApplicationCredential) -> Tags:
-    if getattr(before, "identifier", None) != getattr(after, "identifier", None):
-        return EVERYTHING
-    return _named(before, after)
+def _gone_application(before: Application, after: Application) -> Tags:
+    return frozenset({before.id, before.identifier, provided_by(before.id)})
 
 
-def _new_resource(before: Resource, after: Resource) -> Tags:
+def _named_resource(before: Resource, after: Resource) -> Tags:
     """What was asked for by this name, or a longer one, may mean the new one from now on."""
-    tags = {after.id, after.identifier, RESOURCES}
-    return frozenset(tags | ({provided_by(after.application_id)} if after.application_id else set()))
+    return frozenset({after.id, before.identifier, after.identifier, RESOURCES}) | _lists(before, after)
 
 
 def _resource(before: Resource, after: Resource) -> Tags:
     if (before.identifier, before.prefix) != (after.identifier, after.prefix):
-        return EVERYTHING
+        return _named_resource(before, after)
+    return _changed(before, after) | _lists(before, after)
+
+
+def _lists(before: Resource, after: Resource) -> frozenset[str]:
+    """The tags of the lists that a resource is in, or was."""
     providers = {before.application_id, after.application_id} - {None}
-    lists = frozenset(provided_by(cast(str, each)) for each in providers)
-    return (_changed(before, after) or NOTHING) | lists
+    return frozenset(provided_by(cast(str, each)) for each in providers)
 
 
 def _user(before: User, after: User) -> Tags:
-    if before.identifier != after.identifier:
-        return EVERYTHING
     ends = before.status is not after.status
-    return frozenset({after.id, PEOPLE} if ends else {after.id})
+    return _person(before, after) if ends else _itself(before, after)
 
 
-def _changed(before: Entity, after: Entity) -> Tags:
+def _person(before: User | Group, after: User | Group) -> Tags:
+    """Whoever answers for an application, or did."""
+    return frozenset({after.id, PEOPLE})
+
+
+def _provider(before: Provider, after: Provider) -> Tags:
+    """Who signs in, workloads and connections rest on a provider: all but what people are shown of it."""
+    return frozenset({shown(after.id)}) if changed_members(before, after) <= {"description"} else EVERYTHING
+
+
+def _changed(before: Entity, after: Entity) -> frozenset[str]:
     """Of an entity that others neither know by another name now nor lose."""
     return frozenset({shown(after.id) if changed_members(before, after) <= _SHOWN else after.id})
 
@@ -144,17 +160,24 @@ def _owner(before: Secret, after: Secret) -> Tags:
 _WRITES: Mapping[tuple[str, str], EntityRule] = {
     (Application.__name__, "create"): _named,
     (Application.__name__, "update"): _application,
+    (Application.__name__, "delete"): _gone_application,
     (ApplicationCredential.__name__, "create"): _named,
-    (ApplicationCredential.__name__, "update"): _credential,
-    (Resource.__name__, "create"): _new_resource,
+    (ApplicationCredential.__name__, "update"): _named,
+    (ApplicationCredential.__name__, "delete"): _named,
+    (Resource.__name__, "create"): _named_resource,
     (Resource.__name__, "update"): _resource,
+    (Resource.__name__, "delete"): _named_resource,
     (Provider.__name__, "create"): _itself,
+    (Provider.__name__, "update"): _provider,
     (User.__name__, "create"): _itself,
     (User.__name__, "update"): _user,
+    (User.__name__, "delete"): _person,
     (Group.__name__, "create"): _itself,
     (Group.__name__, "update"): _itself,
+    (Group.__name__, "delete"): _person,
     (Role.__name__, "create"): _nothing,
     (Role.__name__, "update"): _nothing,  # its identifier never changes
+    (Role.__name__, "delete"): _nothing,  # but for those who have it
     (RoleAssignment.__name__, "create"): _principal,
     (RoleAssignment.__name__, "delete"): _principal,
     (Secret.__name__, "create"): _owner,
@@ -192,6 +215,7 @@ def members_changed(user_ids: Collection[str]) -> frozenset[str]:
 _RECORDS: Mapping[str, RecordRule] = {
     "application_dependencies.add": _of_it,
     "application_dependencies.remove": _of_it,
+    "applications.end": _of_it,
     "group_members.add": _membership,
     "group_members.remove": _membership,
     "ownership.adopt": _of_nothing,  # which configuration manages an entity is no matter for requests
@@ -201,4 +225,5 @@ _RECORDS: Mapping[str, RecordRule] = {
     "policy_set_versions.attest": _of_nothing,
     "sessions.delete": _of_it,
     "sessions.revoke": _of_it,
+    "user_agents.change": _of_it,
 }

@@ -21,11 +21,13 @@ from runtime.domain.kinds import (
     GROUP,
     POLICY,
     POLICY_SET,
+    PROVIDER,
     RESOURCE,
     ROLE,
     SECRET,
     SESSION,
     USER,
+    Kind,
 )
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import Group
@@ -95,6 +97,17 @@ class Shop:
         """Name all members by their addresses, as a manifest does."""
         async with unit_of_work(self.scene.services, self.company.caller, new_id()) as unit:
             await groups.set_members(unit, self.staff, emails)
+
+    async def made_and_deleted(self, kind: Kind, **body: Any) -> None:
+        """Something of that kind, which goes at once."""
+        made = await self.company.create(kind, self.scene.zone.id, **body)
+        await self.company.delete(kind, self.scene.zone.id, made.id)
+
+    async def described_provider(self) -> None:
+        """Tell people something else of a provider."""
+        zone_id = self.scene.zone.id
+        made = await self.company.create(PROVIDER, zone_id, identifier="https://login.test", name="Login")
+        await self.company.update(PROVIDER, zone_id, made.id, description=new_id())
 
     async def role(self, holder: assignments.PrincipalKind, principal_id: str) -> None:
         """Give somebody a new role."""
@@ -172,6 +185,21 @@ UNRELATED: dict[str, Write] = {
     "disabled user": lambda it: it.company.update(USER, it.scene.zone.id, it.bob.user.id, status="disabled"),
     "role of an application": lambda it: it.role(assignments.APPLICATIONS, it.other.id),
     "role of a user": lambda it: it.role(assignments.USERS, it.bob.user.id),
+    "renamed application": lambda it: it.company.update(
+        APPLICATION, it.scene.zone.id, it.other.id, identifier=new_id()
+    ),
+    "renamed resource": lambda it: it.company.update(
+        RESOURCE, it.scene.zone.id, it.other_api.id, identifier=f"https://{new_id()}.test"
+    ),
+    "deleted application": lambda it: it.company.delete(APPLICATION, it.scene.zone.id, it.other.id),
+    "deleted credential": lambda it: it.company.delete(
+        APPLICATION_CREDENTIAL, it.scene.zone.id, it.other.credential_id
+    ),
+    "deleted resource": lambda it: it.company.delete(RESOURCE, it.scene.zone.id, it.other_api.id),
+    "deleted user": lambda it: it.company.delete(USER, it.scene.zone.id, it.bob.user.id),
+    "deleted group": lambda it: it.made_and_deleted(GROUP, name=new_id()),
+    "deleted role": lambda it: it.made_and_deleted(ROLE, identifier="nobodys"),
+    "described provider": lambda it: it.described_provider(),
     "secret": lambda it: it.company.create(
         SECRET,
         it.scene.zone.id,
@@ -247,6 +275,8 @@ RELATED: dict[str, Write] = {
         GROUP, it.scene.zone.id, it.staff.id, identifier="former-staff"
     ),
     "group deleted": lambda it: it.company.delete(GROUP, it.scene.zone.id, it.staff.id),
+    "application deleted": lambda it: it.company.delete(APPLICATION, it.scene.zone.id, it.agent.id),
+    "user deleted": lambda it: it.company.delete(USER, it.scene.zone.id, it.ann.user.id),
     "user disabled": lambda it: it.company.update(USER, it.scene.zone.id, it.ann.user.id, status="disabled"),
     "policy activated": _rename_policy_subject,
 }

@@ -23,10 +23,9 @@ from runtime.domain.lifetimes import ACTIVE, is_active
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import ALWAYS_ASKED
 from runtime.services import cache_sizes
-from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.zones import CachedZone, ChangeHistory, SessionRoot, ZoneCache
+from runtime.services.zones import CachedZone, ChangeHistory, SessionRoot, TaggedCache, ZoneCache
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import session_roots
 from runtime.storage.sql.client_refs import ClientRef
@@ -186,16 +185,19 @@ async def grants_of(
 class ConsentCache(ZoneCache):
     """What users of a zone consented to, each with the user's epoch under which it was read.
 
+    What ends consents bumps the user's epoch, or is a change of the client or the resource: one that goes, or
+    a client that is another one now, which ends those of all users.
+
     Attributes:
         scopes: of one resource, by user, client and resource.
         agreed: everything, by user and client.
     """
 
-    outlives_changes = True  # what ends consents bumps the user's epoch, or is a change of everything
+    outlives_changes = True
 
     def __init__(self, history: ChangeHistory) -> None:
-        self.scopes: BoundedCache[tuple[int, frozenset[str]]] = BoundedCache(cache_sizes.CONSENTS)
-        self.agreed: BoundedCache[tuple[int, ConsentState]] = BoundedCache(cache_sizes.CONSENTS)
+        self.scopes: TaggedCache[tuple[int, frozenset[str]]] = TaggedCache(cache_sizes.CONSENTS, history)
+        self.agreed: TaggedCache[tuple[int, ConsentState]] = TaggedCache(cache_sizes.CONSENTS, history)
 
 
 async def _consent(
@@ -215,7 +217,8 @@ async def _consent(
     async with services.database.querying() as conn:
         scopes = await session_roots.consent(conn, zone.id, user.id, asker.client_ref, resource.id)
     if scopes is not None:
-        cache[key] = (user.epoch, scopes)
+        tags = {asker.client_ref.id, resource.id}
+        cache.keep(key, (user.epoch, scopes), tags, as_of=zone.epoch)
     return scopes
 
 
@@ -272,7 +275,8 @@ async def consents_of(services: Services, zone: CachedZone, client: Client, user
         return held[1]
     async with services.database.querying() as conn:
         found = await storage.agreed(conn, zone_id=zone.id, user_id=user.id, client_ref=client.client_ref)
-    cache[key] = (user.epoch, found)
+    resources = {*found.given, *(grant.resource_id for grant in found.grants)}
+    cache.keep(key, (user.epoch, found), {client.client_ref.id, *resources}, as_of=zone.epoch)
     return found
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement
 from runtime.contract.bodies import apply_patch, refusal
 from runtime.domain.errors import Forbidden, NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id, slug_of, with_suffix
-from runtime.domain.kinds import BY_NAME, ORGANIZATION, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds import BY_NAME, ORGANIZATION, ROLE, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import Organization
@@ -25,7 +25,8 @@ from runtime.services.management import credential_scope, token_revocation
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import changes, ownership
+from runtime.services.management.unit_of_work.epoch_updates import MOST_TAGS
+from runtime.storage.sql import changes, directory, ownership
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.directory import any_text
 
@@ -292,6 +293,10 @@ async def remove(unit: UnitOfWork, kind: Kind, scope: Parents, *before: Entity) 
     for one in before:
         await token_revocation.revoke(unit, kind, one)
     gone = [one.id for one in before]
+    if kind is ROLE and not unit.dry_run:
+        zone_id = scope["zone_id"]
+        holders = await directory.role_holders(unit.conn, gone, zone_id=zone_id, limit=MOST_TAGS + 1)
+        unit.epochs.zone_changed(zone_id, holders)
     await unit.tombstones.add(await storage.remove_many(unit.conn, kind, gone, within=scope))
     for one in before:
         unit.cache.existing.discard((scope.get("zone_id", ""), kind.name, one.id))

@@ -1,5 +1,6 @@
 """The providers of a zone."""
 
+from runtime.domain import cache_tags
 from runtime.domain.kinds.provider import Provider
 from runtime.services import cache_sizes
 from runtime.services.zones.tagged_cache import ChangeHistory, ReadThroughCache
@@ -17,5 +18,7 @@ class ProviderCache:
     async def get(self, provider_id: str) -> Provider | None:
         """The provider of that id."""
         return await self._by_id.read(
-            provider_id, lambda conn: storage.provider(conn, self._zone_id, provider_id), lambda it: {it.id}
+            provider_id,
+            lambda conn: storage.provider(conn, self._zone_id, provider_id),
+            lambda found: {found.id, cache_tags.shown(found.id)},
         )

@@ -68,7 +68,9 @@ def _names(requested: str, key: str) -> tuple[set[str], set[str]]:
 
 
 def _tags(resource: Resource) -> set[str]:
-    return {resource.id, cache_tags.shown(resource.id)}
+    """Of a resource, and of who provides it: nobody does any more once that application is gone."""
+    provider = {resource.application_id} if resource.application_id else set()
+    return {resource.id, cache_tags.shown(resource.id)} | provider
 
 
 def _tags_of_name(requested: str) -> set[str]:

@@ -57,7 +57,8 @@ class SessionRootCache:
             if extent.has_withdrawn:
                 withdrawn = await revocations.withdrawn_in_session(conn, self._zone_id, session_id)
             root = SessionRoot(session, principal, delegated, withdrawn)
-        self._roots.keep(session_id, root, principal.cache_tags, as_of=as_of)
+        client = {each for each in (session.application_id, session.user_agent_id) if each is not None}
+        self._roots.keep(session_id, root, principal.cache_tags | client, as_of=as_of)
         return root
 
     async def get(self, session_id: str) -> SessionRoot | None:

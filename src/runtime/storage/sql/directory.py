@@ -211,6 +211,21 @@ async def group_roles(
     return roles
 
 
+async def role_holders(
+    conn: AsyncConnection, role_ids: Collection[str], *, zone_id: str, limit: int
+) -> set[str]:
+    """Ids of the users, groups and applications that one of these roles is assigned to; so many at most."""
+    found: set[str] = set()
+    for batch in batches(sorted(role_ids)):
+        query = select(_assignments.c.principal_id).where(
+            _assignments.c.zone_id == zone_id, _assignments.c.role_id.in_(batch)
+        )
+        found.update(await conn.scalars(query.distinct().limit(limit - len(found))))
+        if len(found) == limit:
+            break
+    return found
+
+
 # --- users
 
 

@@ -5,7 +5,7 @@ servers that verify tokens by themselves, and, for single tokens, the zone endpo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -47,8 +47,6 @@ _LONGEST_DEFAULT_SECONDS = 86_400
 _LAST_REQUEST = timedelta(minutes=1)
 # What `issued_until` adds to an instant covers a transaction that takes no longer.
 _BRIEF = timedelta(seconds=1)
-# What a transaction revokes, by zone and instant, with when that is forgotten: noted at its connection.
-_Written = dict[tuple[str, datetime], set[datetime]]
 _WRITTEN = "revoked in this transaction"
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
@@ -67,6 +65,19 @@ class Revocation:
     at: datetime
     forget_at: datetime
     claims: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Written:
+    """What a transaction revokes, as noted at its connection.
+
+    Attributes:
+        instants: by zone and instant, when what it has written then is forgotten.
+        names: the names that it has withdrawn, by zone.
+    """
+
+    instants: dict[tuple[str, datetime], set[datetime]] = field(default_factory=dict)
+    names: dict[str, set[str]] = field(default_factory=dict)
 
 
 async def keep_former_lifetime(conn: AsyncConnection, zone_id: str, seconds: int, *, now: datetime) -> None:
@@ -112,7 +123,7 @@ async def add(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]
 
 def _note(conn: AsyncConnection, zone_id: str, at: datetime, forget_at: datetime | None) -> None:
     """Take note of what a transaction has written, for `postpone`."""
-    instants = _written_by(conn).setdefault((zone_id, at), set())
+    instants = _written_by(conn).instants.setdefault((zone_id, at), set())
     instants.update([forget_at] if forget_at is not None else [])
 
 
@@ -121,8 +132,13 @@ def _written_by(conn: AsyncConnection) -> _Written:
     transaction = conn.get_transaction()
     noted: tuple[object, _Written] | None = conn.info.get(_WRITTEN)
     if noted is None or noted[0] is not (transaction and transaction.sync_transaction):
-        noted = conn.info[_WRITTEN] = (transaction and transaction.sync_transaction, {})
+        noted = conn.info[_WRITTEN] = (transaction and transaction.sync_transaction, _Written())
     return noted[1]
+
+
+def withdrawn(conn: AsyncConnection) -> dict[str, set[str]]:
+    """The names that the present transaction has withdrawn, by zone; those of single sessions are not."""
+    return _written_by(conn).names
 
 
 async def postpone(conn: AsyncConnection, *, now: datetime) -> None:
@@ -131,7 +147,7 @@ async def postpone(conn: AsyncConnection, *, now: datetime) -> None:
     Until the commit nobody else knows of it: what is issued meanwhile has to be covered, and who reads the
     list from a cursor has to find it there. What no session ends is then kept for as much longer.
     """
-    written = _written_by(conn)
+    written = _written_by(conn).instants
     noted = list(written.items())
     written.clear()
     for (zone_id, at), ends in noted:
@@ -382,6 +398,7 @@ async def _withdraw(conn: AsyncConnection, zone_id: str, entries: Iterable[Revoc
         row = {"zone_id": zone_id, "claim": claim, "name": name, "at": each.at, "forget_at": each.forget_at}
         if session_id is None:
             in_zone.append(row)
+            _written_by(conn).names.setdefault(zone_id, set()).add(name)
         else:
             in_sessions.append(row | {"session_id": session_id})
     for table, rows in ((_withdrawn, in_zone), (_in_sessions, in_sessions)):

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services import epochs
 from runtime.services.container import Services
-from runtime.storage.sql import organization_revision, zone_changes
+from runtime.storage.sql import organization_revision, revocations, zone_changes
 
 MOST_TAGS = 500  # of one change; one of more is one of everything
 
@@ -55,7 +55,13 @@ class EpochUpdates:
         self.add(epochs.zone_key(zone_id), epoch)
 
     async def write(self, conn: AsyncConnection) -> None:
-        """Bump the epochs of the changed zones in the database."""
+        """Bump the epochs of the changed zones in the database.
+
+        What the transaction has put on the revocation list is known under its names, which are tags: whoever
+        withdraws one need not say so a second time.
+        """
+        for zone_id, names in revocations.withdrawn(conn).items():
+            self.zone_changed(zone_id, names)
         changed = set() if self.keeps_zones else self._changed_zones.keys() - self._deleted_zones
         bumped = await organization_revision.bump_zone_epochs(conn, changed)
         told = {zone_id: tags for zone_id in changed if (tags := self._changed_zones[zone_id]) is not None}
