@@ -1,6 +1,6 @@
 """The findings of `zoned doctor`: what is wrong, how bad it is, and what to do. Functions over facts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -83,6 +83,17 @@ def problem(check: Check, detail: str, remedy: str) -> Finding:
 def warning(check: Check, detail: str, remedy: str) -> Finding:
     """Something that works, for now."""
     return Finding(check, Verdict.WARNING, detail, remedy)
+
+
+def copies(incomplete: Iterable[Path]) -> Iterator[Finding]:
+    """Databases that somebody copied from a running server, and not all of each."""
+    for file in incomplete:
+        yield problem(
+            Check.FILES,
+            f"`{file}` was copied from a running server without its `-wal`: the writes before the copy,"
+            " revocations too, may be missing",
+            "restore a backup of `zoned backup`, or use the copy as it is: `zoned doctor --accept-copy`",
+        )
 
 
 def public_url(url: str, zones: int) -> Iterator[Finding]:

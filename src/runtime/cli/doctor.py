@@ -1,7 +1,10 @@
 """`zoned doctor`: checks settings, files, keys and storage, and says how to mend what is wrong."""
 
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,10 +23,11 @@ from runtime.services.container import Services
 from runtime.services.encryption_key_checks import unavailable_keys
 from runtime.services.management.zones import moving
 from runtime.settings import Settings
-from runtime.storage.sql import availability, names, resources, token_event_partitions
+from runtime.storage.sql import availability, file_copies, names, resources, token_event_partitions
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.availability import TAKES_NO_WRITES
 from runtime.storage.sql.epochs import database_time
+from runtime.storage.sql.sqlite import files_of
 
 _SHOWN = 5
 _OF_ODD_ROWS = "restore a back-up if rows were changed by hand; report it as a defect if not"
@@ -31,13 +35,16 @@ _OF_ODD_ROWS = "restore a back-up if rows were changed by hand; report it as a d
 
 @click.command(cls=ReadOnlyCommand)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--accept-copy", is_flag=True, help="Use an incomplete copy of a database as it is.")
 @click.pass_obj
-def doctor(settings: Settings, as_json: bool) -> None:
-    """Check settings, files, keys and storage, without changing anything.
+def doctor(settings: Settings, as_json: bool, accept_copy: bool) -> None:
+    """Check settings, files, keys and storage, without changing anything, unless `--accept-copy` is given.
 
     Says of each finding how to mend it. Exits with 1 when there is a problem, not for a warning. The database
     is tried with a write that changes nothing.
     """
+    if accept_copy:
+        _accept_copy(settings)
     findings = list(_diagnosed(settings))
     is_well = all(each.verdict is not Verdict.PROBLEM for each in findings)
     if as_json:
@@ -55,8 +62,11 @@ def _diagnosed(settings: Settings) -> Iterator[Finding]:
         Check.SETTINGS: exposed_settings(settings),
         Check.FILES: files.open_to_others(private_files(settings)),
     }
-    for check, found in exposed.items():
-        yield from [problem(check, each.problem, each.remedy) for each in found] or [Finding(check)]
+    for check, paths in exposed.items():
+        found = [problem(check, each.problem, each.remedy) for each in paths]
+        if check is Check.FILES:
+            found += diagnosis.copies(_incomplete_copies(settings))
+        yield from found or [Finding(check)]
     if (mismatch := port_mismatch(settings)) is not None:
         yield mismatch
     if settings.data_dir.is_dir():
@@ -67,6 +77,22 @@ def _diagnosed(settings: Settings) -> Iterator[Finding]:
         yield problem(Check.KEYS, refusal.detail, refusal.remedy or _OF_ODD_ROWS)
     else:
         yield from (Finding(Check.KEYS), *of_storage)
+
+
+def _incomplete_copies(settings: Settings) -> Iterator[Path]:
+    """The file of the database, where it is a copy without its `-wal`. Nobody has opened it yet."""
+    with suppress(sqlite3.Error):  # whoever opens it says what is wrong with it
+        for file in files_of(settings.resolved_database_url)[:1]:
+            if file_copies.is_incomplete(file):
+                yield file
+
+
+def _accept_copy(settings: Settings) -> None:
+    for file in files_of(settings.resolved_database_url)[:1]:
+        try:
+            file_copies.accept(file)
+        except sqlite3.Error as failure:
+            raise CommandError(f"`{file}` cannot be accepted: {failure}") from None
 
 
 async def _of_storage(services: Services) -> list[Finding]:
@@ -107,6 +133,7 @@ async def _of_the_database(services: Services) -> list[Finding]:
     await services.database.try_write()
     if services.database.dialect != "postgresql":
         return []
+    await services.database.try_room()
     async with services.database.querying() as conn:
         ahead = await database_time(conn) - system_time().timestamp()
         allowed = await availability.connections_allowed(conn)

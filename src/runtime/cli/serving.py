@@ -3,6 +3,8 @@
 import errno
 import os
 import socket
+import sqlite3
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import click
@@ -15,9 +17,11 @@ from runtime.cli.operators import current_operator
 from runtime.cli.private_files import close_private_files
 from runtime.cli.supervisor import Supervisor, SupervisorError
 from runtime.cli.worker import serve_until_told
-from runtime.logs import configure_logs
+from runtime.logs import configure_logs, log
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
+from runtime.storage.sql import file_copies
+from runtime.storage.sql.sqlite import files_of
 
 # What the system says of an address -> what to do.
 _ADVICE = {
@@ -35,14 +39,17 @@ def serve(settings: Settings) -> None:
     """Serve the management API and every zone."""
     bound = passed_socket() or _bind(settings)  # before anything that takes time
     held = hold_database(settings)
+    is_incomplete = _note_incomplete(settings)  # before it is opened
     # A worker that cannot connect would only say so in its log: that is tried here.
     with_services(settings, partial(organizations.complete_home_zones, by=current_operator()))
     for left in close_private_files(settings):
         click.echo(f"Warning: {left}", err=True)
     _listen(settings, bound)
     configure_logs(settings)
+    if is_incomplete:
+        log.warning("the database may lack writes, for it was copied without its `-wal`: run `zoned doctor`")
     try:
-        with errors_in_one_line():
+        with errors_in_one_line(), nullcontext() if is_incomplete else _marked(settings):
             if settings.workers == 1:
                 serve_until_told(settings, bound)
             else:
@@ -52,6 +59,21 @@ def serve(settings: Settings) -> None:
     finally:
         if held is not None:
             os.close(held)
+
+
+def _note_incomplete(settings: Settings) -> bool:
+    """Tell whether the database is a copy that lacks writes, and let `zoned doctor` go on telling it."""
+    found = files_of(settings.resolved_database_url)
+    try:
+        return bool(found) and file_copies.note_incomplete(found[0])
+    except sqlite3.Error:  # whoever opens it next says what is wrong with it
+        return False
+
+
+def _marked(settings: Settings) -> AbstractContextManager[None]:
+    """Let copies of the database's file alone be known for what they are."""
+    found = files_of(settings.resolved_database_url)
+    return file_copies.marked(found[0]) if found else nullcontext()
 
 
 def _bind(settings: Settings) -> socket.socket:

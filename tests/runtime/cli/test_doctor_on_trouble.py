@@ -19,7 +19,7 @@ import asyncpg
 import pytest
 import redis as redis_client
 from click.testing import CliRunner
-from sqlalchemy import delete, update
+from sqlalchemy import delete, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.runtime.cli.test_doctor import PAGE, data, diagnosed
 from tests.runtime.test_database_comings_and_goings import (
@@ -502,7 +502,6 @@ def test_what_to_do_about_a_full_disk_beside_nobody(on_small: tuple[Installation
 
 
 @pytest.mark.long
-@pytest.mark.xfail(strict=True, reason="a trial changes rows in place, for which PostgreSQL needs no room")
 def test_a_full_disk_of_postgresql(own: OwnPostgres, tmp_path: Path) -> None:
     """As one of SQLite: what would be refused is told."""
     with on_small_disk(own) as (url, disk):
@@ -512,6 +511,34 @@ def test_a_full_disk_of_postgresql(own: OwnPostgres, tmp_path: Path) -> None:
         with pytest.raises(asyncpg.DiskFullError):
             sql(url, "CREATE TABLE ballast AS SELECT repeat('x', 1000) FROM generate_series(1, 100)")
 
-        found = here.found("database")
+        code, wrong, text = here.diagnosed()
+        disk.free()
+        assert here.is_well()
 
-    assert found["detail"].startswith("the database takes no writes")
+    assert (code, set(wrong)) == (1, {"database"})
+    detail = "the database takes no writes: could not extend file"  # one of another name each time
+    assert wrong["database"]["detail"].startswith(detail)
+    assert wrong["database"]["remedy"].startswith("free the disk of PostgreSQL")
+    assert f"{'database':20} problem: {detail}" in text
+
+
+def test_an_account_without_temporary_tables(as_role: Installation, postgres_url: str) -> None:
+    """Whether there is room cannot be tried then, which is no finding."""
+    assert as_role.is_well()
+    sql(postgres_url, f"REVOKE TEMPORARY ON DATABASE {urlsplit(postgres_url).path[1:]} FROM PUBLIC")
+
+    assert as_role.is_well()
+
+
+async def test_a_trial_of_room_leaves_nothing(postgres_url: str) -> None:
+    """Twice on one connection, which has no temporary table afterwards."""
+    database = Database.open(postgres_url, pool_size=1)
+    try:
+        for _ in range(2):
+            await database.try_room()
+        async with database.querying() as conn:
+            left = await conn.scalar(text("SELECT count(*) FROM pg_class WHERE relname = 'room_trial'"))
+    finally:
+        await database.close()
+
+    assert left == 0

@@ -5,6 +5,7 @@ a standby, a file that is locked or cannot be written, tables that are being res
 `Unavailable`, whatever the driver calls them.
 """
 
+import sqlite3
 from collections.abc import Iterator
 
 from sqlalchemy import text
@@ -18,6 +19,7 @@ from runtime.domain.errors import Unavailable
 # crashed, or not started yet; failing disks; nobody let in; a database that is being restored.
 _AWAY_STATES = ("08", "28", "53", "57P", "58", "3D000")
 _DISK_FULL = "53100"
+_NO_ROOM_OF_SQLITE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)  # the latter with a quota
 _DATA_STATES = ("22",)  # a value that cannot be converted, is out of range, or has a NUL
 # A write on what is a standby by now; a transaction that was begun for reading has it, too.
 _READ_ONLY = ("25006", "attempt to write a readonly database")
@@ -31,12 +33,26 @@ _DISK_ERROR = "disk I/O error"  # SQLite's for a quota that is used up, too, and
 # Where a driver has one class of error for nearly everything: its words -> what callers are told.
 _IN_WORDS = {
     "connection is closed": "the database does not answer",
+    # asyncpg, once the server has said that it ends the connection, until the connection has ended.
+    "another operation (2) is in progress": "the database does not answer",
     "database is locked": "the database does not answer",
     "database or disk is full": TAKES_NO_WRITES,
     "no such table": LACKS_TABLES,
     _DISK_ERROR: TAKES_NO_WRITES,
     "unable to open database file": "the database cannot be used",
 }
+
+# A table on the disk of the database's own, whatever else is set for temporary ones, with a MiB that nothing
+# between here and the disk makes smaller. Whoever executes this rolls it back.
+MAY_TRY_ROOM = "SELECT has_database_privilege(current_database(), 'TEMPORARY')"
+ROOM_TRIAL = (
+    "SET LOCAL temp_tablespaces = ''",
+    "CREATE TEMPORARY TABLE room_trial (filling bytea)",
+    """
+    INSERT INTO room_trial
+    SELECT string_agg(decode(md5(random()::text), 'hex'), ''::bytea) FROM generate_series(1, 65536)
+    """,
+)
 
 
 def unavailable_connecting(failure: Exception) -> Unavailable | None:
@@ -61,9 +77,13 @@ def unavailable_using(failure: Exception, *, for_reading: bool = False) -> Unava
 
 
 def found_no_room(failure: Exception) -> bool:
-    """Whether PostgreSQL had no room on its disk for a write; what needs no room it may still write."""
+    """Whether there was no room on the disk for a write; what needs less, or none, may still be written."""
     told = failure.__cause__ if isinstance(failure, Unavailable) else failure
-    return told is not None and any(getattr(each, "sqlstate", None) == _DISK_FULL for each in _causes(told))
+    return told is not None and any(
+        getattr(each, "sqlstate", None) == _DISK_FULL
+        or getattr(each, "sqlite_errorcode", None) in _NO_ROOM_OF_SQLITE
+        for each in _causes(told)
+    )
 
 
 async def connections_allowed(conn: AsyncConnection) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from runtime.storage.sql import sqlite
+from runtime.storage.sql import file_copies, sqlite
 from runtime.storage.sql.service_secrets import TABLE as SERVICE_SECRETS
 
 MANIFEST_TABLE = "backup_manifest"
@@ -57,6 +57,7 @@ def write(source: Path, to: Path, *, now: datetime, zoned: str) -> BackupManifes
     with closing(sqlite.connect(source, read_only=True)) as live, closing(sqlite.connect(to)) as copy:
         live.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")  # one file, and none beside it
+        file_copies.remove_mark(copy)
         _require_sound(copy)
         rows, digest = _content(copy)
         made_at = now.isoformat(timespec="seconds").replace("+00:00", "Z")

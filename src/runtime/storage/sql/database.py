@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Any
@@ -11,6 +11,7 @@ from sqlalchemy import literal_column, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from runtime import files
 from runtime.domain.errors import Unavailable
 from runtime.metrics import (
     DATABASE_CONNECTIONS,
@@ -31,7 +32,7 @@ DIALECTS = ("sqlite", "postgresql")
 STATEMENT_TIMEOUT_SECONDS = 30
 TRIAL_SECONDS = 2.0
 TRIAL_EVERY_SECONDS = 10.0
-# After a write that found no room on the disk of PostgreSQL: a trial needs none, and would say all is well.
+# After a write that found no room on the disk: a trial needs less, or none, and would say all is well.
 NO_ROOM_SECONDS = 30.0
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
@@ -54,8 +55,9 @@ class Database:
     ) -> None:
         self.engine = engine
         self._watching = watching
-        files = files_of(engine.url)
-        self._commits = CommitWatch(files[0]) if files else None
+        own = files_of(engine.url)
+        self._file = own[0] if own else None
+        self._commits = CommitWatch(self._file) if self._file else None
         self._watch = None if watching is None else hang_detection.HangDetector(self._ask)
         self._dry_runs = DryRuns(for_dry_runs, self._connected)
         self.dialect = engine.dialect.name
@@ -65,6 +67,7 @@ class Database:
         self._takes_no_writes = self._lacks_tables = False
         self.refusal: Unavailable | None = None  # in place of whatever this is asked, while there is one
         self._try_write_at = self._has_room_at = 0.0
+        self._room_then = 0  # bytes, when a write found that this was not enough
         self._waiting = 0
         self._shares = ConnectionShares(
             engines.size(engine),
@@ -333,7 +336,7 @@ class Database:
             self._takes_no_writes |= told is not None and told.detail == availability.TAKES_NO_WRITES
             self._lacks_tables |= told is not None and told.detail == availability.LACKS_TABLES
             if availability.found_no_room(error):
-                self._has_room_at = monotonic() + NO_ROOM_SECONDS
+                self._has_room_at, self._room_then = monotonic() + NO_ROOM_SECONDS, self._room()
             engines.raise_if_away(error, told)
             raise
 
@@ -367,7 +370,7 @@ class Database:
             raise Unavailable(availability.TAKES_NO_WRITES, internal="a standby, or set to be read-only")
         if self._lacks_tables:
             await self.try_tables()
-        if monotonic() < self._has_room_at:
+        if monotonic() < self._has_room_at and self._room() <= self._room_then:
             raise Unavailable(availability.TAKES_NO_WRITES, internal="its disk had no room for a write")
         if self._takes_no_writes:
             await self.try_write()
@@ -402,6 +405,23 @@ class Database:
             await self._commit_nothing()
         except TimeoutError:
             raise Unavailable(availability.TAKES_NO_WRITES, internal="no commit in time") from None
+
+    async def try_room(self) -> None:
+        """Return when PostgreSQL has found room for a MiB where its tables are. Raises `Unavailable`.
+
+        The write of `try_write` needs none. Without the privilege for temporary tables nothing is tried.
+        """
+        async with self.transaction() as connection:
+            if await connection.scalar(text(availability.MAY_TRY_ROOM)):
+                for statement in availability.ROOM_TRIAL:
+                    await connection.execute(text(statement))
+                await connection.rollback()
+
+    def _room(self) -> int:
+        """What is left on the disk of SQLite's file, in bytes; 0 where that is not known."""
+        with suppress(OSError):
+            return files.room_of(self._file.parent)[1] if self._file else 0
+        return 0
 
     async def _commit_nothing(self) -> None:
         async with asyncio.timeout(TRIAL_SECONDS), self.transaction(brief=True) as connection:

@@ -11,7 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import PoolResetState, QueuePool
 from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
@@ -114,6 +114,7 @@ def _postgresql(address: URL, limits: dict[str, Any], size: int, **options: Any)
     options = {"isolation_level": "READ COMMITTED", **options}
     engine = _pooled(address.set(drivername="postgresql+asyncpg"), size, connect_args=limits, **options)
     event.listen(engine.sync_engine, "checkout", _on_postgres_checkout)
+    event.listen(engine.sync_engine, "reset", _on_postgres_reset)
     return engine
 
 
@@ -190,6 +191,22 @@ def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:
     # The driver has noticed when the server went away; asking the server each time would cost a round trip.
     if connection.driver_connection.is_closed():
         raise DisconnectionError
+
+
+def _on_postgres_reset(connection: Any, record: Any, state: PoolResetState) -> None:
+    """End what the driver has begun on a connection that comes back, before the pool does.
+
+    Where the server has gone since the last answer, nobody lacks anything: the pool would log a traceback.
+    """
+    if not state.asyncio_safe or state.transaction_was_reset:
+        return
+    try:
+        connection.rollback()
+    except Exception as failure:
+        is_closed = connection.driver_connection.is_closed()
+        if record is None or not (is_closed or availability.unavailable_connecting(failure)):
+            raise
+        record.invalidate(failure)
 
 
 def _on_sqlite_connect(connection: Any, _record: Any) -> None:
