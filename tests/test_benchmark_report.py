@@ -115,8 +115,9 @@ async def test_an_open_loop_measures_from_when_a_request_was_due() -> None:
     assert outcome.rate < 60
 
 
-async def test_errors_are_told_by_kind() -> None:
+async def test_errors_are_told_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """By status; what has no answer is an error, too, and none of them is an answer."""
+    monkeypatch.setattr(generator, "_GRACE_SECONDS", 1.0)  # what is never answered is waited for twice
     held: asyncio.Queue[bytes] = asyncio.Queue()
     for each in [OK] * 5 + [BUSY] * 3:
         held.put_nowait(each)

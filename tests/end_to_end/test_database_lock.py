@@ -4,7 +4,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from acme import Server, Unexpected
+from acme import Unexpected
+from tests.end_to_end.operated import Server
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:

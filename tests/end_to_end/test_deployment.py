@@ -31,6 +31,8 @@ from tests.support.waiting import wait_until
 from runtime.cli.worker import STOP_SECONDS
 from runtime.services import readiness
 
+pytestmark = pytest.mark.long
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PUBLIC_URL = "https://id.example"
 DRAIN_SECONDS = 5  # as docs/operating/serving.md recommends

@@ -10,6 +10,8 @@ from tests.soak.exhaustion import Hostile, cost, requests
 from tests.soak.vitals import Vitals, settled
 from tests.soak.wire import Wire
 
+pytestmark = pytest.mark.long
+
 TIMES = 100  # of each; the system counts processor time in hundredths of a second
 # Times what a token exchange takes: the dearest was 8; 5 ms, which `make soak` holds all to, were 13. Both
 # sides are measured in one run, so that a slow or a busy machine changes nothing.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from acme import Application, Browser, Page, Server, written_secret
+from acme import Application, Browser, Page, written_secret
+from tests.end_to_end.operated import Server
 from tests.end_to_end.shop import SHOP
 from tests.end_to_end.test_supervisor import workers
 from tests.support.postgres import PostgresServer

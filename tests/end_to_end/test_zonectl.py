@@ -7,7 +7,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from acme import CONFIG, Server
+from acme import CONFIG
+from tests.end_to_end.operated import Server
 
 NUMBERS = count(1)
 

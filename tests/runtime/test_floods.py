@@ -33,6 +33,8 @@ from runtime.services.container import Services
 from runtime.storage.sql.tables import METADATA
 from runtime.storage.state.memory import InProcessState
 
+pytestmark = pytest.mark.long
+
 TIMES = 1_500
 _COUNTS = 5  # of a flood from one address
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
@@ -52,6 +53,7 @@ from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.services import cache_sizes, data_keys, measuring
 from runtime.services.container import Services
 from runtime.services.management.zones import moving
+from runtime.services.measuring import Measuring
 from runtime.services.schedule import JOBS
 from runtime.settings import Settings
 from runtime.storage.sql.tables import outbox
@@ -96,11 +98,29 @@ class World:
 def world(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A service that measures five times a second, the outbox too."""
     redis_server.clear()
+    directory = tmp_path_factory.mktemp("world")
     with pytest.MonkeyPatch.context() as patched, proxied(redis_server.url) as way:
         patched.setattr(measuring, "EVERY_SECONDS", 0.2)
         patched.setattr(measuring, "_OUTBOX_EVERY_SECONDS", 0.2)
-        with serve(tmp_path_factory.mktemp("world"), redis_url=way.redis_url) as server:
+        _let_measure_alone(directory, patched)
+        with serve(directory, redis_url=way.redis_url) as server:
             yield World(Site(server, company_of(server)), redis_server, way)
+
+
+def _let_measure_alone(directory: Path, patched: pytest.MonkeyPatch) -> None:
+    """Of the services in this process, those of other modules among them: they share its gauges."""
+    measure, measure_outbox = Measuring.measure, Measuring._measure_outbox
+
+    def measure_own(self: Measuring) -> None:
+        if self._services.settings.data_dir == directory:
+            measure(self)
+
+    async def measure_own_outbox(self: Measuring) -> None:
+        if self._services.settings.data_dir == directory:
+            await measure_outbox(self)
+
+    patched.setattr(Measuring, "measure", measure_own)
+    patched.setattr(Measuring, "_measure_outbox", measure_own_outbox)
 
 
 @dataclass(frozen=True)

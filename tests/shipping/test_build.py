@@ -13,7 +13,6 @@ from zipfile import ZipFile
 
 import pytest
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from tests.shipping.installing import ROOT, required
 from tests.shipping.trees import tree
 from tools.build import CHECKSUMS, build
@@ -127,6 +126,9 @@ class TestBillOfMaterials:
 
     def test_is_valid(self, bill: str):
         """By the schema of CycloneDX, which refuses unknown members."""
+        # Its import takes seconds, which no process needs that only collects this.
+        from cyclonedx.validation.json import JsonStrictValidator
+
         validator = JsonStrictValidator(SchemaVersion.V1_6)
         assert validator.validate_str(bill) is None
         assert validator.validate_str(bill.replace('"components"', '"parts"', 1)) is not None

@@ -14,7 +14,6 @@ from runtime.cli.worker import STOP_SECONDS
 from runtime.settings import Settings
 
 helm = pytest.importorskip("helm_python", reason="there is no Helm for this platform on PyPI")
-kubernetes_validate = pytest.importorskip("kubernetes_validate")
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/zonewright"
@@ -89,16 +88,22 @@ def test_helm_lint_notices_a_template_that_is_none(tmp_path: Path):
     assert flaws(tmp_path / "zonewright", REQUIRED)
 
 
+@pytest.fixture(scope="module")
+def kubernetes_validate() -> Any:
+    """The schemas of Kubernetes; the import takes seconds, which no process needs that only collects this."""
+    return pytest.importorskip("kubernetes_validate")
+
+
 @BOTH
 @pytest.mark.parametrize("kubernetes", KUBERNETES)
-def test_kubernetes_takes_every_object(values: dict[str, Any], kubernetes: str):
+def test_kubernetes_takes_every_object(kubernetes_validate: Any, values: dict[str, Any], kubernetes: str):
     """By its schemas, which refuse unknown members."""
     for kind, each in rendered(values).items():
         if kind not in _OF_THE_OPERATOR:
             kubernetes_validate.validate(each, kubernetes, strict=True)
 
 
-def test_an_unknown_member_would_be_refused():
+def test_an_unknown_member_would_be_refused(kubernetes_validate: Any):
     """By the same validation."""
     wrong = copy.deepcopy(rendered(REQUIRED)["Deployment"])
     wrong["spec"]["template"]["spec"]["containers"][0]["readOnly"] = True

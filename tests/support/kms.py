@@ -12,10 +12,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import Thread
 from typing import Any
 
 import boto3
+import botocore.session
 import pytest
 from botocore.config import Config
 from moto.server import DomainDispatcherApplication, create_backend_app
@@ -25,6 +27,10 @@ from runtime.adapters.keys import aws_kms
 
 REGION, ACCOUNT = "eu-west-1", "123456789012"
 ALL_KEYS = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/*"
+
+
+# What AWS's services are like is read once for a process: that takes longer than a request.
+botocore.session.create_loader = cache(botocore.session.create_loader)
 
 
 class _Quiet(WSGIRequestHandler):
@@ -50,7 +56,7 @@ class Kms:
         self._server: BaseWSGIServer = make_server(
             "127.0.0.1", 0, self._answer, threaded=True, request_handler=_Quiet
         )
-        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._client = boto3.session.Session().client(

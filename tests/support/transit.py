@@ -86,7 +86,7 @@ class Transit:
         if certificate is not None:
             self._server.socket = serving(certificate).wrap_socket(self._server.socket, server_side=True)
         self._server.daemon_threads = True
-        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
         origin = "http://127.0.0.1" if certificate is None else "https://localhost"
         self.url = f"{origin}:{self._server.server_port}"

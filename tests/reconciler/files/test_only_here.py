@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,13 @@ MAY_PRINT = {
 }
 
 
-def calls(file: Path) -> Iterator[tuple[str | None, str, int]]:
+@cache
+def calls(file: Path) -> list[tuple[str | None, str, int]]:
     """What a file calls: the name it is called on, if it is one, the function's own name, the line."""
+    return list(_calls(file))
+
+
+def _calls(file: Path) -> Iterator[tuple[str | None, str, int]]:
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if not isinstance(node, ast.Call):
             continue

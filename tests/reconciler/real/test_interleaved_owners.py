@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
@@ -15,6 +16,8 @@ from tests.reconciler.real_server import RealWorld, told
 
 from reconciler.kinds import Kinds, Manifest
 from reconciler.plan.model import ChangeState
+
+pytestmark = pytest.mark.long
 
 OWNERS = {"acme/one": "w", "acme/two": "v"}  # owner -> its zone
 Step = tuple[str, list[Manifest], int | None]  # owner, what its git says, the statement that never returns

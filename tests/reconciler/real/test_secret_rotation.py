@@ -1,19 +1,32 @@
 """Secrets rotated from git against a real server: what is planned, applied and refused on the way."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.reconciler.real.company import Company
-from tests.support.waiting import wait_until
+from tests.support.jumping_clock import jumping
+
+from reconciler import planning
+from reconciler.commands import plan
 
 CREDENTIAL = """apiVersion: zonewright/v1
 kind: ApplicationCredential
 metadata: {zone: "{zone}", name: NAME}
 spec: {application: agent, type: password, identifier: agentMORE}
 """
+
+_LATER = timedelta(hours=2)
+
+
+class _Later(datetime):
+    """What `zonectl` takes for the present when so much time has passed."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return datetime.now(tz) + _LATER
 
 
 def in_git(company: Company, name: str, more: str = "") -> None:
@@ -94,15 +107,19 @@ def test_a_new_end_in_the_past_is_refused_at_its_manifest(rotated: Company) -> N
     assert "one.yaml" in result.err
 
 
-def test_an_end_that_has_passed_since_it_was_applied_is_no_change(rotated: Company) -> None:
+def test_an_end_that_has_passed_since_it_was_applied_is_no_change(
+    rotated: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Git keeps what was said; the plan notes that the manifest can go."""
-    end = datetime.now(UTC) + timedelta(seconds=15)
-    in_git(rotated, "one", f', expires_at: "{end.isoformat()}"')
+    in_git(rotated, "one", f', expires_at: "{at(hours=1)}"')
     rotated.apply()
-    wait_until(lambda: datetime.now(UTC) > end)
+    monkeypatch.setattr(plan, "datetime", _Later)
+    monkeypatch.setattr(planning, "datetime", _Later)
+    with jumping(rotated.server.services) as clock:
+        clock.jump(_LATER.total_seconds())
 
-    assert "expired at" in rotated.plan(expect=0).out
-    (expiring,) = rotated.plan_json()["expiring"]
+        assert "expired at" in rotated.plan(expect=0).out
+        (expiring,) = rotated.plan_json()["expiring"]
     assert (expiring["expired"], expiring["path"]) == (True, "one.yaml")
 
 

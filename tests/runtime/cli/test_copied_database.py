@@ -2,7 +2,6 @@
 
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from acme import Server
 from click.testing import CliRunner
 from tests.runtime.cli.test_doctor import diagnosed
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_pass, wait_until
 
 from runtime.cli import main
 from runtime.storage.sql import file_copies
@@ -179,7 +178,7 @@ def test_the_mark_costs_no_descriptors(file: Path) -> None:
         own.execute("INSERT INTO zones VALUES (1)")
         wait_until(lambda: copy_is_incomplete(file))
         before = descriptors()
-        time.sleep(0.5)
+        let_pass(0.5)
 
         assert descriptors() <= before + 2  # those of a look that is under way
 
@@ -219,7 +218,7 @@ def test_a_database_that_others_write_to_or_may_not_be_written(file: Path) -> No
             own.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             own.execute("BEGIN IMMEDIATE")
             own.execute("INSERT INTO zones VALUES (zeroblob(3000000))")
-            time.sleep(0.1)
+            let_pass(0.1)
             own.execute("COMMIT")
         wait_until(lambda: copy_is_incomplete(file))
 

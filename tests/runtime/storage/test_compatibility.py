@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,44 +66,44 @@ async def test_a_database_names_the_oldest_program_that_it_supports(empty_url: s
 
 
 class TestNewerDatabase:
-    async def test_is_served_where_it_supports_this_program(self, empty_url: str):
+    async def test_is_served_where_it_supports_this_program(self, database_url: str):
         """And no longer once it does not."""
-        await extended(empty_url, oldest=migrations.newest())
-        await require_usable(empty_url)
+        await extended(database_url, oldest=migrations.newest())
+        await require_usable(database_url)
 
-        await changed(empty_url, "UPDATE schema_compatibility SET oldest_version = '9998'")
+        await changed(database_url, "UPDATE schema_compatibility SET oldest_version = '9998'")
         with pytest.raises(VersionUnusable, match="at version 9999, which this zoned does not know"):
-            await require_usable(empty_url)
+            await require_usable(database_url)
 
-    async def test_is_refused_where_nothing_is_noted(self, empty_url: str):
+    async def test_is_refused_where_nothing_is_noted(self, database_url: str):
         """A database that says nothing of it supports nobody."""
-        await extended(empty_url, oldest=migrations.newest())
-        await changed(empty_url, "DELETE FROM schema_compatibility")
+        await extended(database_url, oldest=migrations.newest())
+        await changed(database_url, "DELETE FROM schema_compatibility")
         with pytest.raises(VersionUnusable, match="9999"):
-            await require_usable(empty_url)
-        await changed(empty_url, "DROP TABLE schema_compatibility")
+            await require_usable(database_url)
+        await changed(database_url, "DROP TABLE schema_compatibility")
         with pytest.raises(VersionUnusable, match="9999"):
-            await require_usable(empty_url)
+            await require_usable(database_url)
 
-    async def test_stays_as_it_is_when_it_is_migrated_again(self, empty_url: str):
+    async def test_stays_as_it_is_when_it_is_migrated_again(self, database_url: str):
         """By the older program, whose node is started again meanwhile."""
-        await extended(empty_url, oldest=migrations.newest())
-        await migrate(empty_url)
-        database = Database.open(empty_url)
+        await extended(database_url, oldest=migrations.newest())
+        await migrate(database_url)
+        database = Database.open(database_url)
         async with database.reading() as conn:
             assert await migrations.newer_version(conn) == "9999"
             assert await conn.run_sync(compatibility.noted) == migrations.newest()
         await database.close()
 
-    async def test_is_well_to_the_doctor(self, empty_url: str):
+    async def test_is_well_to_the_doctor(self, database_url: str):
         """It warns of a newer program; what that has added is no problem, and what is missing is one."""
-        await extended(empty_url, oldest=migrations.newest())
-        database = Database.open(empty_url)
+        await extended(database_url, oldest=migrations.newest())
+        database = Database.open(database_url)
         async with database.reading() as conn:
             (found,) = await doctor._of_the_schema(conn)
         assert found.verdict is Verdict.WARNING
         assert "to version 9999; this one works with it" in found.detail
-        await changed(empty_url, "DROP TABLE audit_anchors")
+        await changed(database_url, "DROP TABLE audit_anchors")
         async with database.reading() as conn:
             verdicts = [each.verdict for each in await doctor._of_the_schema(conn)]
         await database.close()
@@ -118,15 +119,43 @@ def test_the_oldest_program_is_that_of_the_newest_breaking_migration(lineage: li
     assert compatibility.oldest_supported(lineage) == oldest
 
 
-async def around(url: str, version: str) -> tuple[dict[str, Described], dict[str, Described]]:
-    """The tables before a migration and after it."""
-    known = migrations.lineage()
+ADDING = ["0040", "0042", *later()]
+TAKING = {
+    "0008": "`consents.id` is new, and may not be left out",
+    "0018": "`api_keys.revision` is new, and may not be left out",
+    "0029": "has a new rule: unique",
+}
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+async def tables(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Described]]:
+    """Version -> the tables there, of each kind of database in turn: one walk over all migrations."""
+    if request.param == "sqlite":
+        url = f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('walked')}/walked.db"
+    else:
+        url = await request.getfixturevalue("postgres").empty()
     database = Database.open(url, migrating=True)
     async with database.transaction() as conn:
-        before = await conn.run_sync(_at, known[known.index(version) - 1])
-        after = await conn.run_sync(_at, version)
+        found = {version: await conn.run_sync(_at, version) for version in _stops()}
     await database.close()
-    return before, after
+    return found
+
+
+def _stops() -> list[str]:
+    """The versions that are compared, and that before each."""
+    pairs = pairwise(migrations.lineage())
+    compared = {*ADDING, *TAKING}
+    return list(dict.fromkeys(version for pair in pairs if pair[1] in compared for version in pair))
+
+
+def around(
+    tables: dict[str, dict[str, Described]], version: str
+) -> tuple[dict[str, Described], dict[str, Described]]:
+    """The tables before a migration and after it."""
+    known = migrations.lineage()
+    return tables[known[known.index(version) - 1]], tables[version]
 
 
 def _at(connection: Connection, version: str) -> dict[str, Described]:
@@ -136,23 +165,18 @@ def _at(connection: Connection, version: str) -> dict[str, Described]:
     return described(connection)
 
 
-@pytest.mark.parametrize("version", ["0040", "0042", *later()])
-async def test_a_migration_only_adds(empty_url: str, version: str):
+@pytest.mark.parametrize("version", ADDING)
+def test_a_migration_only_adds(tables: dict[str, dict[str, Described]], version: str):
     """Programs of before stay able to read and write what they know; else it is in `BREAKING`."""
-    assert in_the_way(*await around(empty_url, version)) == []
+    assert in_the_way(*around(tables, version)) == []
 
 
-@pytest.mark.parametrize(
-    ("version", "told"),
-    [
-        ("0008", "`consents.id` is new, and may not be left out"),
-        ("0018", "`api_keys.revision` is new, and may not be left out"),
-        ("0029", "has a new rule: unique"),
-    ],
-)
-async def test_a_migration_that_takes_something_away_is_noticed(empty_url: str, version: str, told: str):
+@pytest.mark.parametrize(("version", "told"), TAKING.items())
+def test_a_migration_that_takes_something_away_is_noticed(
+    tables: dict[str, dict[str, Described]], version: str, told: str
+):
     """By the same comparison."""
-    assert [each for each in in_the_way(*await around(empty_url, version)) if told in each]
+    assert [each for each in in_the_way(*around(tables, version)) if told in each]
 
 
 NUMBERS = Described({"number": ("INTEGER", True)}, frozenset({"primary key ['id']"}))

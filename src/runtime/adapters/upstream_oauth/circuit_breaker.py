@@ -59,7 +59,7 @@ def admit(circuit: Circuit, now: float) -> tuple[Circuit, Permit | float]:
     if circuit.state is CircuitState.CLOSED:
         return circuit, Permit(is_probe=False)
     if now < circuit.retry_at:
-        return circuit, circuit.retry_at - now
+        return circuit, min(circuit.retry_at - now, LONGEST_PAUSE_SECONDS)  # sums of floats may be a bit more
     probing = replace(circuit, state=CircuitState.HALF_OPEN, retry_at=now + PROBE_SECONDS)
     return probing, Permit(is_probe=True)
 
