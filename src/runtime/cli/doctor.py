@@ -81,9 +81,9 @@ def _diagnosed(settings: Settings) -> Iterator[Finding]:
 
 def _incomplete_copies(settings: Settings) -> Iterator[Path]:
     """The file of the database, where it is a copy without its `-wal`. Nobody has opened it yet."""
-    with suppress(sqlite3.Error):  # whoever opens it says what is wrong with it
+    with suppress(sqlite3.Error, OSError):  # whoever opens it says what is wrong with it
         for file in files_of(settings.resolved_database_url)[:1]:
-            if file_copies.is_incomplete(file):
+            if file_copies.note_incomplete(file):
                 yield file
 
 
@@ -91,7 +91,7 @@ def _accept_copy(settings: Settings) -> None:
     for file in files_of(settings.resolved_database_url)[:1]:
         try:
             file_copies.accept(file)
-        except sqlite3.Error as failure:
+        except (sqlite3.Error, OSError) as failure:
             raise CommandError(f"`{file}` cannot be accepted: {failure}") from None
 
 

@@ -66,7 +66,7 @@ def _note_incomplete(settings: Settings) -> bool:
     found = files_of(settings.resolved_database_url)
     try:
         return bool(found) and file_copies.note_incomplete(found[0])
-    except sqlite3.Error:  # whoever opens it next says what is wrong with it
+    except (sqlite3.Error, OSError):  # whoever opens it next says what is wrong with it
         return False
 
 

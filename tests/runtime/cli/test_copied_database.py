@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -181,6 +182,71 @@ def test_the_mark_costs_no_descriptors(file: Path) -> None:
         let_pass(0.5)
 
         assert descriptors() <= before + 2  # those of a look that is under way
+
+
+def test_a_long_write_as_the_server_stops(file: Path) -> None:
+    """It has come between the mark and its end, and is over only when nobody looks any more."""
+    ready, over = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with closing(sqlite3.connect(file, isolation_level=None, timeout=30)) as own:
+            ready.wait()
+            own.execute("BEGIN IMMEDIATE")
+            own.execute("INSERT INTO zones VALUES (1)")
+            over.wait()
+            own.execute("COMMIT")
+
+    keep = file_copies._set
+
+    def interrupted(own: sqlite3.Connection, mark: int) -> None:
+        keep(own, mark)
+        if mark == file_copies._IN_USE:
+            ready.set()
+            wait_until(lambda: _is_locked(file))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(file_copies, "_WAIT_SECONDS", 0.01)
+        patched.setattr(file_copies, "_set", interrupted)
+        with file_copies.marked(file):
+            assert ready.wait(30)
+            let_pass(0.2)  # in which the mark's end is tried in vain
+            patched.setattr(file_copies, "_set", keep)
+            threading.Timer(0.3, over.set).start()
+    writer.join()
+
+    assert zones(file) == 1
+    assert not copy_is_incomplete(file)
+
+
+def _is_locked(file: Path) -> bool:
+    """Whether somebody is writing."""
+    with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as own:
+        try:
+            own.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        own.execute("ROLLBACK")
+    return False
+
+
+def test_an_incomplete_copy_stays_one(file: Path) -> None:
+    """What is done with it takes nothing of that away: a crash that leaves a `-wal`, and a backup."""
+    copy = file.parent.parent / "copy.db"
+    with file_copies.marked(file):
+        wait_until(lambda: copy_is_incomplete(file))
+        shutil.copy(file, copy)
+    assert file_copies.note_incomplete(copy)
+
+    with closing(sqlite3.connect(copy, isolation_level=None)) as own:
+        own.execute("CREATE TABLE something (it)")
+        assert Path(f"{copy}-wal").stat().st_size > 0
+        assert file_copies.note_incomplete(copy)
+        file_copies.remove_mark(own)
+    assert file_copies.is_incomplete(copy)
+    file_copies.accept(copy)
+    assert not file_copies.is_incomplete(copy)
 
 
 def test_a_server_that_was_killed_while_it_marked_the_file(file: Path) -> None:

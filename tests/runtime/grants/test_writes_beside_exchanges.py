@@ -13,7 +13,7 @@ from tests.support.scene import Scene, acting, claims_of
 from tests.support.state_doubles import with_state
 from tests.support.waiting import let_elapse
 
-from runtime.domain.errors import ManagementError, OAuthError
+from runtime.domain.errors import ManagementError, NotFound, OAuthError
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import (
     APPLICATION,
@@ -27,12 +27,14 @@ from runtime.domain.kinds import (
     SECRET,
     SESSION,
     USER,
+    ZONE,
     Kind,
 )
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import Group
 from runtime.services import epochs
 from runtime.services.container import Services
+from runtime.services.management.kind_handlers import DELETES
 from runtime.services.management.people import assignments, groups, sessions
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
@@ -388,6 +390,26 @@ async def test_sessions_of_applications_end_alone(shop: Shop) -> None:
         await sessions.revoke(unit, SESSION, parents, session_id, {"status": "revoked"})
 
     assert (before, await own(), await shop.token()) == ([True, True], "invalid_grant", token)
+
+
+async def test_a_zone_that_goes_is_gone_whatever_went_before_in_it(shop: Shop) -> None:
+    """In one transaction with an application of it, which evicts little: before any callback runs."""
+    services, zone_id = shop.scene.services, shop.scene.zone.id
+    assert isinstance(await shop.answer(), tuple)
+    found: list[object] = []
+
+    async def look() -> None:
+        try:
+            found.append(await services.zones.get(zone_id))
+        except NotFound as gone:
+            found.append(type(gone))
+
+    async with unit_of_work(services, shop.company.caller, new_id()) as unit:
+        unit.after_commit(look)
+        await DELETES[APPLICATION.name](unit, APPLICATION, {"zone_id": zone_id}, shop.other.id)
+        await DELETES[ZONE.name](unit, ZONE, {}, zone_id)
+
+    assert found == [NotFound]
 
 
 class Anything:

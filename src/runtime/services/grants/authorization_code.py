@@ -126,10 +126,12 @@ async def _made_of(redemption: CodeRedemption) -> dict[str, Any]:
         session, user = held
         with suppress(_Changed, OAuthError):
             return await _made_under(redemption, _SignIn(session, user, top=session))
+        await _require_client(redemption)
     for _ in range(_LOOKS):
         _forget_attempt(redemption.decision)
         with suppress(_Changed):
             return await _made_under(redemption, await _signed_in(redemption))
+        await _require_client(redemption)
     _forget_attempt(redemption.decision)
     raise InvalidGrant(REFUSED, internal="the session changed repeatedly during the request")
 
@@ -137,6 +139,15 @@ async def _made_of(redemption: CodeRedemption) -> dict[str, Any]:
 def _forget_attempt(decision: Decision) -> None:
     """Begin at the session again: what an attempt that does not count came to is no part of the record."""
     decision.step, decision.resource_id, decision.determining = Step.SESSION, None, ()
+
+
+async def _require_client(redemption: CodeRedemption) -> None:
+    """Check after a vain attempt that the client is still there: what users agreed to has gone with it."""
+    client = redemption.client
+    found = await redemption.zone.clients.find_now(client.client_id)
+    if found is None or found.client.client_ref != client.client_ref:
+        _forget_attempt(redemption.decision)
+        raise InvalidGrant(REFUSED, internal="the client no longer exists")
 
 
 async def _made_under(redemption: CodeRedemption, sign_in: _SignIn) -> dict[str, Any]:

@@ -214,14 +214,18 @@ async def group_roles(
 async def role_holders(
     conn: AsyncConnection, role_ids: Collection[str], *, zone_id: str, limit: int
 ) -> set[str]:
-    """Ids of the users, groups and applications that one of these roles is assigned to; so many at most."""
+    """Ids of the users, groups and applications that have one of these roles.
+
+    Args:
+        limit: so many are enough, of those that there are.
+    """
     found: set[str] = set()
     for batch in batches(sorted(role_ids)):
         query = select(_assignments.c.principal_id).where(
             _assignments.c.zone_id == zone_id, _assignments.c.role_id.in_(batch)
         )
-        found.update(await conn.scalars(query.distinct().limit(limit - len(found))))
-        if len(found) == limit:
+        found.update(await conn.scalars(query.distinct().limit(limit)))
+        if len(found) >= limit:
             break
     return found
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
-from urllib.parse import quote
 
 from runtime.storage.sql import sqlite
 
@@ -18,6 +17,7 @@ EVERY_SECONDS = 0.5
 # SQLite itself writes the `-wal` into the file from 4 MiB on, and the mark is missing until the next look.
 _RENEWED_FROM_BYTES = 2 * 2**20
 _WAIT_SECONDS = 1.0  # for others' writes
+_LAST_WAIT_SECONDS = 10.0  # with what is closed then, the file gets what the `-wal` says
 
 _NONE = 0
 _IN_USE = 0x7A6F_6E31
@@ -57,8 +57,9 @@ def accept(path: Path) -> None:
 
 
 def remove_mark(copy: sqlite3.Connection) -> None:
-    """Take the mark from a copy that is complete. Raises sqlite3.Error."""
-    _set(copy, _NONE)
+    """Take the mark from a backup, which is complete if what it was made of is. Raises sqlite3.Error."""
+    if _mark(copy) == _IN_USE:
+        _set(copy, _NONE)
 
 
 @contextmanager
@@ -79,29 +80,43 @@ def marked(path: Path) -> Iterator[None]:
 
 def _keep(path: Path, enough: Event) -> None:
     own: sqlite3.Connection | None = None
+    known_bytes = 0  # of the `-wal` at the last renewal: somebody who reads for long lets it grow
     while True:
-        try:
-            own = own or sqlite.connect(path, wait_seconds=_WAIT_SECONDS)
-            _renew(own, path)
-        except sqlite3.Error:  # read-only, full, or busy: that is told by whoever needs to write
-            pass
+        # Read-only, full, or busy: that is told by whoever needs to write.
+        with suppress(sqlite3.Error, OSError):
+            own = own or _opened(path)
+            known_bytes = _renew(own, path, known_bytes)
         if enough.wait(EVERY_SECONDS):
             break
     if own is not None:
+        with suppress(sqlite3.Error):
+            own.execute(f"PRAGMA busy_timeout = {int(1_000 * _LAST_WAIT_SECONDS)}")
+            if _mark(own) == _IN_USE:  # somebody's long write has come between
+                _set(own, _NONE)
         own.close()
 
 
-def _renew(own: sqlite3.Connection, path: Path) -> None:
-    """Mark the file, unless it is marked and little has been written since."""
-    is_marked = _mark(own) == _NONE and _mark_of_file(path) == _IN_USE
-    if is_marked and _wal_bytes(path) < _RENEWED_FROM_BYTES:
-        return
+def _opened(path: Path) -> sqlite3.Connection:
+    own = sqlite.connect(path, wait_seconds=_WAIT_SECONDS)
+    own.execute("PRAGMA synchronous = NORMAL")
     own.execute("PRAGMA journal_size_limit = 0")  # a `-wal` that begins anew is as large as what is in it
+    return own
+
+
+def _renew(own: sqlite3.Connection, path: Path, known_bytes: int) -> int:
+    """Mark the file, unless it is marked and little has been written since; the size of the `-wal` then."""
+    bytes_now = _wal_bytes(path)
+    if bytes_now < known_bytes:
+        known_bytes = 0
+    is_marked = _mark(own) == _NONE and _mark_of_file(path) == _IN_USE
+    if is_marked and bytes_now - known_bytes < _RENEWED_FROM_BYTES:
+        return known_bytes
     _set(own, _IN_USE)
     try:
         own.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # as far as that goes without waiting
     finally:
         _set(own, _NONE)
+    return _wal_bytes(path)
 
 
 def _change(path: Path, mark: int) -> None:
@@ -120,8 +135,7 @@ def _mark(own: sqlite3.Connection) -> int:
 
 def _mark_of_file(path: Path) -> int:
     """The mark as the file alone has it, whatever is in its `-wal`."""
-    address = f"file:{quote(str(path))}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(address, uri=True)) as own:
+    with closing(sqlite.connect_alone(path)) as own:
         return _mark(own)
 
 

@@ -66,6 +66,12 @@ def with_own_handle(conn: AsyncConnection, kind: Kind, entity: E_) -> E_:
     return entity.model_copy(update={str(kind.handle): handle})
 
 
+def own_handles(conn: AsyncConnection) -> dict[str, str]:
+    """Placeholder -> handle, for those that tables have in this transaction."""
+    held: dict[tuple[str, str], str] = conn.info.get(_PARKED) or {}
+    return {f"{_STAND_IN}{entity_id}": handle for (_, entity_id), handle in held.items()}
+
+
 def _parked(conn: AsyncConnection) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], Any] = conn.info.setdefault(_PARKED, {})
     return found

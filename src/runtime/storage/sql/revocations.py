@@ -5,7 +5,7 @@ servers that verify tokens by themselves, and, for single tokens, the zone endpo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,6 +29,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.domain.oauth.revocable_names import Name, name_of
 from runtime.storage.sql.client_refs import ClientRef
+from runtime.storage.sql.handle_placeholders import own_handles
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _revocations = METADATA.tables["revocations"]
@@ -100,9 +101,14 @@ async def add(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]
     """Keep these, for the list and for the zone's own endpoints: each answers by the same entries.
 
     The caller changes an epoch in the same transaction: of the zone, or, where they name sessions, of the
-    user.
+    user. Names that claims were read as from tables may be placeholders: what tokens have are the names.
     """
     kept = list(entries)
+    if own := own_handles(conn):
+        kept = [
+            replace(each, claims={claim: own.get(name, name) for claim, name in each.claims.items()})
+            for each in kept
+        ]
     rows = [
         {
             "zone_id": zone_id,

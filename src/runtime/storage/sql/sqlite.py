@@ -212,6 +212,11 @@ def connect(path: Path, *, read_only: bool = False, wait_seconds: float = 5.0) -
     return sqlite3.connect(address, timeout=wait_seconds, uri=True, isolation_level=None)
 
 
+def connect_alone(path: Path) -> sqlite3.Connection:
+    """A connection that reads a file as it is, whatever lies beside it. Raises sqlite3.Error."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
+
+
 def files_of(url: str | URL) -> tuple[Path, ...]:
     """The files that the database at a URL consists of, there or not yet; none for what is no such URL."""
     try:

@@ -288,3 +288,19 @@ async def test_a_group_beside_an_accountable_user_is_refused(git: Git, zone: str
             app("agent", zone, accountable_user="a@b.test", accountable_group_id=git.id("Group", "team"))
         )
     assert await git.names("Application") == set()
+
+
+@pytest.mark.parametrize("first", ["create", "delete"])
+async def test_who_takes_the_name_of_what_goes_has_none_of_its_tokens(
+    git: Git, zone: str, first: str
+) -> None:
+    """In one changeset, in which the former application has a placeholder for a while."""
+    await git.apply(app("agent", zone))
+    gone = on("delete", "Application", git.id("Application", "agent"))
+    made = app("successor", zone, identifier="agent")
+
+    await git.apply(*((made, gone) if first == "create" else (gone, made)))
+
+    names = {(row["claim"], row["name"]) for row in await git.rows("withdrawn_names")}
+    assert ("actor", "agent") in names
+    assert not [name for _, name in names if name.startswith("urn:zonewright")]

@@ -76,6 +76,7 @@ class EpochUpdates:
     async def publish(self, services: Services) -> None:
         """Publish the epochs to all workers, and have this one follow the changes: the first step after."""
         for zone_id in self._changed_zones.keys() | self._deleted_zones:
-            tags = self._changed_zones.get(zone_id)
+            # Of a zone that is gone nothing may go on, whatever else has changed in it before.
+            tags = None if zone_id in self._deleted_zones else self._changed_zones[zone_id]
             services.zones.changed(zone_id, self._epochs.get(epochs.zone_key(zone_id)), tags)
         await services.epochs.publish(self._epochs, noted=self._noted)
