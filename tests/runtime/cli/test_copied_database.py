@@ -52,11 +52,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
     made = Server(tmp_path / "data")
     made.init()
     made.start()
-    wait_until(lambda: is_marked(made.directory / NAME))
-    with made.management() as client:
-        assert client.post("/zones", json={"name": "New"}).status_code == 200
-    yield made
-    made.stop()
+    try:
+        wait_until(lambda: is_marked(made.directory / NAME))
+        with made.management() as client:
+            assert client.post("/zones", json={"name": "New"}).status_code == 200
+        yield made
+    finally:
+        made.stop()
 
 
 def test_a_copy_without_its_wal(server: Server) -> None:
