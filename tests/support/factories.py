@@ -20,6 +20,7 @@ from runtime.domain.kinds import (
     POLICY_SET,
     POLICY_SET_VERSION,
     POLICY_VERSION,
+    PROVIDER,
     RESOURCE,
     USER,
     ZONE,
@@ -251,6 +252,25 @@ class Company:
             await consents.record(
                 conn, given, zone_id=zone.id, user_id=user.id, client_ref=client_ref, now=now
             )
+
+    async def grant(self, zone: Zone, user: User, resource: Resource, scopes: Sequence[str] = ()) -> str:
+        """A delegated grant of a user's for a resource, at the zone's own token service; its id."""
+        within = {"zone_id": zone.id}
+        async with self.services.epochs.transaction() as (conn, bumped):
+            bumped.update(await epochs.bump_user(conn, zone.id, user.id))
+            provider = await storage.find_by(conn, PROVIDER, "type", "service-sts", within=within)
+            assert provider is not None
+            grant_id, _ = await consents.grant(
+                conn,
+                organization_id=zone.organization_id,
+                zone_id=zone.id,
+                user_id=user.id,
+                resource_id=resource.id,
+                provider_id=provider.id,
+                scopes=scopes,
+                now=self.services.clock(),
+            )
+        return grant_id
 
     async def policy_token(self, zone: Zone, app: App, person: Person) -> str:
         """The token of somebody who has let an application change the policies that are their own."""

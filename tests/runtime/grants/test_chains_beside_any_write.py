@@ -19,7 +19,6 @@ from runtime.domain.kinds import (
     APPLICATION_CREDENTIAL,
     DELEGATED_GRANT,
     GROUP,
-    PROVIDER,
     RESOURCE,
     ROLE,
     ROLE_ASSIGNMENT,
@@ -33,7 +32,7 @@ from runtime.services.management.people import assignments, groups
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
 from runtime.services.zone_settings import set_zone_setting
-from runtime.storage.sql import consents, entities
+from runtime.storage.sql import entities
 from runtime.storage.state.memory import InProcessState
 
 SCOPES = ["read", "write"]
@@ -308,23 +307,9 @@ async def consent(it: Chain) -> None:
 
 async def granted(it: Chain) -> None:
     """Ann's word for the API, which ends by an administrator now and then."""
-    services, zone = it.scene.services, it.scene.zone
     if it.api.id not in await it.zone_resources():
         return
-    async with services.database.transaction() as conn:
-        within = {"zone_id": zone.id}
-        provider = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
-        assert provider is not None
-        grant_id, _ = await consents.grant(
-            conn,
-            organization_id=zone.organization_id,
-            zone_id=zone.id,
-            user_id=it.ann.user.id,
-            resource_id=it.api.id,
-            provider_id=provider.id,
-            scopes=SCOPES,
-            now=services.clock(),
-        )
+    grant_id = await it.company.grant(it.scene.zone, it.ann.user, it.api, SCOPES)
     if it.chance.random() < 0.5:
         await it.delete(DELEGATED_GRANT, grant_id)
 

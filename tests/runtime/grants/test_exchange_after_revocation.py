@@ -13,7 +13,6 @@ from runtime.domain.kinds import (
     APPLICATION,
     APPLICATION_CREDENTIAL,
     DELEGATED_GRANT,
-    PROVIDER,
     RESOURCE,
     SESSION,
     USER,
@@ -25,7 +24,6 @@ from runtime.services.container import Services
 from runtime.services.epochs import Epochs
 from runtime.services.zone_settings import set_zone_setting
 from runtime.services.zones.clients import SUSPENDED
-from runtime.storage.sql import consents, entities
 
 FORBID_ALL = '@id("nobody") forbid (principal, action, resource);'
 
@@ -40,21 +38,8 @@ class Chain:
 
     async def agree(self) -> None:
         """The user's delegated grant for the API behind the tool server."""
-        services, zone = self.scene.services, self.scene.zone
-        async with services.database.transaction() as conn:
-            within = {"zone_id": zone.id}
-            provider = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
-            assert provider is not None
-            self.grant_id, _ = await consents.grant(
-                conn,
-                organization_id=zone.organization_id,
-                zone_id=zone.id,
-                user_id=self.person.user.id,
-                resource_id=self.resources[1].id,
-                provider_id=provider.id,
-                scopes=[],
-                now=services.clock(),
-            )
+        scene, user = self.scene, self.person.user
+        self.grant_id = await scene.company.grant(scene.zone, user, self.resources[1])
 
     async def walk(self, services: Services | None = None) -> None:
         agent, tool_server = self.apps

@@ -10,13 +10,12 @@ from tests.runtime.grants.conftest import company, own_scene, scene, servers, se
 from tests.support.factories import App, Company, Person
 from tests.support.scene import Scene
 
-from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, SESSION, USER
+from runtime.domain.kinds import DELEGATED_GRANT, SESSION, USER
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.forms import parse_form
-from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.services.tokens.introspection import respond
-from runtime.storage.sql import consents, entities, sessions
+from runtime.storage.sql import sessions
 
 __all__ = ["company", "own_scene", "scene", "servers", "services", "storage_settings"]
 
@@ -82,24 +81,7 @@ class Chain:
 
 async def granted(scene: Scene, person: Person, resource: Resource) -> str:
     """A delegated grant of a person's for all of a resource; its id."""
-    zone, user_id = scene.zone, person.user.id
-    async with scene.services.database.transaction() as conn:
-        within = {"zone_id": zone.id}
-        vault = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
-        assert vault is not None
-        grant_id, _ = await consents.grant(
-            conn,
-            organization_id=zone.organization_id,
-            zone_id=zone.id,
-            user_id=user_id,
-            resource_id=resource.id,
-            provider_id=vault.id,
-            scopes=resource.scopes or (),
-            now=scene.services.clock(),
-        )
-        moved = await epochs.bump_user(conn, zone.id, user_id)
-    await scene.services.epochs.publish(moved)
-    return grant_id
+    return await scene.company.grant(scene.zone, person.user, resource, resource.scopes or ())
 
 
 async def walk(scene: Scene) -> Chain:
