@@ -21,6 +21,8 @@ from runtime.services.zones import CachedZone
 from runtime.services.zones.withdrawals import issued_until_in_session
 
 NOTHING: Mapping[Name, datetime] = MappingProxyType({})
+# The event loop's timers are set in whole milliseconds, rounded, from an instant that is rounded down.
+_TIMERS_ARE_EARLY = 0.01
 
 
 class NotSettled(Exception):
@@ -61,5 +63,5 @@ async def require_settled(
 
 
 async def wait(seconds: float) -> None:
-    """Let so much time pass."""
-    await asyncio.sleep(seconds)
+    """Let so much time pass, and no less: a request has few attempts, and each would come too early."""
+    await asyncio.sleep(seconds + _TIMERS_ARE_EARLY)
