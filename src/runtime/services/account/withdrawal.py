@@ -8,7 +8,7 @@ from runtime.services.authority.session_end_events import SessionEndEvent
 from runtime.services.container import Services
 from runtime.services.vault import upstream_revocations
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import connected_applications, consents, revocations, sessions
+from runtime.storage.sql import connected_applications, consents, revocation_causes, sessions
 
 
 async def application(services: Services, zone: CachedZone, signed_in: SignedInUser, party_id: str) -> None:
@@ -27,7 +27,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedInU
                 conn, zone_id=zone.id, user_id=user_id, client_ref=client_ref
             )
             ends = {session.id: session.expires_at for session in active_sessions}
-            await revocations.add_between(conn, zone.id, client_ref, ends, now=now)
+            await revocation_causes.add_between(conn, zone.id, client_ref, ends, now=now)
         for session in active_sessions:
             if session.session_type != "browser" and session.client_ref.id == party_id:
                 bumped.update(await session_revocation.revoke(conn, services, zone.id, session.id))

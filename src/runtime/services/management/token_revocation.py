@@ -31,7 +31,7 @@ from runtime.services import zone_keys
 from runtime.services.data_keys import DataKeyUnavailable
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.vault import upstream_revocations
-from runtime.storage.sql import accountability, api_keys, consents, entities, revocations
+from runtime.storage.sql import accountability, api_keys, consents, entities, revocation_causes
 from runtime.storage.sql.client_refs import ClientRef
 
 _Renamable = PublicCredential | TokenCredential | UrlCredential  # the others are called as at the beginning
@@ -46,7 +46,7 @@ async def rename(unit: UnitOfWork, before: Entity, after: Entity) -> None:
     if isinstance(before, _Renamable) and isinstance(after, _Renamable):
         if before.identifier != after.identifier:
             former = None if isinstance(before, TokenCredential) else before.identifier
-            await revocations.add_credential(
+            await revocation_causes.add_credential(
                 unit.conn, before.zone_id, before.id, now=unit.now, former=former
             )
         return
@@ -56,11 +56,11 @@ async def rename(unit: UnitOfWork, before: Entity, after: Entity) -> None:
         if before.identifier == after.identifier:
             return
         if isinstance(before, Application):
-            await revocations.add_renamed(
+            await revocation_causes.add_renamed(
                 unit.conn, before.zone_id, before.id, before.identifier, now=unit.now
             )
         else:
-            await revocations.add_resource(unit.conn, before.zone_id, before.identifier, now=unit.now)
+            await revocation_causes.add_resource(unit.conn, before.zone_id, before.identifier, now=unit.now)
             # A user's key was stored for that address, and goes to no other.
             await revoke_upstream(unit, before.zone_id, resource_id=before.id)
             await consents.revoke_credentials(
@@ -84,7 +84,7 @@ async def revoke(unit: UnitOfWork, kind: Kind, before: Entity) -> None:
             await _remove_key(unit, key, with_those_it_made=False)
     if isinstance(before, Resource):
         await _keep_lifetime(unit, before, 0)
-        await revocations.add_resource(unit.conn, before.zone_id, before.identifier, now=unit.now)
+        await revocation_causes.add_resource(unit.conn, before.zone_id, before.identifier, now=unit.now)
         await revoke_upstream(unit, before.zone_id, resource_id=before.id)
     if isinstance(before, User):
         await revoke_upstream(unit, before.zone_id, user_id=before.id)
@@ -93,11 +93,13 @@ async def revoke(unit: UnitOfWork, kind: Kind, before: Entity) -> None:
     zone_id = cast(ZoneEntity, before).zone_id
     if kind is APPLICATION_CREDENTIAL:
         expired_at = before.expires_at if isinstance(before, PasswordCredential) else None
-        await revocations.add_credential(unit.conn, zone_id, before.id, now=unit.now, expired_at=expired_at)
+        await revocation_causes.add_credential(
+            unit.conn, zone_id, before.id, now=unit.now, expired_at=expired_at
+        )
         return
     is_managed = kind is APPLICATION
     client_ref = ClientRef(application_id=before.id) if is_managed else ClientRef(user_agent_id=before.id)
-    await revocations.add_party(unit.conn, zone_id, client_ref, now=unit.now)
+    await revocation_causes.add_party(unit.conn, zone_id, client_ref, now=unit.now)
 
 
 async def _keep_lifetime(unit: UnitOfWork, before: Resource, seconds: int) -> None:
@@ -107,7 +109,7 @@ async def _keep_lifetime(unit: UnitOfWork, before: Resource, seconds: int) -> No
     """
     former = before.credential_lifetime_seconds or 0
     if former > seconds:
-        await revocations.keep_former_lifetime(unit.conn, before.zone_id, former, now=unit.now)
+        await revocation_causes.keep_former_lifetime(unit.conn, before.zone_id, former, now=unit.now)
 
 
 async def revoke_ended(
@@ -121,7 +123,7 @@ async def revoke_ended(
     if application_ids is not None and not application_ids:
         return
     for application_id in await accountability.ended(unit.conn, zone_id, application_ids):
-        await revocations.add_ended(unit.conn, zone_id, application_id, now=unit.now)
+        await revocation_causes.add_ended(unit.conn, zone_id, application_id, now=unit.now)
         # Nobody has changed the application: an operator who asks why it stopped finds it in the audit log.
         why = {"ended": "nobody active is accountable for it"}
         await unit.record(

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.delegated_grants import TRANSITIONS, Cause
 from runtime.domain.identifiers import new_id
-from runtime.storage.sql import revocations, vault_tokens
+from runtime.storage.sql import revocation_causes, vault_tokens
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.grant_states import may_move
 from runtime.storage.sql.session_roots import DelegatedGrantRecord
@@ -284,7 +284,9 @@ async def withdraw(
     conn: AsyncConnection, *, zone_id: str, user_id: str, resource_id: str, now: datetime
 ) -> None:
     """Take back what a user agreed to for a resource, whichever application it was for."""
-    await revocations.add_grant(conn, zone_id=zone_id, user_id=user_id, resource_id=resource_id, now=now)
+    await revocation_causes.add_grant(
+        conn, zone_id=zone_id, user_id=user_id, resource_id=resource_id, now=now
+    )
     await conn.execute(
         delete(_consents).where(
             _consents.c.zone_id == zone_id,
@@ -296,7 +298,7 @@ async def withdraw(
 
 async def withdraw_all(conn: AsyncConnection, *, zone_id: str, client_ref: ClientRef, now: datetime) -> int:
     """Take back what every user agreed to for one application or user agent; how many consents that were."""
-    await revocations.add_issued(conn, zone_id, client_ref, now=now)
+    await revocation_causes.add_issued(conn, zone_id, client_ref, now=now)
     gone = await conn.execute(
         delete(_consents).where(_consents.c.zone_id == zone_id, client_ref.owns(_consents))
     )

@@ -20,7 +20,7 @@ from runtime.services.management import entities, token_revocation
 from runtime.services.management.entities import Parents
 from runtime.services.management.people import sessions
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import consents, directory, revocations, vault_tokens
+from runtime.storage.sql import consents, directory, revocation_causes, vault_tokens
 
 
 async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
@@ -156,7 +156,7 @@ async def end_what_rested_on(unit: UnitOfWork, before: Provider, after: Provider
         return
     ended = await directory.end_provider_sessions(unit.conn, before.id, zone_id=before.zone_id, now=unit.now)
     await sessions.announce_ended_sessions(unit, ended, before.zone_id)
-    await revocations.add_workloads(unit.conn, before.zone_id, before.id, now=unit.now)
+    await revocation_causes.add_workloads(unit.conn, before.zone_id, before.id, now=unit.now)
 
 
 async def end_what_rested_on_former(unit: UnitOfWork, before: Zone, after: Zone) -> None:

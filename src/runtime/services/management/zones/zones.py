@@ -16,7 +16,7 @@ from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import bootstrap, key_changes, providers
 from runtime.settings import Settings
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import names, revocations, user_agents, zone_data
+from runtime.storage.sql import names, revocation_causes, user_agents, zone_data
 
 GATEWAY_IDENTIFIER = "default-mcp-gateway"
 
@@ -132,7 +132,7 @@ async def _revoke_not_admitted(unit: UnitOfWork, before: Zone, after: Zone) -> N
     known = await user_agents.described_with_sessions(unit.conn, after.id, now=unit.now)
     ended = [each for each in known if former.admits(each) and not cimd.admits(each)]
     if ended:
-        await revocations.add_not_admitted(unit.conn, after.id, ended, now=unit.now)
+        await revocation_causes.add_not_admitted(unit.conn, after.id, ended, now=unit.now)
 
 
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
