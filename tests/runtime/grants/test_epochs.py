@@ -166,7 +166,7 @@ async def test_a_view_is_made_anew_in_time(
     assert held is not None
     monkeypatch.setattr(epochs, "HELD_SECONDS", 0.0)
     assert process.zones.cached(scene.zone.id) is None
-    assert not held.is_as_new_as(held.epoch, held.denials)
+    assert not held.is_as_new_as(held.epoch, held.denied.count)
 
 
 async def test_who_cannot_read_vouches_for_nothing(

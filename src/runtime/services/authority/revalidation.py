@@ -65,7 +65,7 @@ async def revalidate(
     if zone.is_uncached:
         return root, kept
     zone_epoch, denials = published[:2]
-    if not zone.is_followed() or zone_epoch is None or denials is None or denials > zone.denials:
+    if not zone.is_followed() or zone_epoch is None or denials is None or denials > zone.denied.count:
         if await services.zones.refresh(zone.id) is not zone:
             raise StaleZone
     elif zone_epoch > zone.epoch:

@@ -18,6 +18,7 @@ from runtime.services.zones.accountability import AccountabilityRule
 from runtime.services.zones.application_sessions import ApplicationSessionCache
 from runtime.services.zones.applications import ApplicationCache
 from runtime.services.zones.clients import ClientCache
+from runtime.services.zones.denied_tokens import DeniedTokens
 from runtime.services.zones.policies import Policies, PolicyCache
 from runtime.services.zones.providers import ProviderCache
 from runtime.services.zones.resources import ResourceCache
@@ -62,8 +63,7 @@ class CachedZone:
         jwks: the members of the published JWK set.
         valid_until: when the zone's keys change next; the zone is read again then.
         settings: the zone's settings, by its operator.
-        denials: the number of tokens ever revoked by id in the zone, an epoch of its own.
-        denied: the ids of those that may not have expired yet.
+        denied: the tokens that were revoked by their ids; their number is an epoch of its own.
         data_key: the zone's data key, for as long as it may be used.
         sealer: seals under it.
         history: the changes of the zone that are known, which later views of it share.
@@ -80,7 +80,7 @@ class CachedZone:
         internals: ZoneInternals,
         data_key: HeldKey,
         ring: zone_keys.KeyRing,
-        denied: tuple[int, frozenset[str]],
+        denied: DeniedTokens,
         generation: int,
         history: ChangeHistory | None = None,
         former: tuple[FormerIssuer, ...] = (),
@@ -104,7 +104,7 @@ class CachedZone:
         self.keys: dict[str, VerificationKey] = ring.verification
         self.jwks = ring.published
         self.valid_until = ring.changes_at
-        self.denials, self.denied = denied
+        self.denied = denied
         self.checked_at = monotonic()
         self.is_uncached = False
         self._read = RevalidationWindow(epochs, generation)
@@ -191,7 +191,7 @@ class CachedZone:
         """Whether no newer epoch was published; False when the published epochs are unknown."""
         if epoch is None or denials is None or not self.is_followed():
             return False
-        return epoch <= self.epoch and denials <= self.denials
+        return epoch <= self.epoch and denials <= self.denied.count
 
     def signing(self, algorithm: str) -> SigningKey:
         """The key that signs with that algorithm now. Raises Unavailable when the zone has none."""

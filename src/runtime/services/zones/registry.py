@@ -23,10 +23,11 @@ from runtime.services.data_keys import DataKeys
 from runtime.services.epochs import Epochs
 from runtime.services.zones.asked_address import ASKED
 from runtime.services.zones.cached_zone import CachedZone
+from runtime.services.zones.denied_tokens import DeniedTokens
 from runtime.services.zones.policies import PolicyCache
 from runtime.services.zones.tagged_cache import ChangeHistory
 from runtime.settings import Settings
-from runtime.storage.sql import names, revocations, zone_addresses, zone_changes
+from runtime.storage.sql import names, zone_addresses, zone_changes
 from runtime.storage.sql import zone_data as storage
 from runtime.storage.sql.database import Database
 
@@ -138,7 +139,7 @@ class ZoneRegistry:
                 self._data_keys.forget(zone_id)
                 raise NotFound(f"there is no zone `{zone_id}`")
             zone.checked_at = asked_at
-        read = {epochs.zone_key(zone_id): zone.epoch, epochs.denials_key(zone_id): zone.denials}
+        read = {epochs.zone_key(zone_id): zone.epoch, epochs.denials_key(zone_id): zone.denied.count}
         await self._epochs.remember(read)
         return zone
 
@@ -153,9 +154,8 @@ class ZoneRegistry:
                 zone = await self._load(conn, zone_id, generation, history)
             elif zone.epoch != history.epoch:
                 zone = self._zones[zone_id] = zone.later()
-            if zone is not None and found is not None and zone.denials != found[1]:
-                denied = await revocations.denied(conn, zone_id, now=self._clock())
-                zone.denials, zone.denied = denied
+            if zone is not None and found is not None:
+                await zone.denied.read(conn, zone_id, found[1], now=self._clock())
         return zone
 
     def start(self) -> None:
@@ -314,13 +314,20 @@ class ZoneRegistry:
         self, conn: AsyncConnection, zone_id: str, generation: int, history: ChangeHistory | None
     ) -> CachedZone | None:
         """The zone read from the database, and cached; None when there is none."""
-        zone = await self._read(conn, zone_id, generation, history)
+        held = self._zones.get(zone_id)
+        denied = held.denied if held is not None and held.is_followed() else None
+        zone = await self._read(conn, zone_id, generation, history, denied)
         if zone is not None:
             self._zones[zone_id] = zone
         return zone
 
     async def _read(
-        self, conn: AsyncConnection, zone_id: str, generation: int, history: ChangeHistory | None = None
+        self,
+        conn: AsyncConnection,
+        zone_id: str,
+        generation: int,
+        history: ChangeHistory | None = None,
+        denied: DeniedTokens | None = None,
     ) -> CachedZone | None:
         found = await storage.zone(conn, zone_id)
         if found is None:
@@ -335,7 +342,8 @@ class ZoneRegistry:
         answered = [each for each in former if each.is_answered(now)]
         ends = [each.ends_at for each in answered if each.ends_at is not None]
         ring = ring.until(min(ends, default=None))
-        denied = await revocations.denied(conn, zone_id, now=now)
+        denied = denied or DeniedTokens()
+        await denied.read(conn, zone_id, internals.denials, now=now)
         if history is not None and history.epoch != internals.epoch:
             history = None  # somebody has written meanwhile
         return CachedZone(

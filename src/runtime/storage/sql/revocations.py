@@ -141,15 +141,10 @@ async def add_token(
 ) -> int | None:
     """Keep that one token is revoked; the zone's new count of such tokens, None when it has been already.
 
-    The count is what other processes notice. Its row is locked until the commit, so a count that was seen
-    covers every entry with a smaller one: call this last in a transaction.
+    The count is what other processes notice, and is that of the entries that there ever were. Its row is
+    locked until the commit, so a count that was seen covers every entry with a smaller one: call this last in
+    a transaction.
     """
-    count: int | None = await conn.scalar(
-        update(_internals)
-        .where(_internals.c.zone_id == zone_id)
-        .values(denials=_internals.c.denials + 1)
-        .returning(_internals.c.denials)
-    )
     _note(conn, zone_id, now, None)
     added = await conn.execute(
         _INSERT[conn.dialect.name](_revocations)
@@ -163,7 +158,17 @@ async def add_token(
         )
         .on_conflict_do_nothing()
     )
-    return count if added.rowcount == 1 else None
+    if added.rowcount != 1:
+        return None
+    count: int = (
+        await conn.execute(
+            update(_internals)
+            .where(_internals.c.zone_id == zone_id)
+            .values(denials=_internals.c.denials + 1)
+            .returning(_internals.c.denials)
+        )
+    ).scalar_one()
+    return count
 
 
 async def _withdraw(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]) -> None:
@@ -214,18 +219,22 @@ async def withdrawn_in_session(conn: AsyncConnection, zone_id: str, session_id: 
     return {(row.claim, row.name): row.at for row in found}
 
 
-async def denied(conn: AsyncConnection, zone_id: str, *, now: datetime) -> tuple[int, frozenset[str]]:
-    """How many single tokens of a zone were ever revoked, and the ids of those that may be alive."""
-    # Counted first: what is read after can only be more than the count says.
-    count = await conn.scalar(select(_internals.c.denials).where(_internals.c.zone_id == zone_id))
-    rows = await conn.execute(
-        select(_revocations.c.token_id).where(
-            _revocations.c.zone_id == zone_id,
-            _revocations.c.token_id.is_not(None),
-            _revocations.c.forget_at > now,
-        )
+async def denied(
+    conn: AsyncConnection, zone_id: str, *, alive_at: datetime, after: datetime | None = None
+) -> frozenset[str]:
+    """The ids of the single tokens of a zone that were revoked and may have been alive at an instant.
+
+    Args:
+        after: only those that were revoked since.
+    """
+    asked = select(_revocations.c.token_id).where(
+        _revocations.c.zone_id == zone_id,
+        _revocations.c.token_id.is_not(None),
+        _revocations.c.forget_at > alive_at,
     )
-    return int(count or 0), frozenset(rows.scalars())
+    if after is not None:
+        asked = asked.where(_revocations.c.at > after)
+    return frozenset((await conn.execute(asked)).scalars())
 
 
 async def since(
