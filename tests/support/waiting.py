@@ -50,6 +50,13 @@ async def repeat(work: Callable[[], Awaitable[object]], *, seconds: float) -> No
     await work()
 
 
+async def takes_at_least(seconds: float, work: Awaitable[object]) -> None:
+    """Check that something ends no earlier than that: unlike the reverse, no machine is too busy for it."""
+    begun = time.monotonic()
+    await work
+    assert time.monotonic() - begun >= seconds
+
+
 def let_pass(seconds: float) -> None:
     """Let the time pass that the fact itself names: how long a reading counts, or a sender is slow."""
     time.sleep(max(seconds, 0))
