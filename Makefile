@@ -39,7 +39,7 @@ environment: $(DEV) ## install everything that the guides and the tests need, an
 test: $(DEV) ## run the tests on all cores, PostgreSQL and Redis included; all but those of test-long
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not long' $(ARGS)
 
-test-long: $(DEV) ## run the long tests: guides, container image, clean installations, upgrades under load, killed processes, fuzzing
+test-long: $(DEV) ## run the long tests: guides, two nodes, container image, clean installations, upgrades under load, killed processes, fuzzing
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m long $(ARGS)
 
 lint: $(DEV) ## check style and types, and warn of old drafts in docs/standards.md

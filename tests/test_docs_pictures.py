@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support import chromium, pictures
 
+pytestmark = pytest.mark.long
+
 README = pictures.ROOT / "README.md"
 MOST_BYTES = 150_000
 

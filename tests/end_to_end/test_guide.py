@@ -12,6 +12,8 @@ from tests.support.kms import running_kms
 from tests.support.postgres import PostgresServer
 from tests.support.transit import running_transit
 
+pytestmark = pytest.mark.long
+
 
 def test_every_command_works_with_current_status(tmp_path: Path):
     """From `zoned init` to the request that a changed policy answers differently."""
@@ -25,7 +27,6 @@ def test_every_command_works_with_current_status(tmp_path: Path):
     assert '"aud": "https://payroll.acme.example/api"' in said
 
 
-@pytest.mark.long
 @pytest.mark.standard("MCP authorization")
 def test_an_mcp_client_needs_an_address_and_no_more(tmp_path: Path):
     """From three lines of configuration to a tool, and to the scope that another tool asks for."""
@@ -38,7 +39,6 @@ def test_an_mcp_client_needs_an_address_and_no_more(tmp_path: Path):
     assert "Example MCP client  ua:" in said
 
 
-@pytest.mark.long
 def test_a_refusal_is_found_in_metrics_and_logs(tmp_path: Path):
     """One request by its id: in the answer, in the access log and in the log; and one in the metrics."""
     said = run("operating/monitoring.md", tmp_path)
@@ -49,7 +49,6 @@ def test_a_refusal_is_found_in_metrics_and_logs(tmp_path: Path):
     assert said.count('"outcome":"unauthorized"') == 1
 
 
-@pytest.mark.long
 def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     """Saved while it serves, lost, restored, and served again; and the same on PostgreSQL, with its tools."""
     said = run("operating/data.md", tmp_path, PGHOST=postgres.socket_directory, PGUSER="postgres")
@@ -60,7 +59,6 @@ def test_a_backup_is_restored(tmp_path: Path, postgres: PostgresServer):
     assert "Since the backup" not in said
 
 
-@pytest.mark.long
 def test_two_nodes_survive_and_are_restored(tmp_path: Path, postgres: PostgresServer):
     """Behind nginx with TLS, under load: a worker, a node and Redis are killed, and a third node restores."""
     for program in ("nginx", "prometheus"):
@@ -90,7 +88,6 @@ def test_two_nodes_survive_and_are_restored(tmp_path: Path, postgres: PostgresSe
     assert len(re.findall(r" ok$", said, re.MULTILINE)) == 11, said
 
 
-@pytest.mark.long
 def test_keys_move_to_services_and_zones_have_their_own(tmp_path: Path):
     """From a key file to AWS KMS to Vault; a zone gets a key, is refused another and goes back."""
     token = tmp_path / "token"
@@ -106,7 +103,6 @@ def test_keys_move_to_services_and_zones_have_their_own(tmp_path: Path):
     assert said.count("applied") >= 2
 
 
-@pytest.mark.long
 def test_users_are_imported_and_disabled(tmp_path: Path):
     """As the page for operators says: added once, listed by status, and given a link for another password."""
     said = run("operating/users.md", tmp_path)
@@ -117,7 +113,6 @@ def test_users_are_imported_and_disabled(tmp_path: Path):
     assert "for `ada@acme.example`, within 30 minutes" in said
 
 
-@pytest.mark.long
 def test_organizations_and_their_people(tmp_path: Path):
     """From the first person to the one who is let go."""
     said = run("organizations.md", tmp_path)
@@ -133,7 +128,6 @@ def test_organizations_and_their_people(tmp_path: Path):
     assert '"sso_enabled": true' in said
 
 
-@pytest.mark.long
 def test_a_refusal_is_found_and_mended(tmp_path: Path):
     """From the request id of a refused answer to the policy and the line that forbid it."""
     said = run("refusals.md", tmp_path)
@@ -145,7 +139,6 @@ def test_a_refusal_is_found_and_mended(tmp_path: Path):
     assert "allowed: `agent` gets `https://calendar.acme.example` for `ada@acme.example` with `read`" in said
 
 
-@pytest.mark.long
 def test_teams_that_share_a_zone(tmp_path: Path):
     """From two owners with a key each to a hand-over, and what neither can do."""
     said = run("teams.md", tmp_path)
@@ -158,7 +151,6 @@ def test_teams_that_share_a_zone(tmp_path: Path):
     assert "the plan is stale: " in said
 
 
-@pytest.mark.long
 def test_an_account_is_connected_and_disconnected_with_curl_alone(tmp_path: Path):
     """A refused exchange, tokens that an outside API accepts, one refreshed, and refusals of every hop."""
     output = run("connected-account.md", tmp_path)
@@ -186,7 +178,6 @@ def test_an_account_is_connected_and_disconnected_with_curl_alone(tmp_path: Path
     ]
 
 
-@pytest.mark.long
 def test_a_client_secret_is_rotated_and_a_leaked_one_is_replaced(tmp_path: Path):
     """From one secret to two, to the new one alone, and to the one after a leak."""
     said = run("secret-rotation.md", tmp_path)
@@ -197,7 +188,6 @@ def test_a_client_secret_is_rotated_and_a_leaked_one_is_replaced(tmp_path: Path)
     assert "this deletes objects used within the last thirty days" in said
 
 
-@pytest.mark.long
 def test_the_token_endpoints_with_curl_alone(tmp_path: Path):
     """A token of an application's own, another one and a key for it, and introspection before and after."""
     said = run("curl.md", tmp_path)
@@ -213,7 +203,6 @@ def test_the_token_endpoints_with_curl_alone(tmp_path: Path):
     assert '"error":"invalid_grant"' in after
 
 
-@pytest.mark.long
 def test_a_zone_is_moved_and_the_move_is_ended(tmp_path: Path):
     """Planned, moved, answered at both addresses, ended: nothing is left at the former one."""
     said = run("operating/moving-an-issuer.md", tmp_path)

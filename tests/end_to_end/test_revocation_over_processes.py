@@ -15,6 +15,8 @@ from tests.support.redis import RedisServer
 from tests.support.server import serve
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def fleet(

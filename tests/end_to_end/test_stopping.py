@@ -23,6 +23,8 @@ from tests.support.waiting import let_elapse, until, wait_until
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import METADATA, token_events
 
+pytestmark = pytest.mark.long
+
 CONFIG = {
     "zonectl.yaml": "owner: shop/identity\n",
     "shop.yaml": SHOP,
@@ -303,7 +305,6 @@ async def make_zone(server: Server, content: bytes | Dripping) -> httpx.Response
         return await client.post("/zones", content=content, headers={"Content-Length": str(size)})
 
 
-@pytest.mark.long
 async def test_requests_that_take_long_are_answered_in_full(of_two: Server, postgres_url: str) -> None:
     """One that is worked on, and one that is still arriving, for three quarters of the time that is left."""
     process, arriving = of_two.process, Dripping(ZONE)
@@ -327,7 +328,6 @@ async def test_requests_that_take_long_are_answered_in_full(of_two: Server, post
     assert "Traceback" not in said
 
 
-@pytest.mark.long
 async def test_requests_without_end_do_not_keep_the_service(of_two: Server, postgres_url: str) -> None:
     """They get no answer, which is logged of each; the service ends with 0, half a minute later at most."""
     process, arriving = of_two.process, Dripping(ZONE)

@@ -15,6 +15,8 @@ from runtime.contract.routes import ROUTES as OPERATIONS
 from runtime.domain import kinds
 from runtime.services.management.organizations import organizations
 
+pytestmark = pytest.mark.long
+
 ROUTES = Path(__file__).parents[2] / "schemas" / "routes.txt"
 
 

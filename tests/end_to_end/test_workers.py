@@ -18,6 +18,8 @@ from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 PASSWORD = "correct horse battery staple"
 CALLBACK = "http://localhost:8600/callback"
 API = "https://api.shop.example"

@@ -10,6 +10,8 @@ from reconciler.kinds import Kinds, Manifest
 from reconciler.plan.changeset import nest
 from reconciler.plan.member_values import leaves
 
+pytestmark = pytest.mark.long
+
 OAUTH2 = {
     "issuer": "https://issuer.example",
     "authorization_endpoint": "https://idp.example/authorize",

@@ -23,6 +23,8 @@ from tests.support.server import serve
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.resource import Resource
 
+pytestmark = pytest.mark.long
+
 PROGRAMS = Path(__file__).resolve().parents[2] / "clients"
 LIBRARIES = {each.name: each for each in libraries()}
 TRIED = [name for name, each in LIBRARIES.items() if each.tried.partition(":")[0] == "yes"]

@@ -16,6 +16,8 @@ from tests.support.waiting import let_pass, wait_until
 from runtime.cli import main
 from runtime.storage.sql import file_copies
 
+pytestmark = pytest.mark.long
+
 NAME, WAL = "zonewright.db", "zonewright.db-wal"
 WELL = (0, {})
 

@@ -41,6 +41,8 @@ from runtime.storage.sql import epochs
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import TABLES, subjects
 
+pytestmark = pytest.mark.long
+
 __all__ = ["data"]
 
 ROLE = "zoned_of_the_doctor"
@@ -219,7 +221,6 @@ def on_own(own: OwnPostgres, tmp_path: Path) -> Installation:
     return Installation(tmp_path / "data", ZONED_DATABASE_URL=asyncio.run(own.server.migrated())).init()
 
 
-@pytest.mark.long
 def test_postgresql_that_stops(own: OwnPostgres, on_own: Installation) -> None:
     """While it still serves others, and when it is gone: to wait is of use once, and to start it then."""
     assert on_own.is_well()
@@ -239,7 +240,6 @@ def test_postgresql_that_stops(own: OwnPostgres, on_own: Installation) -> None:
     assert on_own.is_well()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("is_hot", "check", "detail", "remedy"),
     [
@@ -269,7 +269,6 @@ def test_postgresql_that_is_a_standby(
     assert on_own.is_well()
 
 
-@pytest.mark.long
 def test_postgresql_whose_connections_others_have(own: OwnPostgres, on_own: Installation) -> None:
     """All that it allows; and few, which is a warning before there are none left."""
     url = on_own.settings["ZONED_DATABASE_URL"]
@@ -327,7 +326,6 @@ _ZONED = "from runtime.start import main; main()"
 _AHEAD = "from runtime.storage.sql import epochs; epochs.SECONDS_NOW['postgresql'] += ' + 600'"
 
 
-@pytest.mark.long
 def test_the_object_is_all_that_is_printed(on_postgresql: Installation) -> None:
     """Also where something is logged meanwhile, as that PostgreSQL's clock is wrong: programs read it."""
     environment = {**os.environ, "ZONED_DATA_DIR": str(on_postgresql.directory), **on_postgresql.settings}
@@ -501,7 +499,6 @@ def test_what_to_do_about_a_full_disk_beside_nobody(on_small: tuple[Installation
     assert "start the database" not in here.diagnosed()[1][WHERE]["remedy"]
 
 
-@pytest.mark.long
 def test_a_full_disk_of_postgresql(own: OwnPostgres, tmp_path: Path) -> None:
     """As one of SQLite: what would be refused is told."""
     with on_small_disk(own) as (url, disk):

@@ -35,6 +35,8 @@ from runtime.services.zone_settings import set_zone_setting
 from runtime.storage.sql import entities
 from runtime.storage.state.memory import InProcessState
 
+pytestmark = pytest.mark.long
+
 SCOPES = ["read", "write"]
 TOOLS, API = "https://tools.test", "https://api.test"
 NAMES = ("agent", "tool-server", "helper")

@@ -41,6 +41,8 @@ from runtime.services.management.zones import applications
 from runtime.storage.sql.tables import METADATA
 from runtime.storage.state.memory import InProcessState
 
+pytestmark = pytest.mark.long
+
 SCOPES = ["read", "write"]
 PERMIT_STAFF = 'permit (principal, action, resource) when { principal in Group::"staff" };'
 

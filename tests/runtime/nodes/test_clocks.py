@@ -32,6 +32,8 @@ from runtime.services.grants.refresh_token_rotation import GRACE_SECONDS
 from runtime.services.management.zones.key_rotation import rotate
 from runtime.storage.sql.tables import refresh_families as families
 
+pytestmark = pytest.mark.long
+
 LIFE_SECONDS = 4.0
 BOUND_SECONDS = 1.0
 APART_SECONDS = 2 * TOLERATED.total_seconds()

@@ -26,6 +26,8 @@ from tests.support.waiting import let_pass
 
 from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, RESOURCE, ZONE, Verb
 
+pytestmark = pytest.mark.long
+
 Event = Callable[[Account], None]
 ONE_WAY = pytest.mark.parametrize("ends", ["from the first"], indirect=True)  # of many cases
 BOUND_SECONDS = 1.0

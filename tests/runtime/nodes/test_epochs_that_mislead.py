@@ -9,6 +9,8 @@ from tests.support.waiting import let_pass, wait_until
 
 from runtime.services import epochs
 
+pytestmark = pytest.mark.long
+
 BOUND_SECONDS = 1.0
 
 

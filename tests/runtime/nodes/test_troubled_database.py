@@ -28,6 +28,8 @@ from tests.support.waiting import let_elapse, let_pass, wait_until
 from runtime.logs import throttled_warnings
 from runtime.storage.sql import hang_detection
 
+pytestmark = pytest.mark.long
+
 ROLE = "zoned_of_the_test"
 HUNG_SECONDS = 5.0  # three, and time for a machine that is busy
 

@@ -18,6 +18,8 @@ from tests.support.waiting import let_pass
 
 from runtime.services import epochs
 
+pytestmark = pytest.mark.long
+
 BOUND_SECONDS = 1.0
 
 
