@@ -5,7 +5,7 @@ brackets would take the process down.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cedarpy
@@ -14,6 +14,7 @@ from cachetools import LRUCache
 
 from runtime.adapters.cedar_positions import ErrorLocator
 from runtime.adapters.cedar_tokenizer import PolicyProblem, PolicyStatement, locate, measure, split
+from runtime.domain.policy.context_usage import UNKNOWN, ContextUsage, context_usage
 from runtime.domain.policy.requests import PolicyRequest, reference
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "InvalidPolicy",
     "PolicyDecision",
     "PolicyProblem",
+    "PolicyRule",
     "Schema",
     "check",
     "compile_policies",
@@ -28,6 +30,7 @@ __all__ = [
     "format_text",
     "from_json",
     "measure",
+    "parse_rules",
     "parse_schema",
     "to_json",
 ]
@@ -61,10 +64,17 @@ class PolicyDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class PolicyRule:
+    """One `permit` or `forbid` of a policy.
+
+    Attributes:
+        name: its `@id`, or its position from 0; the only one of that name in its policy.
+        reads: what of a request it looks at.
+    """
+
     name: str
     text: str
-    resource_id: str | None  # set when its head names one resource with `==`
+    reads: ContextUsage
 
 
 @dataclass(slots=True)
@@ -72,9 +82,8 @@ class CompiledPolicies:
     """A set of policies ready to be asked; immutable but for the slices it remembers."""
 
     schema: Schema
-    _rules: tuple[_Rule, ...]
-    _whole: "_Slice"
-    _by_resource: Mapping[str, tuple[int, ...]] | None
+    _rules: tuple[PolicyRule, ...]
+    _by_resource: Mapping[str, tuple[int, ...]]
     _slices: "LRUCache[str, _Slice]" = field(default_factory=lambda: LRUCache(_KEPT_SLICES))
 
     def __len__(self) -> int:
@@ -82,8 +91,6 @@ class CompiledPolicies:
 
     def for_resource(self, resource_id: str) -> "_Slice":
         """The rules that can concern that resource, parsed."""
-        if self._by_resource is None:
-            return self._whole
         key = resource_id if resource_id in self._by_resource else ""
         if (found := self._slices.get(key)) is not None:
             return found
@@ -105,22 +112,46 @@ def parse_schema(text: str) -> Schema:
     return cedarpy.Schema.from_str(text)
 
 
-def compile_policies(policies: Sequence[tuple[str, str]], schema: Schema) -> CompiledPolicies:
-    """Parse the policies of a set.
+def parse_rules(text: str) -> tuple[PolicyRule, ...]:
+    """The rules of one policy, which was checked before it was stored.
+
+    Takes half a second for a quarter of a megabyte. Raises InvalidPolicy.
+    """
+    if problems := measure(text):
+        raise InvalidPolicy(problems)
+    statements = split(text)
+    if isinstance(parsed := _parse(text), str):
+        raise InvalidPolicy([locate(parsed, statements, _parse_error)])
+    if len(statements) != len(parsed):
+        raise InvalidPolicy(
+            [PolicyProblem("the text has a template, or could not be split into policies", 1, 1)]
+        )
+    rules: dict[str, PolicyRule] = {}
+    for position, statement in enumerate(statements):
+        described = _described(statement.text)
+        name = described.get("annotations", {}).get("id") or str(position)
+        if name in rules:
+            name = f"{name}.{position}"
+        reads = context_usage(described) if described else UNKNOWN
+        rules[name] = PolicyRule(name, statement.text, reads)
+    return tuple(rules.values())
+
+
+def compile_policies(policies: Mapping[str, Sequence[PolicyRule]], schema: Schema) -> CompiledPolicies:
+    """Put the rules of policies together.
 
     Args:
-        policies: (policy version id, text), each text already checked against the schema.
-    Raises: InvalidPolicy, when a text does not parse by itself.
+        policies: by policy version id; each was checked against the schema.
     """
-    rules: list[_Rule] = []
-    for version_id, text in dict(policies).items():
-        if problems := measure(text):
-            raise InvalidPolicy(problems)
-        if isinstance(parsed := _parse(text), str):
-            raise InvalidPolicy([locate(parsed, split(text), _parse_error)])
-        rules.extend(_rules_of(version_id, split(text), parsed))
-    by_resource = _index(rules) if len(rules) > _SLICE_ABOVE else None
-    return CompiledPolicies(schema, tuple(rules), _parse_slice(rules), by_resource)
+    rules = tuple(
+        replace(rule, name=f"{version_id}#{rule.name}")
+        for version_id, parsed in policies.items()
+        for rule in parsed
+    )
+    by_resource = {"": tuple(range(len(rules)))} if len(rules) <= _SLICE_ABOVE else _index(rules)
+    compiled = CompiledPolicies(schema, rules, by_resource)
+    compiled.for_resource("")
+    return compiled
 
 
 def check(text: str, schema: Schema) -> list[PolicyProblem]:
@@ -221,25 +252,6 @@ def _require_readable(text: str) -> None:
         raise InvalidPolicy(problems)
 
 
-def _rules_of(
-    version_id: str, statements: Sequence[PolicyStatement], parsed: cedarpy.PolicySet
-) -> list[_Rule]:
-    if len(statements) != len(parsed):
-        raise InvalidPolicy(
-            [PolicyProblem("the text has a template, or could not be split into policies", 1, 1)]
-        )
-    rules: list[_Rule] = []
-    used: set[str] = set()
-    for position, statement in enumerate(statements):
-        described = _described(statement.text)
-        name = described.get("annotations", {}).get("id") or str(position)
-        if name in used:
-            name = f"{name}.{position}"
-        used.add(name)
-        rules.append(_Rule(f"{version_id}#{name}", statement.text, _only_resource(described)))
-    return rules
-
-
 def _described(text: str) -> dict[str, Any]:
     """One policy in JSON form, or nothing when it is too deep for that: then it has no name of its own."""
     try:
@@ -251,21 +263,15 @@ def _described(text: str) -> dict[str, Any]:
     return described
 
 
-def _only_resource(described: Mapping[str, Any]) -> str | None:
-    head = described.get("resource", {})
-    entity = head.get("entity", {})
-    return entity.get("id") if head.get("op") == "==" and entity.get("type") == "Resource" else None
-
-
-def _index(rules: Sequence[_Rule]) -> dict[str, tuple[int, ...]]:
+def _index(rules: Sequence[PolicyRule]) -> dict[str, tuple[int, ...]]:
     """Resource id -> positions of the rules that name it; under the empty text those that name none."""
     index: dict[str, list[int]] = {"": []}
     for position, rule in enumerate(rules):
-        index.setdefault(rule.resource_id or "", []).append(position)
+        index.setdefault(rule.reads.resource_id or "", []).append(position)
     return {resource_id: tuple(positions) for resource_id, positions in index.items()}
 
 
-def _parse_slice(rules: Sequence[_Rule]) -> _Slice:
+def _parse_slice(rules: Sequence[PolicyRule]) -> _Slice:
     """Parse rules together. Each has parsed by itself before, so none can reach into its neighbour."""
     text = "\n".join(rule.text for rule in rules)
     return _Slice(tuple(rule.name for rule in rules), cedarpy.PolicySet.from_str(text))

@@ -1,14 +1,13 @@
 """Password hashing (argon2id) in a bounded thread pool, at the same cost when the user does not exist."""
 
-import asyncio
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
-from weakref import WeakValueDictionary
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+
+from runtime.adapters.tenant_threads import TenantThreads, TooManyWaiting
 
 _T = TypeVar("_T")
 
@@ -25,14 +24,6 @@ MAX_WAITING = 64
 
 class PasswordsBusy(Exception):
     """More sign-ins of a tenant wait than can be worked off soon; the caller should answer 503."""
-
-
-class _Queue:
-    """The passwords of one tenant that are worked on, or wait."""
-
-    def __init__(self, threads: int) -> None:
-        self.length = 0
-        self.free = asyncio.Semaphore(threads)
 
 
 def require_known(hashed: str) -> None:
@@ -55,8 +46,7 @@ class Passwords:
     """Hashes and verifies passwords without holding up the event loop (argon2 releases the interpreter
     lock).
 
-    Tenants take turns: each has as many passwords in the queue of the threads as there are threads, so nobody
-    waits behind all that somebody else is flooded with, or behind all of another tenant's expensive hashes.
+    Tenants take turns: nobody waits behind a flood of sign-ins of another, or behind their expensive hashes.
 
     Args:
         workers: threads, each of which takes 64 MiB while it hashes.
@@ -68,10 +58,7 @@ class Passwords:
         self, *, workers: int = 2, max_waiting: int = MAX_WAITING, hasher: PasswordHasher | None = None
     ) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="passwords")
-        self._workers = workers
-        self._max_waiting = max_waiting
-        self._queues: WeakValueDictionary[str, _Queue] = WeakValueDictionary()  # that are not empty
+        self._threads = TenantThreads(workers, name="passwords", max_waiting=max_waiting)
         self._dummy = self._hasher.hash("no user has this password")
 
     async def hash(self, password: str, *, tenant: str) -> str:
@@ -104,7 +91,7 @@ class Passwords:
 
     def close(self) -> None:
         """Stop the threads; what is under way finishes."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def _matches(self, hashed: str, password: str) -> bool:
         try:
@@ -113,14 +100,7 @@ class Passwords:
             return False
 
     async def _run(self, tenant: str, work: Callable[[], _T]) -> _T:
-        queue = self._queues.get(tenant)
-        if queue is None:
-            queue = self._queues[tenant] = _Queue(self._workers)
-        if queue.length >= self._max_waiting:
-            raise PasswordsBusy
-        queue.length += 1
         try:
-            async with queue.free:
-                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        finally:
-            queue.length -= 1
+            return await self._threads.run(tenant, work)
+        except TooManyWaiting:
+            raise PasswordsBusy from None

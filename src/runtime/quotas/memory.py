@@ -210,6 +210,9 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", sizes.POLICY_SETS
     ),
     BoundedMemory(
+        "runtime.services.zones.policies.PolicyCache._latest", "the latest set of a zone", sizes.POLICY_SETS
+    ),
+    BoundedMemory(
         "runtime.services.zones.policies.PolicyCache._by_set_version",
         "users' policy sets, parsed",
         sizes.POLICY_SETS,
@@ -224,6 +227,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
     _of_zone("zones.cached_zone.CachedZone.keys", "its keys", "the number of keys"),
     _of_zone("zones.cached_zone.CachedZone._signing", "its signing keys", "the number of keys"),
     _of_zone("zones.cached_zone.CachedZone._caches", "the caches below", "the number of caches"),
+    _of_zone(
+        "zones.denied_tokens.DeniedTokens._ids",
+        "ids of revoked tokens",
+        "twice the number of those that have not expired, and 1,000",
+    ),
     _of_zone("zones.tagged_cache.ChangeHistory._newer", "what has changed lately", tagged_cache.MOST_TAGS),
     _of_zone(
         "zones.tagged_cache.ChangeHistory._older",

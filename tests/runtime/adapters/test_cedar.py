@@ -6,7 +6,7 @@ import pytest
 from tests.support.waiting import working_at_most
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import InvalidPolicy, check, compile_policies, decide
+from runtime.adapters.cedar import InvalidPolicy, check, compile_policies, decide, parse_rules
 from runtime.domain.policy import defaults, requests, schema
 from runtime.domain.policy.requests import PolicyApplication, PolicyGroup, PolicyResource, PolicyUser
 
@@ -20,7 +20,9 @@ API = PolicyResource(
 ADA = PolicyUser(
     "ada", email="ada@example.test", groups=(PolicyGroup("contractors", "Contractors", ("viewer",)),)
 )
-DEFAULTS = compile_policies([(policy.name, policy.text) for policy in defaults.all_defaults()], SCHEMA)
+DEFAULTS = compile_policies(
+    {policy.name: parse_rules(policy.text) for policy in defaults.all_defaults()}, SCHEMA
+)
 
 
 def agent(**changes):
@@ -33,7 +35,7 @@ def ask(principal=ADA, application=None, **changes):
 
 
 def policies(*texts):
-    return compile_policies([(f"v{index}", text) for index, text in enumerate(texts)], SCHEMA)
+    return compile_policies({f"v{index}": parse_rules(text) for index, text in enumerate(texts)}, SCHEMA)
 
 
 PERMIT = '@id("open") permit(principal, action, resource);'

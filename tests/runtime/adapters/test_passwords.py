@@ -91,4 +91,4 @@ async def test_one_tenant_waits_for_little_of_another():
     await asyncio.gather(*many)
     assert len(done) == 21
     many.clear()
-    assert dict(passwords._queues) == {}
+    assert dict(passwords._threads._queues) == {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.factories import App, Person
 from tests.support.scene import Scene
 from tests.support.state_doubles import Counting, with_state
@@ -18,6 +19,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
 from runtime.services.authority import session_revocation
 from runtime.services.container import Services
+from runtime.storage.sql import zone_data
 from runtime.storage.sql.tables import METADATA, epoch_changes
 from runtime.storage.state.memory import InProcessState
 
@@ -208,3 +210,39 @@ def test_notes_outlive_whoever_may_need_them() -> None:
     assert epochs.READ_EVERY_SECONDS < epochs.RECENT_SECONDS / 2
     assert epochs.LINGER_SECONDS < epochs.KEPT_SECONDS / 2
     assert "position" in epoch_changes.c
+
+
+async def test_a_zone_that_others_write_to_is_looked_for_once_for_each_write(
+    own_scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not again and again for as long as nobody asks for it; and one that is deleted is not kept."""
+    company, zone = own_scene.company, own_scene.zone
+    process = with_state(own_scene.services, InProcessState())
+    await process.zones.get(zone.id)
+    looked, look = list[str](), zone_data.zone_epochs
+
+    async def noted(conn: AsyncConnection, zone_id: str) -> tuple[int, int] | None:
+        looked.append(zone_id)
+        return await look(conn, zone_id)
+
+    async def observe() -> None:
+        await let_elapse(epochs.RECENT_SECONDS)
+        await process.epochs.observe()
+        monkeypatch.setattr(zone_data, "zone_epochs", noted)
+        await process.zones.drop_deleted()
+        await process.zones.drop_deleted()
+        monkeypatch.setattr(zone_data, "zone_epochs", look)
+
+    for times in (1, 2):
+        await company.resource(zone, f"https://{times}.test")
+        await observe()
+        assert looked == [zone.id] * times
+    held = process.zones._zones[zone.id]
+    async with own_scene.services.epochs.transaction() as (conn, bumped):  # as another node deletes it
+        zones = METADATA.tables["zones"]
+        await conn.execute(delete(zones).where(zones.c.id == zone.id))
+        bumped[epochs.zone_key(zone.id)] = held.there_at + 1
+    await observe()
+    assert looked == [zone.id] * 3
+    assert zone.id not in process.zones._zones
+    await process.epochs.close()

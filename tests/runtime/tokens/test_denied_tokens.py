@@ -150,3 +150,20 @@ async def test_no_order_of_events_leaves_out_a_revoked_token(
                 await world.revoke(late=late, lifetime=timedelta(seconds=chance.choice([1, 20, 600])))
     await world.read()
     assert world.missing() == []
+
+
+async def test_a_zone_that_is_read_for_one_request_reads_few_rows(world: World, rows: list[int]) -> None:
+    """And what everybody goes by is left as it is: its reader saw an instant of its own."""
+    zones, zone_id = world.scene.services.zones, world.scene.zone.id
+    for _ in range(20):
+        await world.revoke(late=timedelta(minutes=1))
+    held = await zones.refresh(zone_id)
+    assert (rows, held.denied.count) == ([20], 20)
+
+    assert (await zones.uncached(zone_id)).denied.count == 20
+    token_id = await world.revoke()
+    apart = await zones.uncached(zone_id)
+
+    assert rows == [20, 1]
+    assert (apart.denied.count, token_id in apart.denied, len(apart.denied)) == (21, True, 21)
+    assert (held.denied.count, token_id in held.denied, len(held.denied)) == (20, False, 20)

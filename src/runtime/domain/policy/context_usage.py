@@ -27,18 +27,15 @@ class ContextUsage:
 UNKNOWN = ContextUsage(None, None)
 
 
-def context_usage_of(policies: Mapping[str, Any]) -> list[ContextUsage]:
-    """What each of these policies reads of a request.
+def context_usage(policy: Mapping[str, Any]) -> ContextUsage:
+    """What a policy reads of a request.
 
     Args:
-        policies: in Cedar's JSON form, where strings are written without escapes.
+        policy: in Cedar's JSON form, where strings are written without escapes.
     """
-    found = []
-    for rule in policies.get("staticPolicies", {}).values():
-        names: set[str] = set()
-        everything = _collect(rule.get("conditions", []), names)
-        found.append(ContextUsage(_only_resource(rule), None if everything else frozenset(names)))
-    return found
+    names: set[str] = set()
+    everything = _collect(policy.get("conditions", []), names)
+    return ContextUsage(_only_resource(policy), None if everything else frozenset(names))
 
 
 def used_attributes(reads: Iterable[ContextUsage], resource_id: str) -> frozenset[str] | None:

@@ -68,6 +68,7 @@ class CachedZone:
         sealer: seals under it.
         history: the changes of the zone that are known, which later views of it share.
         checked_at: seconds on the monotonic clock: it has all that was committed before.
+        there_at: the last epoch at which somebody has looked whether there is such a zone.
         is_uncached: read for one request from one database snapshot, and not revalidated.
     """
 
@@ -106,6 +107,7 @@ class CachedZone:
         self.valid_until = ring.changes_at
         self.denied = denied
         self.checked_at = monotonic()
+        self.there_at = internals.epoch
         self.is_uncached = False
         self._read = RevalidationWindow(epochs, generation)
         self._signing = ring.signing
@@ -156,7 +158,7 @@ class CachedZone:
         A request that has begun on this view goes on with it, and finds out that it is not the newest.
         """
         later = copy(self)
-        later.epoch = self.history.epoch
+        later.epoch = later.there_at = self.history.epoch
         later._caches = self._lasting_caches()
         later._at_former = {
             issuer: _AtFormerAddress(later, issuer, view._lasting_caches())
@@ -214,8 +216,11 @@ class CachedZone:
         if not self._policies_read:
             async with self._database.reading() as conn:
                 active = await storage.active_policies(conn, self.id)
-            self._policies = self._policy_cache.compiled(active) if active else None
-            self._policies_read = True
+            found = None
+            if active is not None:
+                tenant = self.organization_id
+                found = await self._policy_cache.compiled(active, zone_id=self.id, tenant=tenant)
+            self._policies, self._policies_read = found, True
         return self._policies
 
     async def own_policies(self, set_version_id: str) -> Policies | None:
@@ -225,7 +230,7 @@ class CachedZone:
             async with self._database.querying() as conn:
                 return await storage.policies_of(conn, self.id, set_version_id)
 
-        return await self._policy_cache.of_set_version(set_version_id, read)
+        return await self._policy_cache.of_set_version(set_version_id, read, tenant=self.organization_id)
 
 
 class _AtFormerAddress(CachedZone):

@@ -4,6 +4,7 @@ Each revocation has every process read what it does not know. A client may revok
 so that is a few rows, whatever the zone has of them.
 """
 
+from copy import copy
 from datetime import UTC, datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -35,6 +36,12 @@ class DeniedTokens:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    def copy(self) -> "DeniedTokens":
+        """The same, to be brought up to date apart."""
+        made = copy(self)
+        made._ids = self._ids.copy()
+        return made
 
     async def read(self, conn: AsyncConnection, zone_id: str, count: int, *, now: datetime) -> None:
         """Have what the database has: what is new where that is known to be all, else everything.

@@ -1,68 +1,106 @@
 """The active policies of a zone: parsed, with the context members that each reads."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import CompiledPolicies, InvalidPolicy
+from runtime.adapters.cedar import CompiledPolicies, PolicyRule
+from runtime.adapters.tenant_threads import TenantThreads, TooManyWaiting
+from runtime.domain.errors import Unavailable
 from runtime.domain.policy import schema
-from runtime.domain.policy.context_usage import UNKNOWN, ContextUsage, context_usage_of
+from runtime.domain.policy.context_usage import ContextUsage
 from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.storage.sql.zone_data import ActivePolicies
 
+# Sets of one organization that are parsed, or wait for that.
+MAX_WAITING = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of a set, parsed, with what each of their rules looks at."""
+    """The policies of a set, parsed, with what each of their rules looks at.
+
+    Attributes:
+        rules: of each policy, by its version.
+    """
 
     compiled: CompiledPolicies
     reads: tuple[ContextUsage, ...]
+    rules: Mapping[str, tuple[PolicyRule, ...]]
 
 
 class PolicyCache:
-    """Compiled policies, by the versions they were made of: a version never changes."""
+    """Compiled policies, by the versions they were made of: a version never changes.
+
+    A large set takes half a second. That is done in a thread, where organizations take turns; once for all
+    who ask; and where a zone's set was changed, for the policies that are new in it.
+    """
 
     def __init__(self) -> None:
         self._compiled: BoundedCache[Policies] = BoundedCache(cache_sizes.POLICY_SETS)
+        self._latest: BoundedCache[Policies] = BoundedCache(cache_sizes.POLICY_SETS)
         self._by_set_version: BoundedCache[Policies] = BoundedCache(cache_sizes.POLICY_SETS)
+        self._compiling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._threads = TenantThreads(1, name="policies", max_waiting=MAX_WAITING)
 
-    def compiled(self, active: ActivePolicies) -> Policies:
-        """The compiled policies of an active set. Raises InvalidPolicy."""
+    async def compiled(self, active: ActivePolicies, *, zone_id: str, tenant: str) -> Policies:
+        """The compiled policies of a zone's active set.
+
+        Args:
+            tenant: the organization whose turn it is.
+        Raises: InvalidPolicy; Unavailable while too many sets of the organization wait.
+        """
         key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
         if (found := self._compiled.get(key)) is None:
-            found = compiled(active)
-            self._compiled[key] = found
+            async with self._one_of(key):
+                if (found := self._compiled.get(key)) is None:
+                    found = await self._compile(active, self._latest.get(zone_id), tenant)
+                    self._compiled[key] = found
+        self._latest[zone_id] = found
         return found
 
     async def of_set_version(
-        self, set_version_id: str, read: Callable[[], Awaitable[ActivePolicies | None]]
+        self, set_version_id: str, read: Callable[[], Awaitable[ActivePolicies | None]], *, tenant: str
     ) -> Policies | None:
         """The compiled policies of one set version, read when not cached; None when it is gone.
 
-        Raises: InvalidPolicy.
+        Raises: as `compiled`.
         """
-        if (found := self._by_set_version.get(set_version_id)) is None and (
-            active := await read()
-        ) is not None:
-            found = compiled(active)
-            self._by_set_version[set_version_id] = found
+        if (found := self._by_set_version.get(set_version_id)) is None:
+            async with self._one_of(set_version_id):
+                if (found := self._by_set_version.get(set_version_id)) is None and (
+                    active := await read()
+                ) is not None:
+                    found = await self._compile(active, None, tenant)
+                    self._by_set_version[set_version_id] = found
         return found
 
+    def close(self) -> None:
+        """Stop the thread."""
+        self._threads.close()
 
-def compiled(active: ActivePolicies) -> Policies:
-    """Policies parsed. Raises InvalidPolicy."""
-    words = cedar.parse_schema(schema.get(active.schema_version).text)
-    texts = [
-        (version_id, raw if raw is not None else cedar.from_json(parsed or {}))
+    def _one_of(self, key: str) -> asyncio.Lock:
+        """Held by who compiles what others ask for, too."""
+        return self._compiling.setdefault(key, asyncio.Lock())
+
+    async def _compile(self, active: ActivePolicies, former: Policies | None, tenant: str) -> Policies:
+        known = former.rules if former is not None else {}
+        try:
+            return await self._threads.run(tenant, lambda: _compiled(active, known))
+        except TooManyWaiting:
+            raise Unavailable("too many policy sets are being compiled: please try again shortly") from None
+
+
+def _compiled(active: ActivePolicies, known: Mapping[str, tuple[PolicyRule, ...]]) -> Policies:
+    """Policies parsed, but for those that are known. Raises InvalidPolicy."""
+    rules = {
+        version_id: known.get(version_id)
+        or cedar.parse_rules(raw if raw is not None else cedar.from_json(parsed or {}))
         for version_id, raw, parsed in active.policies
-    ]
-    reads = tuple(each for _, text in texts for each in _reads(text))
-    return Policies(cedar.compile_policies(texts, words), reads)
-
-
-def _reads(text: str) -> list[ContextUsage]:
-    try:
-        return context_usage_of(cedar.to_json(text))
-    except InvalidPolicy:  # too deep for that form
-        return [UNKNOWN]
+    }
+    words = cedar.parse_schema(schema.get(active.schema_version).text)
+    reads = tuple(rule.reads for each in rules.values() for rule in each)
+    return Policies(cedar.compile_policies(rules, words), reads, rules)

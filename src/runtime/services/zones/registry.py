@@ -169,6 +169,7 @@ class ZoneRegistry:
             with suppress(asyncio.CancelledError):
                 await self._watching
             self._watching = None
+        self._policies.close()
 
     async def drop_deleted(self) -> None:
         """Keep nothing of zones that were deleted, nor of those that would have to be read again anyway.
@@ -179,13 +180,15 @@ class ZoneRegistry:
         for zone in held:
             if not zone.is_followed():
                 self._data_keys.forget(zone.id)
-        moved = [zone for zone in held if self._epochs.has_moved(epochs.zone_key(zone.id), zone.epoch)]
+        moved = [zone for zone in held if self._epochs.has_moved(epochs.zone_key(zone.id), zone.there_at)]
         if not moved:
             return
         async with self._database.querying() as conn:
             for zone in moved:
-                if await storage.zone_epochs(conn, zone.id) is None:
+                if (found := await storage.zone_epochs(conn, zone.id)) is None:
                     self._data_keys.forget(zone.id)
+                else:
+                    zone.there_at = found[0]
 
     async def _watch(self) -> None:
         while True:
@@ -314,20 +317,23 @@ class ZoneRegistry:
         self, conn: AsyncConnection, zone_id: str, generation: int, history: ChangeHistory | None
     ) -> CachedZone | None:
         """The zone read from the database, and cached; None when there is none."""
-        held = self._zones.get(zone_id)
-        denied = held.denied if held is not None and held.is_followed() else None
-        zone = await self._read(conn, zone_id, generation, history, denied)
+        zone = await self._read(conn, zone_id, generation, history)
         if zone is not None:
             self._zones[zone_id] = zone
         return zone
 
+    def _denied(self, zone_id: str, count: int) -> DeniedTokens:
+        """What is known of the zone's revoked tokens, for one who has to have that many.
+
+        What others go by is not brought up to date here: they may have seen a later state of the database.
+        """
+        held = self._zones.get(zone_id)
+        if held is None or not held.is_followed():
+            return DeniedTokens()
+        return held.denied if held.denied.count == count else held.denied.copy()
+
     async def _read(
-        self,
-        conn: AsyncConnection,
-        zone_id: str,
-        generation: int,
-        history: ChangeHistory | None = None,
-        denied: DeniedTokens | None = None,
+        self, conn: AsyncConnection, zone_id: str, generation: int, history: ChangeHistory | None = None
     ) -> CachedZone | None:
         found = await storage.zone(conn, zone_id)
         if found is None:
@@ -342,7 +348,7 @@ class ZoneRegistry:
         answered = [each for each in former if each.is_answered(now)]
         ends = [each.ends_at for each in answered if each.ends_at is not None]
         ring = ring.until(min(ends, default=None))
-        denied = denied or DeniedTokens()
+        denied = self._denied(zone_id, internals.denials)
         await denied.read(conn, zone_id, internals.denials, now=now)
         if history is not None and history.epoch != internals.epoch:
             history = None  # somebody has written meanwhile

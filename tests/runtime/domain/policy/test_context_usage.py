@@ -3,9 +3,14 @@
 import pytest
 
 from runtime.adapters import cedar
-from runtime.domain.policy.context_usage import ContextUsage, context_usage_of, used_attributes
+from runtime.domain.policy.context_usage import ContextUsage, used_attributes
 
 HEAD = "permit (principal, action, resource)"
+
+
+def reads_of(text: str) -> list[ContextUsage]:
+    """What each rule of a policy looks at."""
+    return [rule.reads for rule in cedar.parse_rules(text)]
 
 
 @pytest.mark.parametrize(
@@ -24,9 +29,7 @@ HEAD = "permit (principal, action, resource)"
 )
 def test_members_that_rules_look_at_are_found(text: str, names: frozenset[str] | None) -> None:
     """Members by either spelling count; using the context as a whole counts as looking at everything."""
-    assert context_usage_of(cedar.to_json(text)) == [
-        ContextUsage(None, names if names is None else frozenset(names))
-    ]
+    assert reads_of(text) == [ContextUsage(None, names if names is None else frozenset(names))]
 
 
 def test_rules_about_one_resource_concern_only_that() -> None:
@@ -35,7 +38,7 @@ def test_rules_about_one_resource_concern_only_that() -> None:
         'forbid (principal, action, resource == Resource::"r1") when { context.scopes.contains("a") };'
         " permit (principal, action, resource) when { context.chain_depth == 1 };"
     )
-    reads = context_usage_of(cedar.to_json(text))
+    reads = reads_of(text)
 
     assert used_attributes(reads, "r1") == frozenset({"scopes", "chain_depth"})
     assert used_attributes(reads, "r2") == frozenset({"chain_depth"})
