@@ -171,7 +171,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "outbox": frozenset({"job_notifier"}),
     "zones": frozenset({"epochs", "bounded_cache", "cache_sizes", "clock", "zone_keys", "client_types"})
     | {"data_keys"},
-    "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "zones"}),
+    "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "time_slices", "zones"}),
     "upstream_refreshes": frozenset(),
     "container": frozenset(
         {

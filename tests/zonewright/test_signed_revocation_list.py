@@ -62,7 +62,7 @@ def list_of(
     async def sign(services: Services) -> str:
         zone = await services.zones.get(zone_id or site.zone.id)
         then = Revocations(services.database, lambda: services.clock() - timedelta(seconds=seconds_ago))
-        return await then.signed_since(zone, since)
+        return (await then.signed_since(zone, since)).decode()
 
     return site.server.call(sign)
 

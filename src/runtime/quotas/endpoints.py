@@ -192,7 +192,8 @@ ENDPOINTS: tuple[PublicEndpoint, ...] = (
     _get("{issuer}/.well-known/oauth-protected-resource", _MEMORY),
     _get("{issuer}/.well-known/jwks.json", _MEMORY),
     _get(
-        "{issuer}/.well-known/revocations", "nothing; at most two database queries and 24 signatures a second"
+        "{issuer}/.well-known/revocations",
+        "nothing; four database queries and 24 signatures a second, besides a first reading",
     ),
     _get("/.well-known/oauth-protected-resource", _MEMORY),
     _get(

@@ -592,9 +592,9 @@ class TestSigned:
         self, shop: Shop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Whatever cursors they think of: twelve as long as nothing is read anew, and those serve all."""
-        made: list[str] = []
+        made: list[bytes] = []
 
-        def counted(*arguments: Any) -> str:
+        def counted(*arguments: Any) -> bytes:
             made.append(sign(*arguments))
             return made[-1]
 
@@ -602,7 +602,7 @@ class TestSigned:
         monkeypatch.setattr(revocation_list, "_sign", counted)
         monkeypatch.setattr(FRESH, 3600.0)
 
-        async def flood(services: Services) -> set[str]:
+        async def flood(services: Services) -> set[bytes]:
             zone = await services.zones.get(shop.zone.id)
             instant = services.clock()
             now = int(instant.timestamp())

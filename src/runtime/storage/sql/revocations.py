@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Table, case, delete, insert, select, update
+from sqlalchemy import Table, case, delete, func, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -238,15 +238,41 @@ async def denied(
 
 
 async def since(
-    conn: AsyncConnection, zone_id: str, after: datetime, *, now: datetime
+    conn: AsyncConnection,
+    zone_id: str,
+    after: datetime,
+    *,
+    now: datetime,
+    after_id: str | None = None,
+    limit: int | None = None,
 ) -> list[tuple[str, Revocation]]:
-    """The entries made after that instant that anybody needs, oldest first, each with its id."""
+    """The entries made after that instant that anybody needs, oldest first, each with its id.
+
+    Args:
+        after_id: the last entry of a page, made at that instant; the next page begins after it.
+        limit: how many a page has.
+    """
+    made = tuple_(_revocations.c.at, _revocations.c.id)
+    is_later = _revocations.c.at > after if after_id is None else made > (after, after_id)
     rows = await conn.execute(
         select(_revocations.c.id, _revocations.c.at, _revocations.c.forget_at, _revocations.c.claims)
-        .where(_revocations.c.zone_id == zone_id, _revocations.c.at > after, _revocations.c.forget_at > now)
+        .where(_revocations.c.zone_id == zone_id, is_later, _revocations.c.forget_at > now)
         .order_by(_revocations.c.at, _revocations.c.id)
+        .limit(limit)
     )
     return [(row.id, Revocation(row.at, row.forget_at, row.claims)) for row in rows]
+
+
+async def counts_since(
+    conn: AsyncConnection, zone_id: str, after: datetime, *, now: datetime
+) -> dict[datetime, int]:
+    """How many entries `since` would find, by the instant at which they were made."""
+    rows = await conn.execute(
+        select(_revocations.c.at, func.count())
+        .where(_revocations.c.zone_id == zone_id, _revocations.c.at > after, _revocations.c.forget_at > now)
+        .group_by(_revocations.c.at)
+    )
+    return dict(rows.all())
 
 
 async def prune(conn: AsyncConnection, *, now: datetime) -> int:

@@ -152,6 +152,7 @@ class TestServiceAccounts:
             "client_secret": credential["client_secret"],
         }
         answer = httpx.post(f"{api.server.url}/service-account-token", data=form, trust_env=False)
+        assert answer.status_code == 200, answer.text
         return str(answer.json()["access_token"])
 
 
