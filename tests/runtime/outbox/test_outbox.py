@@ -28,6 +28,7 @@ from runtime.services.outbox import (
     mail,
 )
 from runtime.storage.sql import outbox as rows
+from runtime.storage.sql.batches import BATCH
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.migrate import migrate
 
@@ -135,6 +136,20 @@ async def test_what_is_put_in_leaves_once(office: Office):
     assert [message.payload for message in office.delivered] == [{"value": CANARY}]
     assert CANARY not in repr(office.delivered)
     assert await office.rows() == []
+
+
+async def test_messages_that_are_put_in_together_are_each_for_their_receiver(office: Office):
+    """Also where they are more than one statement adds."""
+    receivers = [f"receiver-{number}" for number in range(BATCH + 1)]
+    async with office.services.database.transaction() as conn:
+        messages = [(each, {"value": each}) for each in receivers]
+        await office.outbox.enqueue_many(conn, "test", messages)
+    added = {row["id"]: row["receiver"] for row in await office.rows()}
+    assert sorted(added.values()) == sorted(receivers)
+
+    await office.after()
+
+    assert {message.id: message.payload["value"] for message in office.delivered} == added
 
 
 async def test_a_receiver_that_never_answers_holds_up_no_other_topic(services: Services):

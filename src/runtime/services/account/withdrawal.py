@@ -28,9 +28,12 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedInU
             )
             ends = {session.id: session.expires_at for session in active_sessions}
             await revocation_causes.add_between(conn, zone.id, client_ref, ends, now=now)
-        for session in active_sessions:
-            if session.session_type != "browser" and session.client_ref.id == party_id:
-                bumped.update(await session_revocation.revoke(conn, services, zone.id, session.id))
+        theirs = (
+            session.id
+            for session in active_sessions
+            if session.session_type != "browser" and session.client_ref.id == party_id
+        )
+        bumped.update(await session_revocation.revoke(conn, services, zone.id, *theirs))
         clients = {each.client_ref for each in given}
         clients |= {each.client_ref for each in active_sessions if each.session_type != "browser"}
         lost = [

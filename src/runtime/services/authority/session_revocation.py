@@ -21,11 +21,13 @@ async def end(
     services.outbox.notify()
 
 
-async def revoke(conn: AsyncConnection, services: Services, zone_id: str, session_id: str) -> dict[str, int]:
-    """End a session, those below it and every chain that starts there; the epochs that it bumps.
+async def revoke(
+    conn: AsyncConnection, services: Services, zone_id: str, *session_ids: str
+) -> dict[str, int]:
+    """End sessions, those below them and every chain that starts there; the epochs that it bumps.
 
     Clients that want to hear of it do once the outbox is notified after the commit.
     """
-    ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=services.clock())
+    ended = await sessions.revoke(conn, *session_ids, zone_id=zone_id, now=services.clock())
     await logout_notices.enqueue(conn, services.outbox, ended, zone_id=zone_id)
     return {epochs.session_key(each): epoch for each, epoch in ended.items()}

@@ -52,8 +52,7 @@ async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutTo
         meant = await sessions.of_provider(
             conn, zone_id=zone.id, issuer=issuer, subject=said.subject, session=said.session
         )
-        for session_id in meant:
-            bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
+        bumped.update(await session_revocation.revoke(conn, services, zone.id, *meant))
         said_so = [
             SessionEndEvent(
                 event=DecisionEvent.PROVIDER_SIGN_OUT,

@@ -26,6 +26,7 @@ from runtime.logs import log
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.outbox.messages import Message, MessageHandler, NotDelivered, Undeliverable
 from runtime.storage.sql import outbox as storage
+from runtime.storage.sql.batches import batches
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.outbox import OutboxMessage
 
@@ -78,18 +79,51 @@ class Outbox:
             organization_id, zone_id: whose it is: it goes when they go. A zone needs its organization.
             receiver: whom of the zone it is for, where one who does not answer fails for all their messages.
         """
+        messages = [(receiver, payload)]
+        await self.enqueue_many(conn, topic, messages, organization_id=organization_id, zone_id=zone_id)
+
+    async def enqueue_many(
+        self,
+        conn: AsyncConnection,
+        topic: str,
+        messages: Sequence[tuple[str | None, Mapping[str, Any]]],
+        *,
+        organization_id: str | None = None,
+        zone_id: str | None = None,
+    ) -> None:
+        """Add messages as `enqueue` does, hundreds in a round trip: SQLite has one writer for everybody.
+
+        Args:
+            messages: receiver and payload of each.
+        """
         if topic not in self._handlers:
             raise KeyError(topic)
+        now = self._clock()
+        for batch in batches(messages):
+            rows = [
+                self._sealed(topic, receiver, payload, organization_id=organization_id, zone_id=zone_id)
+                for receiver, payload in batch
+            ]
+            await storage.add(conn, rows, now=now)
+
+    def _sealed(
+        self,
+        topic: str,
+        receiver: str | None,
+        payload: Mapping[str, Any],
+        *,
+        organization_id: str | None,
+        zone_id: str | None,
+    ) -> OutboxMessage:
         message_id = new_id()
-        await storage.add(
-            conn,
-            message_id,
+        return OutboxMessage(
+            id=message_id,
             organization_id=organization_id,
             zone_id=zone_id,
             topic=topic,
             payload_sealed=self._sealer.seal(orjson.dumps(payload), bound_to=_place(message_id)),
+            attempts=0,
             receiver=receiver,
-            now=self._clock(),
         )
 
     async def outlive(self, conn: AsyncConnection, topic: str, *, zone_id: str) -> None:

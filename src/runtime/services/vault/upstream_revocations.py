@@ -68,8 +68,10 @@ async def enqueue(
 
     Args:
         sealer: the zone's. What it does not open, for a provider at these addresses, is sent nowhere.
+        ended: of that zone.
     """
     providers: dict[str, tuple[Provider, str | None] | None] = {}
+    messages = []
     for each in ended:
         if each.provider_id not in providers:
             found = await zone_data.provider(conn, each.zone_id, each.provider_id)
@@ -78,7 +80,10 @@ async def enqueue(
             continue
         message = _opened(sealer, each, *known)
         if message is not None:
-            await _add(conn, outbox, message, each.organization_id, each.zone_id, each.provider_id)
+            messages.append((each.provider_id, message.model_dump(mode="json")))
+    if messages:
+        zone = {"organization_id": ended[0].organization_id, "zone_id": ended[0].zone_id}
+        await outbox.enqueue_many(conn, TOPIC, messages, **zone)
 
 
 async def enqueue_unused(
@@ -103,20 +108,13 @@ async def enqueue_unused(
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token,
     )
-    await _add(conn, outbox, message, zone.organization_id, zone.id, provider.id)
-
-
-async def _add(
-    conn: AsyncConnection,
-    outbox: Outbox,
-    message: RevocationMessage,
-    organization_id: str,
-    zone_id: str,
-    provider_id: str,
-) -> None:
-    payload = message.model_dump(mode="json")
     await outbox.enqueue(
-        conn, TOPIC, payload, organization_id=organization_id, zone_id=zone_id, receiver=provider_id
+        conn,
+        TOPIC,
+        message.model_dump(mode="json"),
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
+        receiver=provider.id,
     )
 
 

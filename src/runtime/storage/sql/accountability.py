@@ -14,7 +14,7 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth.zone_settings import ZoneSettings
-from runtime.storage.sql.batches import batches
+from runtime.storage.sql.batches import among, batches
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _applications = TABLES["Application"]
@@ -67,7 +67,7 @@ async def ended(
     Args:
         application_ids: those that are asked about; all of the zone without them.
     """
-    chosen = () if application_ids is None else (_applications.c.id.in_(sorted(application_ids)),)
+    chosen = () if application_ids is None else (among(_applications.c.id, application_ids),)
     columns = _applications.c
     found = await conn.scalars(
         select(columns.id)
@@ -130,7 +130,7 @@ async def addresses(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[st
             ),
         )
         # Once for each of several applications: a dictionary has it once.
-        .where(_applications.c.zone_id.in_(sorted(zone_ids)))
+        .where(among(_applications.c.zone_id, zone_ids))
     )
     return {row.id: row.email for row in found}
 

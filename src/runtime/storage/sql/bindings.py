@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
-from runtime.storage.sql.batches import batches
+from runtime.storage.sql.batches import among, batches
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _bindings = METADATA.tables["policy_set_bindings"]
@@ -185,7 +185,7 @@ async def active_policy_sets(conn: AsyncConnection, zone_ids: Collection[str]) -
         .join(_sets, and_(_sets.c.zone_id == _bindings.c.zone_id, _sets.c.id == _bindings.c.policy_set_id))
         .join(latest, and_(latest.c.zone_id == _sets.c.zone_id, latest.c.id == _sets.c.latest_version_id))
         .where(
-            _bindings.c.zone_id.in_(sorted(zone_ids)),
+            among(_bindings.c.zone_id, zone_ids),
             _bindings.c.mode == PolicySetMode.ACTIVE.value,
             _bindings.c.target_type == PolicyTargetType.ZONE.value,
         )
@@ -209,10 +209,9 @@ async def texts_of(
     conn: AsyncConnection, active_policy_sets: Iterable[ActivePolicySet]
 ) -> dict[str, ActivePolicyText]:
     """The texts of everything that decides: policy version -> text."""
-    wanted = {each.zone_id: [version_id for _, version_id in each.entries] for each in active_policy_sets}
-    ids = sorted(version_id for version_ids in wanted.values() for version_id in version_ids)
+    wanted = {(each.zone_id, version_id) for each in active_policy_sets for _, version_id in each.entries}
     found: dict[str, ActivePolicyText] = {}
-    for batch in batches(ids):
+    for batch in batches(sorted(wanted)):  # by zone: a batch is of few
         rows = await conn.execute(
             select(
                 _texts.c.id,
@@ -228,7 +227,10 @@ async def texts_of(
                 _policies,
                 and_(_policies.c.zone_id == _texts.c.zone_id, _policies.c.id == _texts.c.policy_id),
             )
-            .where(_texts.c.zone_id.in_(sorted(wanted)), _texts.c.id.in_(batch))
+            .where(
+                _texts.c.zone_id.in_({zone_id for zone_id, _ in batch}),
+                _texts.c.id.in_([version_id for _, version_id in batch]),
+            )
         )
         for row in rows.mappings():
             values = {name: row[name] for name in ActivePolicyText.__dataclass_fields__}

@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import POLICY, POLICY_SET, ZONE, Entity, Kind
 from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetType, PrincipalType
-from runtime.storage.sql.batches import BATCH, batches
+from runtime.storage.sql.batches import BATCH, among, batches
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.filters import Within, parents
 from runtime.storage.sql.paging import KeyColumn, Keyset, Page, Position, fetch, values_of
@@ -90,12 +90,12 @@ async def stream(
     table, read = TABLES[kind.name], converter(kind).entity
     query = select(table).where(table.c.organization_id == organization_id, *_not_of_users(table))
     if kind.zoned:
-        query = query.where(table.c.zone_id.in_(sorted(zone_ids)))
+        query = query.where(among(table.c.zone_id, zone_ids))
         query = query.order_by(table.c.zone_id, table.c.created_at, table.c.id)
     else:
         query = query.order_by(table.c.created_at, table.c.id)
     if kind is ZONE:
-        query = query.where(table.c.id.in_(sorted(zone_ids)))
+        query = query.where(among(table.c.id, zone_ids))
     if "archived_at" in table.c:
         query = query.where(table.c.archived_at.is_(None))
     async with conn.stream(query, execution_options={"yield_per": BATCH}) as result:
@@ -122,7 +122,7 @@ async def platform_applications(conn: AsyncConnection, zone_ids: Collection[str]
     """The ids of the service's own applications in these zones."""
     table = TABLES["Application"]
     found = await conn.scalars(
-        select(table.c.id).where(table.c.zone_id.in_(zone_ids), table.c.owner_type == OwnerType.PLATFORM)
+        select(table.c.id).where(among(table.c.zone_id, zone_ids), table.c.owner_type == OwnerType.PLATFORM)
     )
     return set(found)
 
@@ -214,7 +214,7 @@ async def handles_in_zones(
 ) -> set[tuple[str, str]]:
     """Those of the handles that something of the kind has in these zones: (zone, handle)."""
     table = TABLES[kind.name]
-    handle, within = table.c[str(kind.handle)], table.c.zone_id.in_(sorted(zone_ids))
+    handle, within = table.c[str(kind.handle)], among(table.c.zone_id, zone_ids)
     found: set[tuple[str, str]] = set()
     for batch in batches(sorted(wanted)):
         rows = await conn.execute(select(table.c.zone_id, handle).where(within, handle.in_(batch)))
@@ -286,7 +286,7 @@ async def written_by_others(
         )
     )
     if kind.zoned or kind is ZONE:
-        query = query.where(table.c["zone_id" if kind.zoned else "id"].in_(sorted(zone_ids)))
+        query = query.where(among(table.c["zone_id" if kind.zoned else "id"], zone_ids))
     if "owner_type" in table.c:
         query = query.where(table.c.owner_type != OwnerType.PLATFORM.value)
     applied = {row.id: row.updated_at for row in await conn.execute(query)}
@@ -302,18 +302,17 @@ async def written_by_others(
 async def dependencies(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[str, list[str]]:
     """Application -> the resources it depends on."""
     columns = application_dependencies.c
-    query = select(columns.application_id, columns.resource_id).where(columns.zone_id.in_(sorted(zone_ids)))
+    query = select(columns.application_id, columns.resource_id).where(among(columns.zone_id, zone_ids))
     return _grouped(await conn.execute(query.order_by(columns.application_id, columns.resource_id)))
 
 
 async def member_emails(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[str, list[str]]:
     """Group -> the addresses of its members and of those invited to it, in lower case."""
     users, members, invited = TABLES["User"], group_members.c, group_invitees.c
-    wanted = sorted(zone_ids)
     joined = select(members.group_id, func.lower(users.c.email)).where(
-        members.zone_id.in_(wanted), users.c.zone_id == members.zone_id, users.c.id == members.user_id
+        among(members.zone_id, zone_ids), users.c.zone_id == members.zone_id, users.c.id == members.user_id
     )
-    pending = select(invited.group_id, invited.email).where(invited.zone_id.in_(wanted))
+    pending = select(invited.group_id, invited.email).where(among(invited.zone_id, zone_ids))
     found = _grouped(await conn.execute(joined.union(pending)))
     return {group_id: sorted(emails) for group_id, emails in found.items()}
 
@@ -322,7 +321,7 @@ async def assigned_users(conn: AsyncConnection, zone_ids: Collection[str]) -> di
     """The users of these zones who hold a role themselves: id -> address."""
     users, assignments = TABLES["User"], TABLES["RoleAssignment"]
     query = select(users.c.id, users.c.email).where(
-        assignments.c.zone_id.in_(sorted(zone_ids)),
+        among(assignments.c.zone_id, zone_ids),
         assignments.c.principal_type == PrincipalType.USER.value,
         users.c.zone_id == assignments.c.zone_id,
         users.c.id == assignments.c.principal_id,
@@ -334,7 +333,7 @@ async def latest_texts(conn: AsyncConnection, zone_ids: Collection[str]) -> dict
     """Policy -> the text of its latest version."""
     policies, versions = TABLES[POLICY.name], TABLES["PolicyVersion"]
     query = select(policies.c.id, versions.c.cedar_raw).where(
-        policies.c.zone_id.in_(sorted(zone_ids)),
+        among(policies.c.zone_id, zone_ids),
         versions.c.zone_id == policies.c.zone_id,
         versions.c.id == policies.c.latest_version_id,
     )
@@ -345,7 +344,7 @@ async def set_contents(conn: AsyncConnection, zone_ids: Collection[str]) -> dict
     """Policy set -> the entries of its latest version."""
     sets, versions = TABLES[POLICY_SET.name], TABLES["PolicySetVersion"]
     query = select(sets.c.id, versions.c.manifest).where(
-        sets.c.zone_id.in_(sorted(zone_ids)),
+        among(sets.c.zone_id, zone_ids),
         versions.c.zone_id == sets.c.zone_id,
         versions.c.id == sets.c.latest_version_id,
     )
@@ -356,7 +355,7 @@ async def active_sets(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[
     """The policy sets that decide in these zones: set -> its bound version."""
     columns = policy_set_bindings.c
     query = select(columns.policy_set_id, columns.policy_set_version_id).where(
-        columns.zone_id.in_(sorted(zone_ids)), columns.mode == PolicySetMode.ACTIVE.value
+        among(columns.zone_id, zone_ids), columns.mode == PolicySetMode.ACTIVE.value
     )
     return {row[0]: row[1] for row in await conn.execute(query)}
 

@@ -8,6 +8,7 @@ from sqlalchemy import and_, case, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.values import CredentialType, ProviderType
+from runtime.storage.sql.batches import among
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import METADATA, TABLES
 from runtime.storage.sql.vault_tokens import VaultState
@@ -278,7 +279,7 @@ async def _forget_grants(
         delete(_grants).where(
             _grants.c.zone_id == zone_id,
             _grants.c.user_id == user_id,
-            _grants.c.resource_id.in_(resource_ids),
+            among(_grants.c.resource_id, resource_ids),
             _grants.c.provider_id.in_(own),
         )
     )

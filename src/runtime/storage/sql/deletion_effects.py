@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, SERVICE_ACCOUNT, ZONE, Kind
 from runtime.domain.kinds.values import CredentialType
-from runtime.storage.sql.batches import batches
+from runtime.storage.sql.batches import among, batches
 from runtime.storage.sql.reference_cleanup import loosely_pointing_at, pointing_at
 from runtime.storage.sql.tables import METADATA, TABLES, refresh_families, sessions, token_events
 from runtime.storage.sql.token_events import PROVED
@@ -159,7 +159,7 @@ async def used(
         keys = METADATA.tables["service_account_credentials"]
         query = select(keys.c.service_account_id).where(
             keys.c.organization_id == tenant_id,
-            keys.c.service_account_id.in_(ids),
+            among(keys.c.service_account_id, ids),
             keys.c.last_used_at > now - USED_WITHIN,
         )
         return set(await conn.scalars(query))

@@ -21,7 +21,7 @@ from runtime.domain.kinds.role import (
     UserRoleAssignment,
 )
 from runtime.storage.sql import insert_batches, revocations
-from runtime.storage.sql.batches import batches
+from runtime.storage.sql.batches import among, batches
 from runtime.storage.sql.filters import Contains, condition
 from runtime.storage.sql.revocations import Revocation
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -149,7 +149,7 @@ async def disinvite(conn: AsyncConnection, group_id: str, emails: Collection[str
             delete(_invitees).where(
                 _invitees.c.zone_id == zone_id,
                 _invitees.c.group_id == group_id,
-                _invitees.c.email.in_(emails),
+                among(_invitees.c.email, emails),
             )
         )
 

@@ -1,16 +1,17 @@
 """The clients that receive a logout token when a session ends (OpenID Connect Back-Channel Logout)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.application import ApplicationProtocols
 from runtime.domain.kinds.user_agent import ClientMetadata
 from runtime.storage.sql import accountability
+from runtime.storage.sql.batches import among
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
@@ -46,7 +47,10 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
     """
     if not session_ids:
         return []
-    told_of = {*session_ids, *await _offline_sessions(conn, session_ids, zone_id=zone_id)}
+    # Offline sessions that were begun in one of these outlive it; their clients are told all the same.
+    of_zone = select(_sessions.c.id).where(_sessions.c.zone_id == zone_id)
+    begun_in = and_(among(_sessions.c.browser_session_id, session_ids), _sessions.c.status == "active")
+    meant = union(of_zone.where(among(_sessions.c.id, session_ids)), of_zone.where(begun_in))
     found = await conn.execute(
         select(
             _sessions.c.organization_id,
@@ -54,7 +58,8 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
             _sessions.c.client_id,
             _sessions.c.created_at,
             _users.c.identifier,
-            _applications.c.id.label("application_id"),
+            _sessions.c.application_id,
+            _sessions.c.user_agent_id,
             _applications.c.protocols,
             _user_agents.c.client_metadata,
         )
@@ -75,32 +80,26 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
         )
         .where(
             _sessions.c.zone_id == zone_id,
-            _sessions.c.id.in_(told_of),
+            _sessions.c.id.in_(meant),
             _sessions.c.client_id.is_not(None),
         )
     )
-    told = [(row, address) for row in found if (address := _address(row.protocols, row.client_metadata))]
-    applications = {row.application_id for row, _ in told if row.application_id is not None}
-    ended = await accountability.ended(conn, zone_id, applications) if applications else ()
+    rows = found.all()
+    # Of many sessions, few clients: each is read once.
+    clients = {(row.application_id, row.user_agent_id): row for row in rows}
+    addresses = {
+        client: address
+        for client, row in clients.items()
+        if (address := _address(row.protocols, row.client_metadata))
+    }
+    applications = {application_id for application_id, _ in addresses if application_id is not None}
+    ended = set(await accountability.ended(conn, zone_id, applications)) if applications else ()
     return [
         LogoutRecipient(row.organization_id, row.id, row.identifier, row.client_id, address, row.created_at)
-        for row, address in told
-        if row.application_id not in ended
+        for row in rows
+        if (address := addresses.get((row.application_id, row.user_agent_id)))
+        and row.application_id not in ended
     ]
-
-
-async def _offline_sessions(
-    conn: AsyncConnection, session_ids: Collection[str], *, zone_id: str
-) -> Sequence[str]:
-    """The standing sessions that were begun in one of these, and outlive it."""
-    found = await conn.scalars(
-        select(_sessions.c.id).where(
-            _sessions.c.zone_id == zone_id,
-            _sessions.c.browser_session_id.in_(session_ids),
-            _sessions.c.status == "active",
-        )
-    )
-    return found.all()
 
 
 def _address(protocols: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> str | None:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.policy import ActorUser
 from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, OwnerType, UserStatus, ZoneRole
+from runtime.storage.sql.batches import among
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _people = TABLES["OrganizationUser"]
@@ -125,7 +126,7 @@ def is_membership(organization_id: str, home_zone_id: str, zone_ids: Collection[
         _assignments.c.principal_type == "user",
         _assignments.c.role_owner_type == OwnerType.PLATFORM,
         _assignments.c.scope_type == "zone",
-        _assignments.c.scope_id.in_(sorted(zone_ids)),
+        among(_assignments.c.scope_id, zone_ids),
         or_(_assignments.c.role_identifier == ZoneRole.MANAGER, not_(both)),
         _assignments.c.principal_id.in_(
             select(_people.c.zone_user_id).where(_people.c.organization_id == organization_id)

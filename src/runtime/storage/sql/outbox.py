@@ -1,6 +1,6 @@
 """The transactional outbox: messages are added by a write, claimed for delivery, and removed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -35,31 +35,11 @@ class OutboxMessage:
     receiver: str | None
 
 
-async def add(
-    conn: AsyncConnection,
-    message_id: str,
-    *,
-    organization_id: str | None,
-    zone_id: str | None,
-    topic: str,
-    payload_sealed: bytes,
-    receiver: str | None,
-    now: datetime,
-) -> None:
-    """Add a message that is due at once."""
-    await conn.execute(
-        insert(_outbox).values(
-            id=message_id,
-            organization_id=organization_id,
-            zone_id=zone_id,
-            topic=topic,
-            payload_sealed=payload_sealed,
-            attempts=0,
-            next_attempt_at=now,
-            created_at=now,
-            receiver=receiver,
-        )
-    )
+async def add(conn: AsyncConnection, messages: Sequence[OutboxMessage], *, now: datetime) -> None:
+    """Add messages that are due at once."""
+    times = {"next_attempt_at": now, "created_at": now}
+    rows = [{name: getattr(each, name) for name in OutboxMessage.__slots__} | times for each in messages]
+    await conn.execute(insert(_outbox), rows)
 
 
 async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -> list[OutboxMessage]:

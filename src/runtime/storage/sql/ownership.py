@@ -10,7 +10,7 @@ from sqlalchemy import Row, bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import ZONE, Kind
-from runtime.storage.sql.batches import batches
+from runtime.storage.sql.batches import among, batches
 from runtime.storage.sql.tables import TABLES, ownerships
 
 _NAMES = (
@@ -112,7 +112,7 @@ async def of_kind(
     )
     if zone_ids is not None:
         member = ownerships.c.zone_id if kind.zoned else ownerships.c.entity_id
-        query = query.where(member.in_(sorted(zone_ids)))
+        query = query.where(among(member, zone_ids))
     return {row.entity_id: record_of(row) for row in await conn.execute(query)}
 
 

@@ -17,12 +17,14 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
+    union,
     update,
 )
 from sqlalchemy.engine import CursorResult, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql import revocations
+from runtime.storage.sql.batches import among
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.revocations import Revocation
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -266,19 +268,22 @@ async def extend(conn: AsyncConnection, session_id: str, *, zone_id: str, until:
     )
 
 
-async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: datetime) -> dict[str, int]:
-    """End a session, those below it and their refresh families.
+async def revoke(conn: AsyncConnection, *session_ids: str, zone_id: str, now: datetime) -> dict[str, int]:
+    """End sessions, those below them and their refresh families, in as many statements for many as for one.
 
     Returns:
         session id -> its new epoch, for each that this call ended.
     """
-    # Whoever is putting a session below this one has the lock: it is seen once the lock is ours.
-    await lock(conn, session_id, zone_id=zone_id)
+    of_zone = select(_sessions.c.id).where(_sessions.c.zone_id == zone_id)
+    meant = of_zone.where(among(_sessions.c.id, session_ids))
+    # Whoever is putting a session below one of these has its lock: it is seen once the lock is ours.
+    await conn.execute(meant.order_by(_sessions.c.id).with_for_update())
+    below = of_zone.where(among(_sessions.c.parent_id, session_ids))
     ended = await conn.execute(
         update(_sessions)
         .where(
-            or_(_sessions.c.id == session_id, _sessions.c.parent_id == session_id),
             _sessions.c.zone_id == zone_id,
+            _sessions.c.id.in_(union(meant, below)),
             _sessions.c.status == "active",
         )
         .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now, provider_id_token=None)
@@ -291,7 +296,7 @@ async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: d
         await revocations.add(conn, zone_id, told)
         await conn.execute(
             update(_families)
-            .where(_families.c.zone_id == zone_id, _families.c.session_id.in_(epochs))
+            .where(_families.c.zone_id == zone_id, among(_families.c.session_id, epochs))
             .values(status="revoked", successor_sealed=None)
         )
     return epochs

@@ -8,7 +8,7 @@ from sqlalchemy import delete, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import ZONE
-from runtime.storage.sql.batches import batches
+from runtime.storage.sql.batches import among, batches
 from runtime.storage.sql.tables import TABLES, tombstones
 
 _NAMES = (
@@ -68,7 +68,7 @@ async def in_zones(
     zone_id = tombstones.c.zone_id
     query = select(*(tombstones.c[name] for name in _NAMES)).where(
         tombstones.c.organization_id == organization_id,
-        or_(zone_id.is_(None), zone_id.in_(sorted(zone_ids)), zone_id.not_in(there)),
+        or_(zone_id.is_(None), among(zone_id, zone_ids), zone_id.not_in(there)),
     )
     order = (tombstones.c[name] for name in ("kind", "zone_id", "name", "entity_id"))
     return [TombstoneRecord(**row) for row in (await conn.execute(query.order_by(*order))).mappings()]

@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import SERVICE_ACCOUNT
+from runtime.storage.sql.batches import among
 from runtime.storage.sql.organization_users import is_membership
 from runtime.storage.sql.tables import TABLES, ownerships
 
@@ -42,7 +43,7 @@ async def secrets(
     turn = _turn(columns.zone_id, columns.created_at, columns.id)
     query = (
         select(columns.id, columns.zone_id, columns.name, columns.entity_id)
-        .where(columns.organization_id == organization_id, columns.zone_id.in_(sorted(zone_ids)))
+        .where(columns.organization_id == organization_id, among(columns.zone_id, zone_ids))
         .order_by(turn, columns.zone_id)
         .limit(limit)
     )

@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.zone_addresses import FormerIssuer
+from runtime.storage.sql.batches import among
 from runtime.storage.sql.organization_tables import zone_address_uses as _uses
 from runtime.storage.sql.organization_tables import zone_addresses as _addresses
 from runtime.storage.sql.session_tables import session_issuers as _told
@@ -118,7 +119,7 @@ async def told_to(conn: AsyncConnection, zone_id: str, session_ids: Collection[s
     """Session id -> the issuer that its client was told last, where that is on record."""
     rows = await conn.execute(
         select(_told.c.session_id, _told.c.issuer).where(
-            _told.c.zone_id == zone_id, _told.c.session_id.in_(session_ids)
+            _told.c.zone_id == zone_id, among(_told.c.session_id, session_ids)
         )
     )
     return {row.session_id: row.issuer for row in rows}
