@@ -46,7 +46,7 @@ class _Among(FunctionElement[bool]):
         return self  # where SQLAlchemy has SQLite compare it with 1, and SQLite uses no index for that
 
 
-@compiles(_Among, "postgresql")
+@compiles(_Among)
 def _in_array(condition: _Among, compiler: Any, **more: Any) -> str:
     column, texts = (compiler.process(each, **more) for each in condition.clauses)
     return f"{column} = ANY ({texts})"
