@@ -241,7 +241,7 @@ async def test_a_zone_that_others_write_to_is_looked_for_once_for_each_write(
     async with own_scene.services.epochs.transaction() as (conn, bumped):  # as another node deletes it
         zones = METADATA.tables["zones"]
         await conn.execute(delete(zones).where(zones.c.id == zone.id))
-        bumped[epochs.zone_key(zone.id)] = held.there_at + 1
+        bumped[epochs.zone_key(zone.id)] = held.confirmed_epoch + 1
     await observe()
     assert looked == [zone.id] * 3
     assert zone.id not in process.zones._zones

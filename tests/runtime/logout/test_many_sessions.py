@@ -4,15 +4,14 @@ Each silent sign-in makes a session, so a user has as many as they like. A write
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import ColumnElement, String, Table, cast, event, func, insert, literal, select, true
-from tests.support.factories import App, Company, found_company, opened_parts
-from tests.support.postgres import PostgresServer
+from tests.support.factories import App, Company, found_company
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import SESSION, USER
@@ -26,7 +25,6 @@ from runtime.services.container import Services
 from runtime.services.logout import backchannel_receiver
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import refresh_families, sessions, users
-from runtime.storage.sql.migrate import migrate
 from runtime.storage.sql.refresh_families import RefreshFamily
 from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import METADATA
@@ -162,25 +160,10 @@ WAYS: Mapping[str, Callable[[Holder], Awaitable[None]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def server(request: pytest.FixtureRequest) -> PostgresServer | None:
-    """Where the database is; None for SQLite."""
-    return request.getfixturevalue("postgres") if request.param == "postgresql" else None
-
-
 @pytest.fixture(scope="module")
-async def company(
-    server: PostgresServer | None, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Company]:
+async def company(storage: Services) -> Company:
     """An organization in a new database of each kind in turn."""
-    folder = tmp_path_factory.mktemp("sessions")
-    if server is None:
-        url = f"sqlite+aiosqlite:///{folder / 'zonewright.db'}"
-        await migrate(url)
-    else:
-        url = await server.migrated()
-    async with opened_parts(folder, database_url=url) as services:
-        yield await found_company(services)
+    return await found_company(storage)
 
 
 @pytest.mark.long

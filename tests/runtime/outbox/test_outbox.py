@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +12,6 @@ from sqlalchemy import text
 from tests.support.factories import found_company, opened_parts
 from tests.support.logs import logged_lines
 from tests.support.mail import in_folder
-from tests.support.postgres import PostgresServer
 from tests.support.waiting import let_elapse
 
 from runtime.adapters.keys.sealing import Sealer, new_data_key
@@ -30,7 +28,6 @@ from runtime.services.outbox import (
 from runtime.storage.sql import outbox as rows
 from runtime.storage.sql.batches import BATCH
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.migrate import migrate
 
 CANARY = "canary-token-4711"
 
@@ -88,27 +85,6 @@ def opened(
     )
     office.services = replace(services, outbox=outbox, clock=lambda: office.now)
     return office
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def server(request: pytest.FixtureRequest) -> PostgresServer | None:
-    """Where the database is; None for SQLite."""
-    return request.getfixturevalue("postgres") if request.param == "postgresql" else None
-
-
-@pytest.fixture(scope="module")
-async def storage(
-    server: PostgresServer | None, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Services]:
-    """Parts over a new database of each kind in turn."""
-    folder = tmp_path_factory.mktemp("outbox")
-    if server is None:
-        url = f"sqlite+aiosqlite:///{folder / 'zonewright.db'}"
-        await migrate(url)
-    else:
-        url = await server.migrated()
-    async with opened_parts(folder, database_url=url) as made:
-        yield made
 
 
 @pytest.fixture

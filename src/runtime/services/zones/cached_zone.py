@@ -68,7 +68,7 @@ class CachedZone:
         sealer: seals under it.
         history: the changes of the zone that are known, which later views of it share.
         checked_at: seconds on the monotonic clock: it has all that was committed before.
-        there_at: the last epoch at which somebody has looked whether there is such a zone.
+        confirmed_epoch: the last one at which the zone is known to have existed.
         is_uncached: read for one request from one database snapshot, and not revalidated.
     """
 
@@ -107,7 +107,7 @@ class CachedZone:
         self.valid_until = ring.changes_at
         self.denied = denied
         self.checked_at = monotonic()
-        self.there_at = internals.epoch
+        self.confirmed_epoch = internals.epoch
         self.is_uncached = False
         self._read = RevalidationWindow(epochs, generation)
         self._signing = ring.signing
@@ -158,7 +158,7 @@ class CachedZone:
         A request that has begun on this view goes on with it, and finds out that it is not the newest.
         """
         later = copy(self)
-        later.epoch = later.there_at = self.history.epoch
+        later.epoch = later.confirmed_epoch = self.history.epoch
         later._caches = self._lasting_caches()
         later._at_former = {
             issuer: _AtFormerAddress(later, issuer, view._lasting_caches())

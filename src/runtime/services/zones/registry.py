@@ -180,7 +180,9 @@ class ZoneRegistry:
         for zone in held:
             if not zone.is_followed():
                 self._data_keys.forget(zone.id)
-        moved = [zone for zone in held if self._epochs.has_moved(epochs.zone_key(zone.id), zone.there_at)]
+        moved = [
+            zone for zone in held if self._epochs.has_moved(epochs.zone_key(zone.id), zone.confirmed_epoch)
+        ]
         if not moved:
             return
         async with self._database.querying() as conn:
@@ -188,7 +190,7 @@ class ZoneRegistry:
                 if (found := await storage.zone_epochs(conn, zone.id)) is None:
                     self._data_keys.forget(zone.id)
                 else:
-                    zone.there_at = found[0]
+                    zone.confirmed_epoch = found[0]
 
     async def _watch(self) -> None:
         while True:

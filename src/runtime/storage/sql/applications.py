@@ -4,12 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import (
-    ARRAY,
-    JSON,
     ColumnElement,
     String,
     and_,
-    any_,
     bindparam,
     cast,
     delete,
@@ -22,6 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql import insert_batches
+from runtime.storage.sql.batches import Texts, among
 from runtime.storage.sql.prepared import PreparedStatement
 from runtime.storage.sql.tables import METADATA, TABLES
 
@@ -42,25 +40,15 @@ async def dependencies_of(
     return {row.resource_id: tuple(row.when_accessing or ()) for row in found}
 
 
-def _counting(is_asked: ColumnElement[bool]) -> PreparedStatement:
-    return PreparedStatement(
-        select(_dependencies.c.application_id, func.count())
-        .where(_dependencies.c.zone_id == bindparam("zone_id"), is_asked)
-        .group_by(_dependencies.c.application_id)
-    )
-
-
 # The ids are one parameter, however many there are: so the statement is the same one each time.
-_COUNTING = {
-    "postgresql": _counting(
-        _dependencies.c.application_id == any_(bindparam("application_ids", type_=ARRAY(String)))
-    ),
-    "sqlite": _counting(
-        _dependencies.c.application_id.in_(
-            select(func.json_each(bindparam("application_ids", type_=JSON)).table_valued("value").c.value)
-        )
-    ),
-}
+_COUNTING = PreparedStatement(
+    select(_dependencies.c.application_id, func.count())
+    .where(
+        _dependencies.c.zone_id == bindparam("zone_id"),
+        among(_dependencies.c.application_id, bindparam("application_ids", type_=Texts)),
+    )
+    .group_by(_dependencies.c.application_id)
+)
 
 
 async def count_dependencies(
@@ -70,7 +58,7 @@ async def count_dependencies(
     if not application_ids:
         return {}
     values = {"zone_id": zone_id, "application_ids": list(application_ids)}
-    return {row[0]: int(row[1]) for row in await _COUNTING[conn.dialect.name].rows(conn, values)}
+    return {row[0]: int(row[1]) for row in await _COUNTING.rows(conn, values)}
 
 
 async def upsert_dependency(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import ARRAY, JSON, Boolean, ColumnElement, Dialect, String, literal
+from sqlalchemy import ARRAY, JSON, BindParameter, Boolean, ColumnElement, Dialect, String, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -18,17 +18,21 @@ def batches(values: Sequence[T]) -> Iterable[Sequence[T]]:
     return (values[start : start + BATCH] for start in range(0, len(values), BATCH))
 
 
-def among(column: ColumnElement[Any], texts: Collection[str]) -> ColumnElement[bool]:
+def among(column: ColumnElement[Any], texts: Collection[str] | BindParameter[Any]) -> ColumnElement[bool]:
     """The condition that a column has one of these texts, which are one value of the statement.
 
     There may be as many as a user has sessions, or an organization zones: PostgreSQL's driver refuses a
     statement with more than 32,767 values, and SQLite one with more than it was built for. Both find the rows
     by an index of the column; in an `OR`, PostgreSQL may compare each row with each text besides.
+
+    Args:
+        texts: themselves, or a parameter of type `Texts`.
     """
-    return _Among(column, literal(list(texts), _Texts))
+    given = texts if isinstance(texts, BindParameter) else literal(list(texts), Texts)
+    return _Among(column, given)
 
 
-class _Texts(TypeDecorator[list[str]]):
+class Texts(TypeDecorator[list[str]]):
     """Texts that are one value: an array on PostgreSQL, JSON on SQLite."""
 
     impl = JSON
