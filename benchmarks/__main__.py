@@ -17,6 +17,7 @@ from benchmarks import (
     exchange,
     figures,
     growth,
+    impact,
     listing,
     manifests,
     peers,
@@ -41,6 +42,7 @@ PARTS: dict[str, Callable[[Path], Iterator[_Found]]] = {
     "revocation": revocation.measure,
     "listing": listing.measure,
     "growth": growth.measure,
+    "impact": impact.measure,
 }
 NAMES = ("figures", *PARTS, *_MANIFESTS)
 # What takes more room and time than the others together is measured only where it is named.

@@ -13,8 +13,9 @@ METADATA, INTROSPECTION, SIGN_IN = "metadata", "introspection", "sign-in, our le
 WARM, COLD_ES256, COLD_RS256 = "exchange, warm", "exchange, cold, ES256", "exchange, cold, RS256"
 LIST = "list of 100 applications"
 WRITES_SQLITE, WRITES = (f"exchange, warm, 5 writes/s, {each}" for each in ("SQLite", "PostgreSQL + Redis"))
+IMPACT = "impact of a policy change"
 NO_WRITES = "the same without writes"
-_SIZE = 10_000
+_SIZE, _RECORDS = 10_000, 100_000
 PEER_ES256, PEER_RS256 = "node-oidc-provider, ES256", "node-oidc-provider, RS256"
 
 
@@ -40,6 +41,11 @@ def _objects(what: str, at_most: float, aim: float) -> Floor:
     return Floor(what, _SIZE / at_most, _SIZE / aim, of="objects")
 
 
+def _records(what: str, at_most: float, aim: float) -> Floor:
+    """How many of 100,000 recorded decisions a second a plan replays that takes at most so many seconds."""
+    return Floor(what, _RECORDS / at_most, _RECORDS / aim, of="decisions")
+
+
 FLOORS = (
     Floor(WARM, 4_000, 8_000),
     Floor(COLD_ES256, 1_800, 4_000),
@@ -59,4 +65,5 @@ FLOORS = (
     _objects("plan, nothing changed, cold, 10,000", 4, 2),
     _objects("plan, nothing changed, warm, 10,000", 1.5, 0.6),
     _objects("apply, 10,000 creates", 30, 8),
+    *(_records(f"{IMPACT} by groups, {storage}", 5, 1) for storage in ("SQLite", "PostgreSQL + Redis")),
 )

@@ -239,7 +239,7 @@ def verdicts(results: Results) -> list[Verdict]:
         row = results.row(floor.scenario)
         if row is not None and row.share is not None:
             found.append(Verdict(floor, row.share, row.was_crowded))
-        elif row is not None and floor.of == "objects":
+        elif row is not None and floor.of != "requests":
             found.append(Verdict(floor, row.rate, row.was_crowded))
         scenario = results.scenario(floor.scenario)
         beside = results.scenario(floor.beside) if floor.beside else None

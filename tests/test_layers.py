@@ -270,9 +270,12 @@ ROOMS["management.snapshots"] = _ANY_KIND | {
     "management.policies",
     "time_slices",
 }
+ROOMS["replay"] = frozenset({"client_types", "clients", "container", "issuing", "time_slices", "zones"})
 ROOMS["management.changesets"] = ROOMS["management.kind_handlers"] | {
     "rate_limits",
+    "replay",
     "management.audit",
+    "management.decisions",
     "management.kind_handlers",
     "management.snapshots",
     "time_slices",

@@ -250,6 +250,73 @@ class CascadeDocument(TypedDict):
     in_use: bool
 
 
+class NamedRuleDocument(TypedDict):
+    """A rule of a policy: its `@id`, or its place among the rules of the text, from 0."""
+
+    policy: str
+    rule: str
+
+
+class ChangedRequestDocument(TypedDict):
+    """A request whose decision changes: how often it was recorded, and last when.
+
+    `user` is null for a token of the application's own. `user_email` is there for callers who may read users.
+    `actors` are those that the token names (`act`), the application itself first. `scopes` are those that are
+    lost or gained; without it, everything at the resource is. `refused_by` is what refuses the request, now
+    or afterwards: `policy`, a `dependency` that is not declared, or a `user`, an `application` or a
+    `resource` that is gone or may not act; left out where only scopes are lost or gained. `before` and
+    `after` are the rules that decide now, and afterwards; none where no rule permits it.
+    """
+
+    user: str | None
+    user_email: NotRequired[str]
+    application: str
+    resource: str
+    actors: Sequence[str]
+    scopes: NotRequired[Sequence[str]]
+    decisions: int
+    last_at: str
+    refused_by: NotRequired[str]
+    before: Sequence[NamedRuleDocument]
+    after: Sequence[NamedRuleDocument]
+
+
+class ChangedDecisionsDocument(TypedDict):
+    """The number of decisions that change, and of the users, applications and resources that they are of.
+
+    `examples` are those of the requests that were recorded most often.
+    """
+
+    decisions: int
+    users: int
+    applications: int
+    resources: int
+    examples: Sequence[ChangedRequestDocument]
+
+
+class DecisionImpactDocument(TypedDict):
+    """Recorded decisions of a zone that change under the plan, as the server found in the dry run.
+
+    The decisions `recorded` from `since` on were looked at. `replayed` of these were decided again, with the
+    present and the proposed policies, and `reproduced` of them the present policies decide as was recorded.
+    `not_replayed` counts the others by reason: `gone`, a user, application or resource is gone; `too_many`,
+    there are more different requests than one dry run replays. `unrecorded` names what rules look at and
+    decisions do not record: the replay assumes it. `loses` are requests that would be refused, `gains` those
+    that would be allowed.
+    """
+
+    zone: str
+    zone_id: str
+    since: str
+    recorded: int
+    replayed: int
+    reproduced: int
+    not_replayed: Mapping[str, int]
+    unrecorded: Sequence[str]
+    loses: ChangedDecisionsDocument
+    gains: ChangedDecisionsDocument
+
+
 class ExpiryDocument(TypedDict):
     """A manifest whose object has expired, or does so within two weeks from now.
 
@@ -276,17 +343,18 @@ class PlanDocument(TypedDict):
 
     `digest` is computed over all members except `source` (the commit that the plan was made from) and those
     that depend on the moment or on the caller: `guards` and `problems` (why the plan is refused now);
-    `losses` (what the server deletes along); `unmanaged` (objects of the zones that no configuration manages)
-    and `unmanaged_truncated` (kinds of which the server did not list all); `missing_names` (names in active
-    policies that match no object, also after an apply); `without_permit` (titles of policy sets that refuse
-    every token, since no policy in them has a `permit`); `probable_renames` (objects that are deleted while a
-    similar one is created); `left_out` (titles of objects that are not created, since they have expired
-    already); `lost_providers` (resources that stay and lose their credential provider); `undelivered` (titles
-    of objects whose one-time secret was never confirmed as delivered); `similar_owner` (the owner that
-    was probably intended); `expiring` (manifests of objects that have expired or expire soon; not in a
-    saved plan); and `shown_once` (titles of objects whose secret the server shows once: an apply without
-    `--secrets-dir` is refused). `names_writers` is false where this credential may not read who wrote
-    what. `delete_budgets` are those of `zonectl.yaml`.
+    `losses` (what the server deletes along); `decision_impact` (recorded decisions that change; left out
+    where the server has not looked, or the caller may not read decisions); `unmanaged` (objects of the zones
+    that no configuration manages) and `unmanaged_truncated` (kinds of which the server did not list all);
+    `missing_names` (names in active policies that match no object, also after an apply); `without_permit`
+    (titles of policy sets that refuse every token, since no policy in them has a `permit`);
+    `probable_renames` (objects that are deleted while a similar one is created); `left_out` (titles of
+    objects that are not created, since they have expired already); `lost_providers` (resources that stay and
+    lose their credential provider); `undelivered` (titles of objects whose one-time secret was never
+    confirmed as delivered); `similar_owner` (the owner that was probably intended); `expiring` (manifests of
+    objects that have expired or expire soon; not in a saved plan); and `shown_once` (titles of objects whose
+    secret the server shows once: an apply without `--secrets-dir` is refused). `names_writers` is false where
+    this credential may not read who wrote what. `delete_budgets` are those of `zonectl.yaml`.
     """
 
     format: Literal["zonewright/plan/v1"]
@@ -317,6 +385,7 @@ class PlanDocument(TypedDict):
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[CascadeDocument]]
+    decision_impact: NotRequired[Sequence[DecisionImpactDocument]]
     undelivered: NotRequired[Sequence[str]]
     similar_owner: NotRequired[SimilarOwnerDocument]
     shown_once: NotRequired[Sequence[str]]

@@ -198,6 +198,8 @@ class World:
     bound_owner: str | None = None  # what the one credential is limited to
     bound_zones: frozenset[str] | None = None
     tombstones: list[dict[str, Any]] = field(default_factory=list)
+    in_use: frozenset[str] = frozenset()  # ids of what was used lately
+    decision_impact: list[dict[str, Any]] | None = None  # what dry runs answer; None leaves it out
 
     def new_id(self, kind: str) -> str:
         """An id nobody has."""
@@ -315,7 +317,7 @@ class World:
         results = _Run(trial, body, dry_run=dry_run).run()
         for each in results if dry_run else ():
             if each["op"] == "delete" and each["kind"] not in ("Policy", "PolicySet"):
-                each |= {"takes_along": self.losses(each["id"]), "in_use": False}
+                each |= {"takes_along": self.losses(each["id"]), "in_use": each["id"] in self.in_use}
         if not dry_run:
             self.entities, self.revision, self.made = trial.entities, trial.revision, trial.made
             self.secrets, self.tombstones = trial.secrets, trial.tombstones
@@ -329,6 +331,7 @@ class World:
             "dry_run": dry_run,
             "operations": results,
             **({} if dry_run else {"audit": audit}),
+            **({"decision_impact": self.decision_impact} if dry_run and self.decision_impact else {}),
         }
 
     def require_bound(self, body: Mapping[str, Any]) -> None:

@@ -1,13 +1,14 @@
-"""Sends a plan's changeset as a dry run: the server checks it, counts cascades and changes nothing."""
+"""Sends a plan's changeset as a dry run: the server checks it, foresees its effects and changes nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from reconciler.client import Api, Rejected
+from reconciler.client import Api, NotReached, Rejected
 from reconciler.client.api import Progress
 from reconciler.manifests import Configuration
-from reconciler.plan import Cascade, Cascades, Plan
+from reconciler.plan import Cascade, Cascades, Plan, ZoneDecisionImpact
 from reconciler.server_problems import ServerRejection
 
 from .changeset_body import changeset_body, replace_secrets
@@ -16,13 +17,16 @@ from .rejections import server_rejection
 
 @dataclass(frozen=True)
 class DryRunResult:
-    """The server's answer to a dry run: its rejection, or the cascades of deletions.
+    """The server's answer to a dry run: its rejection, or the effects that it foresees.
 
-    `cascades` is None without a dry run, or when the server refused the plan before it counted them.
+    `cascades`, of deletions, is None without a dry run, or when the server refused the plan before it counted
+    them. `decision_impact` is None in these cases, too, and where nothing in the plan affects decisions, the
+    caller may not read them, or the server is too old to tell.
     """
 
     rejection: ServerRejection | None = None
     cascades: Cascades | None = None
+    decision_impact: tuple[ZoneDecisionImpact, ...] | None = None
 
 
 def dry_run_plan(
@@ -45,7 +49,9 @@ def dry_run_plan(
         if not error.about_body:
             raise
         return DryRunResult(server_rejection(error, plan, configuration))
-    return DryRunResult(cascades=_cascades(done.body))
+    return DryRunResult(
+        cascades=_cascades(done.body), decision_impact=_decision_impact(done.body, plan, datetime.now(UTC))
+    )
 
 
 def _cascades(body: Mapping[str, Any]) -> Cascades:
@@ -54,6 +60,20 @@ def _cascades(body: Mapping[str, Any]) -> Cascades:
         for result in body.get("operations", [])
         if result["op"] == "delete"
     }
+
+
+def _decision_impact(
+    body: Mapping[str, Any], plan: Plan, now: datetime
+) -> tuple[ZoneDecisionImpact, ...] | None:
+    """Raises NotReached where it cannot be read: a plan without it would seem to change no decision."""
+    found = body.get("decision_impact")
+    if found is None:
+        return None
+    try:
+        return tuple(ZoneDecisionImpact.read(each, plan.zone_names, now) for each in found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"the `decision_impact` of the server's answer cannot be read ({error})"
+        raise NotReached(f"{message}; install the version of zonectl that belongs to the server") from error
 
 
 def _without_secrets(operation: Mapping[str, object]) -> dict[str, Any]:

@@ -32,12 +32,16 @@ def apply_command(path: Path, options: Options, *, approve: Callable[[str], bool
         interactive = not options["yes"] and not options["expect"]
         plan = context.plan()
         dry_run = context.dry_run(plan) if interactive or plan.destroying else DryRunResult()
+        decisions = dry_run.decision_impact
         refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=True)
         if options["output"] == "text":
             refused, place = dry_run.rejection is not None, context.places
-            lines = plan_lines(plan, refusals, dry_run.cascades, refused=refused, place=place)
+            lines = plan_lines(
+                plan, refusals, dry_run.cascades, decisions=decisions, refused=refused, place=place
+            )
             print_lines(*lines, *note_lines(plan, options, sources))
-        check_expected_digest(plan, options, plan_json(plan, refusals, dry_run.rejection, dry_run.cascades))
+        document = plan_json(plan, refusals, dry_run.rejection, dry_run.cascades, decisions=decisions)
+        check_expected_digest(plan, options, document)
         raise_if_refused(plan, refusals, dry_run, context.places, printed=options["output"] == "text")
         if not plan.empty and interactive and not approve(context.server):
             raise CommandFailed(FAILED, "nothing was changed")

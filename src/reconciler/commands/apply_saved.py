@@ -55,7 +55,8 @@ def apply_saved_plan(path: Path, options: Options) -> None:
     )
     with open_api(connection, root, writes=True) as api:
         plan = _verified(plan, api.snapshot(plan.owner, zone_ids_of(plan)))
-        _raise_if_saved_plan_refused(plan, find_refusals(plan, options, sources, applies=True), options)
+        refusals = find_refusals(plan, options, sources, applies=True)
+        _raise_if_saved_plan_refused(plan, refusals, options, DryRunResult())
         if plan.destroying:
             dry_run = dry_run_plan(api, plan)
             refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=True)
@@ -78,8 +79,9 @@ def _verified(plan: Plan, snapshot: Snapshot) -> Plan:
 
 
 def _raise_if_saved_plan_refused(
-    plan: Plan, refusals: Sequence[Refusal], options: Options, dry_run: DryRunResult | None = None
+    plan: Plan, refusals: Sequence[Refusal], options: Options, dry_run: DryRunResult
 ) -> None:
     if refusals and options["output"] == "text":
-        print_lines(*plan_lines(plan, cascades=dry_run.cascades if dry_run else None, refused=True))
-    raise_if_refused(plan, refusals, dry_run or DryRunResult())
+        decisions = dry_run.decision_impact
+        print_lines(*plan_lines(plan, cascades=dry_run.cascades, decisions=decisions, refused=True))
+    raise_if_refused(plan, refusals, dry_run)

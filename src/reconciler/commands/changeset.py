@@ -81,7 +81,7 @@ def raise_if_refused(
         printed: the plan was printed with its refusals, which are not repeated.
     """
     rejection = dry_run.rejection
-    document = plan_json(plan, refusals, rejection, dry_run.cascades)
+    document = plan_json(plan, refusals, rejection, dry_run.cascades, decisions=dry_run.decision_impact)
     if refusals:
         code = STALE if all(each.stale for each in refusals) else REFUSED
         messages = [] if printed else [f"  {place(each.message)}" for each in refusals]

@@ -33,13 +33,18 @@ def plan_command(path: Path, options: Options) -> int:
         refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=False)
     if (out := options.get("out")) is not None:
         save_plan(plan, out)
+    decisions = dry_run.decision_impact
     expiring = list(expiries(context.configuration.manifests, datetime.now(UTC)))
     if options["output"] == "json":
-        print_json(plan_json(plan, refusals, dry_run.rejection, dry_run.cascades, expiring))
+        print_json(
+            plan_json(plan, refusals, dry_run.rejection, dry_run.cascades, expiring, decisions=decisions)
+        )
     else:
         remaining = [each for each in expiring if each.title not in plan.left_out]
         refused, place = dry_run.rejection is not None, context.places
-        lines = plan_lines(plan, refusals, dry_run.cascades, refused=refused, place=place)
+        lines = plan_lines(
+            plan, refusals, dry_run.cascades, decisions=decisions, refused=refused, place=place
+        )
         notes = (*note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
         print_lines(*lines, *notes, *expiry_lines(remaining, place), *warning_lines(context.configuration))
         if dry_run.rejection is not None:

@@ -9,6 +9,7 @@ from reconciler.apply.file_watch import watch_files
 from reconciler.exit_codes import INTERRUPTED, USAGE, CommandFailed
 from reconciler.manifests import find_source_files
 from reconciler.manifests.source_files import SourceError
+from reconciler.report.decision_impact import decision_impact_lines
 from reconciler.report.plans import action_lines, similar_owner_lines, summary_line
 from reconciler.report.policy_impact import impact_lines
 from reconciler.terminal import Line, Styled, print_lines, tagged
@@ -73,8 +74,14 @@ def _plan_once(path: Path, options: Options, *, applies: bool) -> None:
         refused = bool(refusals) or dry_run.rejection is not None
         notes = () if applies else one_time_secret_lines(plan, options)
         warnings = similar_owner_lines(plan)
+        decisions = dry_run.decision_impact or ()
         _print_with_time(
-            summary_line(plan, refused=refused), *impact_lines(plan, place), *actions, *notes, *warnings
+            summary_line(plan, decisions, refused=refused),
+            *impact_lines(plan, place),
+            *decision_impact_lines(decisions),
+            *actions,
+            *notes,
+            *warnings,
         )
         raise_if_refused(plan, refusals, dry_run, place)
         if applies:

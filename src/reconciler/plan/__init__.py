@@ -2,6 +2,7 @@
 
 from .builder import PlanImpossible, build_plan
 from .cascade import Cascade, Cascades
+from .decision_impact import ChangedDecisions, ChangedRequest, NamedRule, ZoneDecisionImpact
 from .drift import Drift, detect_drift
 from .guards import Refusal, check_guards
 from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged
@@ -15,9 +16,12 @@ __all__ = [
     "Action",
     "Cascade",
     "Cascades",
+    "ChangedDecisions",
+    "ChangedRequest",
     "Drift",
     "FieldChange",
     "MissingPolicyName",
+    "NamedRule",
     "Plan",
     "PlanImpossible",
     "PolicySetChange",
@@ -27,6 +31,7 @@ __all__ = [
     "Unmanaged",
     "UnresolvedReference",
     "WidenedAccess",
+    "ZoneDecisionImpact",
     "build_plan",
     "check_guards",
     "detect_drift",

@@ -97,6 +97,7 @@ def build_plan(
         left_out=left_out,
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
+        zone_names=builder.names.zones(),
         names_writers=snapshot.names_writers,
         sees_all=snapshot.sees_all,
     )

@@ -54,6 +54,10 @@ class DisplayNames:
         name = display_name(now, record.name) if now is not None else record.name
         return f"{entity.kind}/{name}{whose}"
 
+    def zones(self) -> dict[str, str]:
+        """The names of all zones, by id."""
+        return {each.id: self.zone(each.id) for each in self._index.by_id.values() if each.kind == "Zone"}
+
     def zone(self, zone_id: str) -> str:
         """The name that manifests have for a zone; its slug when none manages it."""
         zone = self._index.by_id.get(zone_id)

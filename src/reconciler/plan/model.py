@@ -34,6 +34,7 @@ NOT_IN_DIGEST = (
     "guards",
     "problems",
     "losses",
+    "decision_impact",
     "unmanaged",
     "unmanaged_truncated",
     "missing_names",
@@ -368,6 +369,7 @@ class Plan:
         saved: it was read from a file, which somebody else may have written.
         undelivered: objects with a one-time secret that was never confirmed as delivered.
         similar_owner: the owner of most objects that the manifests name, where this owner manages nothing.
+        zone_names: zone id -> its name for people, of the zones that there are.
         names_writers: the server names the actor of each write; not every caller may read that.
         sees_all: an entity missing from the snapshot does not exist; otherwise the caller may lack
             permission.
@@ -398,6 +400,7 @@ class Plan:
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)
+    zone_names: Mapping[str, str] = field(default_factory=dict, compare=False)
     names_writers: bool = field(default=True, compare=False)
     sees_all: bool = field(default=True, compare=False)
     _digest: list[str] = field(default_factory=list, compare=False, repr=False)

@@ -44,7 +44,7 @@ from .zone_moves import with_zone_moves
 
 
 def with_server_facts(plan: Plan, snapshot: Snapshot) -> Plan:
-    """The same plan with counts from the server: how many objects its owner has, and which policies widen.
+    """The same plan with what the server knows: how many objects its owner has, which policies widen, zones.
 
     Objects that it deletes and that are gone already are counted: the plan may have been applied before.
     """
@@ -54,9 +54,15 @@ def with_server_facts(plan: Plan, snapshot: Snapshot) -> Plan:
     owned.update(
         each.kind for each in snapshot.entities if each.ownership and each.ownership.owner == plan.owner
     )
-    places = {_unplaced(each): each.place for each in _Recount(plan, snapshot).foreseen.widened}
+    recount = _Recount(plan, snapshot)
+    places = {_unplaced(each): each.place for each in recount.foreseen.widened}
     placed = tuple(replace(each, place=places.get(_unplaced(each), "")) for each in plan.widened)
-    return replace(plan, owned=dict(sorted(owned.items())), widened=tuple(dict.fromkeys(placed)))
+    return replace(
+        plan,
+        owned=dict(sorted(owned.items())),
+        widened=tuple(dict.fromkeys(placed)),
+        zone_names=recount.names.zones(),
+    )
 
 
 def saved_plan_discrepancies(plan: Plan, snapshot: Snapshot) -> Iterator[str]:

@@ -5,13 +5,14 @@ from typing import Any
 
 from reconciler.kinds import MemberSchema, load_kinds
 from reconciler.output_documents import PlanDocument
-from reconciler.plan import Action, Cascade, Cascades, FieldChange, Plan, Refusal
+from reconciler.plan import Action, Cascade, Cascades, FieldChange, Plan, Refusal, ZoneDecisionImpact
 from reconciler.plan.cascade import cascade_json, cascade_of
 from reconciler.plan.model import ChangeState, Op
 from reconciler.server_problems import ServerRejection
 from reconciler.terminal import Line, Styled, line_parts
 
 from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmanaged_line, write_line
+from .decision_impact import decision_impact_lines, decision_impact_summary
 from .diagnostics import diagnostic_block
 from .expiries import Expiry
 from .lost_providers import lost_provider_lines
@@ -40,23 +41,26 @@ def plan_lines(
     refusals: Sequence[Refusal] = (),
     cascades: Cascades | None = None,
     *,
+    decisions: Sequence[ZoneDecisionImpact] | None = None,
     refused: bool = False,
     place: Places = as_recorded,
 ) -> Iterator[Line]:
     """The whole plan, its policy impact, its cascades, and the reasons why it is refused.
 
     Args:
+        decisions: recorded decisions that it changes; None where the server has not told.
         refused: the plan is refused for a reason that is printed elsewhere.
         place: how files are shown; by default relative to the configuration's root.
     """
     yield from impact_lines(plan, place)
+    yield from decision_impact_lines(decisions or ())
     yield from missing_name_lines(plan.missing_names, place)
     yield from without_permit_lines(plan.without_permit)
     yield from lost_provider_lines(plan.lost_providers)
     yield from probable_rename_lines(plan.probable_renames, place)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, cascades, place)
-    yield summary_line(plan, refused=refused or bool(refusals))
+    yield summary_line(plan, decisions or (), refused=refused or bool(refusals))
     if plan.budgets and plan.destroying and not plan.saved:
         budgets = ", ".join(f"{kind} {budget}" for kind, budget in sorted(plan.budgets.items()))
         yield f"  delete budgets of `zonectl.yaml`: {budgets}"
@@ -120,8 +124,10 @@ def plan_json(
     found: ServerRejection | None = None,
     cascades: Cascades | None = None,
     expiring: Iterable[Expiry] = (),
+    *,
+    decisions: Sequence[ZoneDecisionImpact] | None = None,
 ) -> PlanDocument:
-    """The plan, why it is refused, the server's problems, the cascades of deletions, what expires soon."""
+    """The plan, why it is refused, the server's problems and what it foresees, what expires soon."""
     document: PlanDocument = {**plan.as_json()}
     document["guards"] = [
         {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
@@ -148,18 +154,21 @@ def plan_json(
             for action in plan.destroying
             if (cascade := cascade_of(action, cascades)) is not None
         ]
+    if decisions is not None:
+        document["decision_impact"] = [each.as_json() for each in decisions]
     return document
 
 
-def summary_line(plan: Plan, *, refused: bool = False) -> str:
-    """One line with the number of changes, and whether the plan is refused."""
+def summary_line(plan: Plan, decisions: Sequence[ZoneDecisionImpact] = (), *, refused: bool = False) -> str:
+    """One line with the number of changes, their impact, and whether the plan is refused."""
     refused = refused or bool(plan.refused)
     if plan.empty:
         message = "refused" if refused else "nothing to do"
     else:
         counts = plan.summary()
         parts = [f"{counts[op]} to {op}" for op in _COUNTED if op in counts]
-        message = f"{', '.join(parts)}{impact_summary(plan)}{'; refused' if refused else ''}"
+        impact = f"{impact_summary(plan)}{decision_impact_summary(decisions)}"
+        message = f"{', '.join(parts)}{impact}{'; refused' if refused else ''}"
     # A saved plan's number of manifests is a claim of its file.
     return f"{'saved plan' if plan.saved else counted(plan.manifest_count, 'manifest')}: {message}"
 

@@ -163,8 +163,79 @@ class AuditRange(Part):
     last: Annotated[int, Example(1042)]
 
 
+class DecidingRule(Part):
+    """A rule that decides: the policy's name, and the rule's `@id` or its position in the text from 0."""
+
+    policy: Annotated[str, Example("payments")]
+    rule: Annotated[str, Example("only-finance")]
+
+
+class DecisionChange(Part):
+    """Recorded requests of one user, application and resource that are decided otherwise from then on.
+
+    `user` is left out for tokens of the application's own, `user_email` for callers who may not read users.
+    `actors` is the chain, the application first. `scopes` are those that are lost or gained; it is left out
+    where everything at the resource is. `refused_by` says what refuses them, afterwards or until now:
+    `policy`; a missing `dependency`; a `scope` that the resource does not offer; or that the `user`, the
+    `application` or the `resource` is not there or may not act. `before` and `after` are the rules that
+    decide; none where no rule permits.
+    """
+
+    user: Annotated[str | None, Example("ada")] = None
+    user_email: Annotated[str | None, Example("ada@acme.example")] = None
+    application: Annotated[str, Example("billing-agent")]
+    resource: Annotated[str, Example("https://api.acme.example")]
+    actors: Annotated[list[str], Example(["billing-agent"])]
+    scopes: Annotated[list[str] | None, Example(["write"])] = None
+    decisions: Annotated[int, Example(30)]
+    last_at: Timestamp
+    refused_by: Literal["policy", "dependency", "scope", "user", "application", "resource"]
+    before: list[DecidingRule]
+    after: list[DecidingRule]
+
+
+class DecisionChanges(Part):
+    """How many recorded requests are decided otherwise, of how many users, applications and resources.
+
+    `examples` are those with most records, at most 20.
+    """
+
+    decisions: Annotated[int, Example(30)]
+    users: Annotated[int, Example(1)]
+    applications: Annotated[int, Example(1)]
+    resources: Annotated[int, Example(1)]
+    examples: list[DecisionChange]
+
+
+class DecisionImpact(Part):
+    """What a changeset makes of the decisions that a zone has recorded: replayed in the dry run.
+
+    `recorded` are the decisions of policies since `since` that were looked at: of all zones of the changeset
+    the newest 100,000 at most. `replayed` of them were decided again, by what the zone has now and by what
+    the changeset makes of it; `reproduced` of these come to what was recorded by what it has now.
+    `not_replayed` says of how many a user, application or resource is `gone`, and how many were `too_many`.
+    `unrecorded` are the members of the context that rules look at and that are not recorded: the replay
+    assumes all scopes of the resource, a sign-in at the time of the request without `acr`, and the present
+    time.
+    """
+
+    zone_id: str
+    since: Timestamp
+    recorded: Annotated[int, Example(100_000)]
+    replayed: Annotated[int, Example(99_210)]
+    reproduced: Annotated[int, Example(99_100)]
+    not_replayed: Annotated[dict[str, int], Example({"gone": 790})]
+    unrecorded: Annotated[list[str], Example(["acr"])]
+    loses: DecisionChanges
+    gains: DecisionChanges
+
+
 class ChangesetResult(Part):
-    """The result of a changeset. `id` is null on a dry run."""
+    """The result of a changeset. `id` is null on a dry run.
+
+    `decision_impact` is told by a dry run that writes to what policies decide by, for each existing zone with
+    recorded decisions that the caller may list.
+    """
 
     id: str | None
     base_revision: Annotated[int, Example(41)]
@@ -172,6 +243,7 @@ class ChangesetResult(Part):
     dry_run: bool
     operations: list[OperationResult]
     audit: AuditRange | None = None
+    decision_impact: list[DecisionImpact] | None = None
 
 
 class Receipt(Part):

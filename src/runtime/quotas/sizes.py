@@ -11,6 +11,7 @@ from runtime.services.authorization import requests as authorize_requests
 from runtime.services.logout import requests as logout_requests
 from runtime.services.management.changesets import concurrency_limits as concurrent
 from runtime.services.management.snapshots import undescribable
+from runtime.services.replay import decision_impact
 
 REQUEST_BYTES = 2 * 1024 * 1024  # changesets alone may have more, from callers who are known
 HEADER_BYTES = 16 * 1024
@@ -82,6 +83,14 @@ SIZES: tuple[tuple[str, str], ...] = (
     (
         "total size of one caller's dry runs under way",
         f"the maximum of one, plus {_bytes(concurrent.BESIDE_BYTES)}; then 429",
+    ),
+    (
+        "recorded decisions that a dry run replays",
+        (
+            f"the newest {decision_impact.MOST_RECORDS:,} of {decision_impact.PERIOD.days} days,"
+            f" {decision_impact.MOST_ZONES} zones; as many as take {decision_impact.SECONDS:.0f} seconds"
+            " before the operations, and again after them"
+        ),
     ),
     (
         "snapshots that a process sends at once",

@@ -128,6 +128,20 @@ def outcome() -> Reply:
     )
 
 
+def foreseen() -> Reply:
+    """What a plan changes for recorded decisions, as a hostile server tells it."""
+    rules = [{"policy": HOSTILE, "rule": HOSTILE}]
+    request = {**dict.fromkeys(("user", "user_email", "application", "resource"), HOSTILE), "decisions": 1}
+    request |= {"actors": [HOSTILE], "scopes": [HOSTILE], "before": rules, "after": rules}
+    changed = {"decisions": 2, "users": 1, "applications": 1, "resources": 1}
+    changed["examples"] = [{**request, "last_at": "2026-11-20T08:00:00Z"}]
+    zone = {"zone_id": HOSTILE, "since": "2026-10-29T12:00:00Z", "recorded": 3, "replayed": 2}
+    zone |= {"reproduced": 1, "not_replayed": {HOSTILE: 1}, "unrecorded": [HOSTILE]}
+    status, (result,), headers = outcome()
+    zones = [{**zone, "loses": changed, "gains": changed}, zone]
+    return status, [{**result, "decision_impact": zones}], headers
+
+
 EVERY = ("plan", "drift", "apply", "watch")
 # A path of the server, what it answers there, and the commands whose text shows something of it.
 ANSWERS: dict[str, tuple[str, Callable[[], Reply], tuple[str, ...]]] = {
@@ -144,6 +158,7 @@ ANSWERS: dict[str, tuple[str, Callable[[], Reply], tuple[str, ...]]] = {
     "names": ("snapshot", snapshot, EVERY),
     "organization": ("organizations", lambda: (200, {"items": [{"id": HOSTILE}]}, {}), ()),
     "outcome": ("changesets", outcome, ("apply",)),
+    "decisions": ("changesets", foreseen, ("plan", "apply", "watch")),
 }
 
 

@@ -75,6 +75,10 @@ class TestZones:
         """Whoever has it; by its slug where nobody manages it, and by its id where it is not to be seen."""
         assert names().zone(zone_id) == name
 
+    def test_all_zones_are_listed(self) -> None:
+        """By id, also those of others and of nobody."""
+        assert names().zones() == {ZONE_ID: "workforce", "z2": "partners", "z3": "wild-slug"}
+
     def test_a_renamed_zone_has_its_new_name(self) -> None:
         """Actions are told by the names that manifests have now."""
         assert names({ZONE_ID: "people"}).zone(ZONE_ID) == "people"

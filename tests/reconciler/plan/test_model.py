@@ -85,6 +85,7 @@ class TestWhatTheDigestNames:
             {"undelivered": (CHANGED,)},
             {"similar_owner": SimilarOwner("acme/other", 3)},
             {"names_writers": False},
+            {"zone_names": {"z1": "w"}},
             {"unmanaged": (Unmanaged("Group", "w", "g", "g1"),)},
         ],
         ids=str,

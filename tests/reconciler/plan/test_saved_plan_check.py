@@ -475,6 +475,13 @@ class TestServerFacts:
         ).widened
         assert other.place == ""
 
+    def test_zones_are_called_as_on_the_server(self, world: World) -> None:
+        """A file has no names for their ids."""
+        settle(world, [zone()])
+        plan = read_plan(orjson.dumps(plan_for(world, [zone(), manifest("Role", "reader")]).as_json()))
+        found = with_server_facts(plan, world.snapshot())
+        assert (plan.zone_names, [*found.zone_names.values()]) == ({}, ["workforce"])
+
     def test_it_stays_the_same_plan(self, world: World) -> None:
         """Under the digest that was approved."""
         plan = _saved_for(world, "widened")

@@ -1,6 +1,7 @@
 """Values that plans are made from and consist of, for tests of one function without a server."""
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.reconciler.factories import OWNER
@@ -13,6 +14,7 @@ from reconciler.plan.operations import Operation
 OTHER = "acme/other"
 ZONE_ID = "zone00000000000000000001"
 ANN = Write("2026-01-02T03:04:05Z", "user ann")
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)  # 30 days after the decisions of `decision_impact` begin
 
 
 def record(
@@ -101,3 +103,45 @@ def plan(*actions: Action, operations: Iterable[Operation] = (), **more: Any) ->
         "manifest_count": 1,
     }
     return Plan(actions=actions, operations=tuple(operations), **{**told, **more})
+
+
+def decision_impact(**members: Any) -> dict[str, Any]:
+    """What a dry run answers about the decisions of one zone: some requests would be refused."""
+    whole = {
+        "user": "ada",
+        "user_email": "ada@acme.example",
+        "application": "billing-agent",
+        "resource": "https://api.example",
+        "actors": ["billing-agent", "chat"],
+        "decisions": 30,
+        "last_at": "2026-11-20T08:00:00Z",
+        "refused_by": "policy",
+        "before": [{"policy": "default-user-grants", "rule": "0"}],
+        "after": [{"policy": "payments", "rule": "only-finance"}],
+    }
+    in_part = {
+        "user": "bob",
+        "user_email": "bob@acme.example",
+        "application": "billing-agent",
+        "resource": "https://ledger.example",
+        "actors": ["billing-agent"],
+        "scopes": ["write"],
+        "decisions": 10,
+        "last_at": "2026-11-27T16:00:00Z",
+        "refused_by": "policy",
+        "before": [{"policy": "default-user-grants", "rule": "0"}],
+        "after": [{"policy": "ledger", "rule": "no-writing"}],
+    }
+    examples = [whole, in_part]
+    return {
+        "zone_id": "z1",
+        "since": "2026-10-29T12:00:00Z",
+        "recorded": 100_000,
+        "replayed": 99_210,
+        "reproduced": 99_100,
+        "not_replayed": {"gone": 700, "too_many": 90},
+        "unrecorded": ["acr", "scopes"],
+        "loses": {"decisions": 42, "users": 3, "applications": 1, "resources": 2, "examples": examples},
+        "gains": {"decisions": 0, "users": 0, "applications": 0, "resources": 0, "examples": []},
+        **members,
+    }

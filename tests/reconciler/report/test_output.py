@@ -10,6 +10,7 @@ import jsonschema_rs
 import pytest
 from tests.reconciler.apply.texts import AGENT, PROVIDER, ROLE, ZONE, Zonectl
 from tests.reconciler.fake_server import FakeServer, World
+from tests.reconciler.plan.values import decision_impact
 
 from reconciler.cli import run
 from reconciler.output_schemas import schema_files
@@ -192,6 +193,74 @@ class TestEveryExit:
                 run(["plan", str(scene.config), "--output", "json"])
 
         assert document(capsys.readouterr().out)[1]["exit_code"] == 1
+
+
+REFUSED = "would be refused in zone workforce: 42 of 99,210 recorded decisions, of 3 users"
+
+
+class TestDecisionImpact:
+    @pytest.fixture(autouse=True)
+    def _answer(self, scene: Scene) -> None:
+        """The zone exists, and a plan changes what its policies decide."""
+        scene.zonectl("apply", scene.config, "--yes")
+        scene.config.write("more.yaml", GROUPS)
+        scene.world.decision_impact = [decision_impact(zone_id=scene.world.find("Zone", "workforce")["id"])]
+
+    def test_a_plan_tells_what_would_be_refused(self, scene: Scene) -> None:
+        """Above its actions, and at the end of its last line."""
+        lines = scene.zonectl("plan", scene.config).out.splitlines()
+
+        assert REFUSED in lines[0]
+        assert "9 manifests: 7 to create; 42 recorded requests would be refused" in lines
+
+    def test_the_document_has_what_the_server_answers(self, scene: Scene) -> None:
+        """And the name of the zone; its digest is the same without it."""
+        content = scene.says("plan", exit_code=2)[1]
+        (answer,) = scene.world.decision_impact or ()
+        scene.world.decision_impact = None
+        without = scene.says("plan", exit_code=2)[1]
+
+        assert content["decision_impact"] == [{"zone": "workforce", **answer}]
+        assert "decision_impact" not in without
+        assert content["digest"] == without["digest"]
+
+    def test_the_printed_document_can_be_applied(self, scene: Scene, tmp_path: Path) -> None:
+        """A saved plan has nothing of it, and one with it is the same plan."""
+        saved, printed = tmp_path / "saved.json", tmp_path / "printed.json"
+        printed.write_text(
+            scene.zonectl("plan", scene.config, "--out", saved, "--output", "json").out, encoding="utf-8"
+        )
+
+        assert "decision_impact" not in json.loads(saved.read_text("utf-8"))
+        assert scene.zonectl("apply", printed, "--root", scene.config).exit_code == 0
+
+    def test_an_apply_that_asks_shows_the_same(self, scene: Scene) -> None:
+        """Before it asks; here there is nobody to answer."""
+        done = scene.zonectl("apply", scene.config)
+
+        assert done.exit_code == 64
+        assert REFUSED in done.out
+
+    def test_a_refused_apply_tells_it_in_its_document(self, scene: Scene) -> None:
+        """With the other reasons to look at the plan again."""
+        found = scene.says("apply", "--expect", "sha256:no", exit_code=4)[1]
+        assert "decision_impact" not in found, "an apply that asks nobody sends no dry run"
+        scene.zonectl("apply", scene.config, "--yes")
+        scene.config.path.joinpath("more.yaml").unlink()
+        found = scene.says("apply", "--yes", exit_code=5)[1]
+        assert found["decision_impact"][0]["loses"]["decisions"] == 42
+
+    def test_a_refused_saved_plan_shows_it_with_its_deletions(self, scene: Scene, tmp_path: Path) -> None:
+        """Where the dry run has counted these; by the name of the zone on the server."""
+        role, saved = scene.world.find("Role", "reader"), tmp_path / "plan.json"
+        scene.config.path.joinpath("role.yaml").unlink()
+        scene.config.path.joinpath("more.yaml").unlink()
+        scene.zonectl("plan", scene.config, "--out", saved)
+        scene.world.in_use = frozenset({role["id"]})
+        done = scene.zonectl("apply", saved, "--root", scene.config)
+
+        assert done.exit_code == 5
+        assert REFUSED in done.out
 
 
 class TestProblems:

@@ -1,6 +1,7 @@
-"""The members of the request context that a policy reads: others cannot change its decision.
+"""The parts of a request that a policy reads: others cannot change its decision.
 
-So decisions are cached by the members that are read.
+So decisions are cached by the members of the context that are read, and users whom no policy tells apart are
+asked about once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,9 @@ from typing import Any
 
 _CONTEXT = {"Var": "context"}
 _ACCESSES = (".", "has")
+_USER = "User"
+_OWN_ATTRIBUTES = frozenset({"identifier", "email"})  # of users; groups and roles are their parents
+_NO_USERS = ({"Var": "resource"}, {"Var": "action"}, _CONTEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +22,16 @@ class ContextUsage:
     Attributes:
         resource_id: the only resource it applies to; None when it can apply to any.
         names: the members of the context it reads; None when it may read all of them.
+        users: identifiers of the users for whom it may decide otherwise than for others with the same groups
+            and roles; None when that may be any.
     """
 
     resource_id: str | None
     names: frozenset[str] | None
+    users: frozenset[str] | None = frozenset()
 
 
-UNKNOWN = ContextUsage(None, None)
+UNKNOWN = ContextUsage(None, None, None)
 
 
 def context_usage(policy: Mapping[str, Any]) -> ContextUsage:
@@ -35,7 +42,13 @@ def context_usage(policy: Mapping[str, Any]) -> ContextUsage:
     """
     names: set[str] = set()
     everything = _collect(policy.get("conditions", []), names)
-    return ContextUsage(_only_resource(policy), None if everything else frozenset(names))
+    users: set[str] = set()
+    anybody = _collect_users([policy.get("principal"), policy.get("conditions")], users)
+    return ContextUsage(
+        _only_resource(policy),
+        None if everything else frozenset(names),
+        None if anybody else frozenset(users),
+    )
 
 
 def used_attributes(reads: Iterable[ContextUsage], resource_id: str) -> frozenset[str] | None:
@@ -48,6 +61,18 @@ def used_attributes(reads: Iterable[ContextUsage], resource_id: str) -> frozense
             return None
         names |= each.names
     return frozenset(names)
+
+
+def told_apart(reads: Iterable[ContextUsage], resource_id: str) -> frozenset[str] | None:
+    """The users whom some policy may tell from others in a request for this resource; None for any user."""
+    users: set[str] = set()
+    for each in reads:
+        if each.resource_id not in (None, resource_id):
+            continue
+        if each.users is None:
+            return None
+        users |= each.users
+    return frozenset(users)
 
 
 def _collect(node: Any, names: set[str]) -> bool:
@@ -68,6 +93,27 @@ def _collect(node: Any, names: set[str]) -> bool:
         else:
             everything |= _collect(operands, names)
     return everything
+
+
+def _collect_users(node: Any, users: set[str]) -> bool:
+    """Add the users that an expression names; True when it may read what is one user's own."""
+    anybody = False
+    if isinstance(node, list):
+        for each in node:
+            anybody |= _collect_users(each, users)
+        return anybody
+    if not isinstance(node, Mapping):
+        return False
+    if node.get("type") == _USER and isinstance(node.get("id"), str):
+        users.add(node["id"])
+        return False
+    for operator, operands in node.items():
+        if operator in _ACCESSES and isinstance(operands, Mapping) and operands.get("left") not in _NO_USERS:
+            attribute = operands.get("attr")
+            named = {attribute} if isinstance(attribute, str) else set(attribute or ())
+            anybody |= bool(named & _OWN_ATTRIBUTES)
+        anybody |= _collect_users(operands, users)
+    return anybody
 
 
 def _only_resource(rule: Mapping[str, Any]) -> str | None:

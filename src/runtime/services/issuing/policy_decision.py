@@ -29,7 +29,7 @@ POLICY_DENIED = "policy_denied"
 _REMEMBERED_SECONDS = 30
 # What differs between two requests of one user, application, chain and resource; time stands in every key.
 _VARYING = frozenset({"scopes", "authenticated_at", "acr"})
-_Participants = tuple[requests.PolicyApplication, requests.PolicyResource]
+Participants = tuple[requests.PolicyApplication, requests.PolicyResource]
 
 PolicyRequestBuilder = Callable[[frozenset[str]], PolicyRequest]
 
@@ -94,7 +94,7 @@ async def decide_exchange(
     now: datetime,
 ) -> PolicyVerdict:
     """Whether the application may act for the principal at the resource, and with which of the scopes."""
-    asking, target = await _participants(zone, client, resource)
+    asking, target = await participants(zone, client, resource)
 
     def question(wanted: frozenset[str]) -> PolicyRequest:
         return requests.exchange(
@@ -115,7 +115,7 @@ async def decide_direct(
     zone: CachedZone, client: ApplicationClient, *, resource: Resource, scopes: frozenset[str], now: datetime
 ) -> PolicyVerdict:
     """Whether the application may reach the resource on its own behalf, and with which of the scopes."""
-    asking, target = await _participants(zone, client, resource)
+    asking, target = await participants(zone, client, resource)
 
     def question(wanted: frozenset[str]) -> PolicyRequest:
         return requests.direct(asking, resource=target, scopes=wanted, now=now)
@@ -148,7 +148,7 @@ class PolicyDecisionCache(ZoneCache):
     def __init__(self, history: ChangeHistory) -> None:
         self.decisions: TaggedCache[PolicyDecision] = TaggedCache(cache_sizes.POLICY_DECISIONS, history)
         self.reads: TaggedCache[frozenset[str]] = TaggedCache(cache_sizes.POLICY_READS, history)
-        self.participants: TaggedCache[_Participants] = TaggedCache(cache_sizes.POLICY_PARTICIPANTS, history)
+        self.participants: TaggedCache[Participants] = TaggedCache(cache_sizes.POLICY_PARTICIPANTS, history)
 
 
 async def _decide(
@@ -239,7 +239,7 @@ async def _policies(zone: CachedZone, authority: PolicyPrincipal) -> list[Polici
     return sets if len(sets) == len(found) else None
 
 
-async def _participants(zone: CachedZone, client: Client, resource: Resource) -> _Participants:
+async def participants(zone: CachedZone, client: Client, resource: Resource) -> Participants:
     """The asking client and the target, as policies see them."""
     key = f"{client.facts_key}\0{resource.id}"
     cache = zone.cache_of(PolicyDecisionCache).participants

@@ -39,12 +39,22 @@ class PolicyCache:
     who ask; and where a zone's set was changed, for the policies that are new in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, beside: "PolicyCache | None" = None) -> None:
+        """Args:
+        beside: the cache whose thread it shares, and whose parsed policies it goes by.
+        """
         self._compiled: BoundedCache[Policies] = BoundedCache(cache_sizes.POLICY_SETS)
+        self._beside = beside
         self._latest: BoundedCache[Policies] = BoundedCache(cache_sizes.POLICY_SETS)
         self._by_set_version: BoundedCache[Policies] = BoundedCache(cache_sizes.POLICY_SETS)
         self._compiling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._threads = TenantThreads(1, name="policies", max_waiting=MAX_WAITING)
+        self._threads: TenantThreads = (
+            beside._threads if beside else TenantThreads(1, name="policies", max_waiting=MAX_WAITING)
+        )
+
+    def apart(self) -> "PolicyCache":
+        """A cache for one request, which puts nothing into this one: for policies that are only tried."""
+        return PolicyCache(self)
 
     async def compiled(self, active: ActivePolicies, *, zone_id: str, tenant: str) -> Policies:
         """The compiled policies of a zone's active set.
@@ -57,7 +67,7 @@ class PolicyCache:
         if (found := self._compiled.get(key)) is None:
             async with self._one_of(key):
                 if (found := self._compiled.get(key)) is None:
-                    found = await self._compile(active, self._latest.get(zone_id), tenant)
+                    found = await self._compile(active, self._known(zone_id), tenant)
                     self._compiled[key] = found
         self._latest[zone_id] = found
         return found
@@ -77,6 +87,11 @@ class PolicyCache:
                     found = await self._compile(active, None, tenant)
                     self._by_set_version[set_version_id] = found
         return found
+
+    def _known(self, zone_id: str) -> Policies | None:
+        """The zone's policies as they were compiled last."""
+        known = self._latest.get(zone_id)
+        return self._beside._known(zone_id) if known is None and self._beside else known
 
     def close(self) -> None:
         """Stop the thread."""

@@ -206,13 +206,19 @@ class ZoneRegistry:
             self._ids_by_slug.pop(gone.entity.slug, None)
         self._parsed_keys.pop(zone_id, None)
 
-    async def uncached(self, zone_id: str) -> CachedZone:
-        """The zone read from the database for one request, and not cached. Raises NotFound."""
+    async def uncached(self, zone_id: str, *, is_tried: bool = False) -> CachedZone:
+        """The zone read from the database for one request, and not cached.
+
+        Args:
+            is_tried: it is that of a dry run, whose policies are not cached either.
+        Raises: NotFound.
+        """
         await self._epochs.begin()
+        policies = self._policies.apart() if is_tried else self._policies
 
         async def read() -> CachedZone | None:
             async with self._database.reading() as conn:
-                return await self._read(conn, zone_id, self._epochs.generation)
+                return await self._read(conn, zone_id, self._epochs.generation, policies=policies)
 
         zone = await self._data_keys.with_loaded(read)
         if zone is None:
@@ -335,7 +341,12 @@ class ZoneRegistry:
         return held.denied if held.denied.count == count else held.denied.copy()
 
     async def _read(
-        self, conn: AsyncConnection, zone_id: str, generation: int, history: ChangeHistory | None = None
+        self,
+        conn: AsyncConnection,
+        zone_id: str,
+        generation: int,
+        history: ChangeHistory | None = None,
+        policies: PolicyCache | None = None,
     ) -> CachedZone | None:
         found = await storage.zone(conn, zone_id)
         if found is None:
@@ -357,7 +368,7 @@ class ZoneRegistry:
         return CachedZone(
             self._database,
             self._epochs,
-            self._policies,
+            policies or self._policies,
             zone,
             internals,
             data_key,

@@ -220,6 +220,20 @@ class Database:
             finally:
                 del self._at_one_instant[task]
 
+    @contextmanager
+    def reading_from(self, connection: AsyncConnection) -> Iterator[None]:
+        """Let all that this task reads until the block ends come from that connection: of a dry run."""
+        task = asyncio.current_task()
+        before = self._at_one_instant.get(task)
+        self._at_one_instant[task] = connection
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._at_one_instant[task]
+            else:
+                self._at_one_instant[task] = before
+
     def _held(self) -> AsyncConnection | None:
         return self._at_one_instant.get(asyncio.current_task()) if self._at_one_instant else None
 

@@ -46,6 +46,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.zone_settings import ZoneSettings
+from runtime.storage.sql.batches import among
 from runtime.storage.sql.tables import METADATA, TABLES
 
 Credential = PasswordCredential | PublicCredential | PublicKeyCredential | UrlCredential | TokenCredential
@@ -325,6 +326,18 @@ async def client(
     chosen = [workload] if workload is not None else sorted(rows, key=_age, reverse=True)
     found = await _with_owner(conn, chosen[0])
     return None if found is None else ([_credential(row) for row in chosen], found[1])
+
+
+async def credentials_of(
+    conn: AsyncConnection, zone_id: str, application_ids: Collection[str]
+) -> list[Credential]:
+    """All credentials of these applications, the oldest first."""
+    found = await conn.execute(
+        select(_credentials)
+        .where(_credentials.c.zone_id == zone_id, among(_credentials.c.application_id, application_ids))
+        .order_by(_credentials.c.created_at, _credentials.c.id)
+    )
+    return [_credential(row) for row in found.mappings()]
 
 
 async def client_exists(conn: AsyncConnection, zone_id: str, client_id: str) -> bool:

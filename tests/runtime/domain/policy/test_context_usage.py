@@ -3,7 +3,7 @@
 import pytest
 
 from runtime.adapters import cedar
-from runtime.domain.policy.context_usage import ContextUsage, used_attributes
+from runtime.domain.policy.context_usage import UNKNOWN, ContextUsage, told_apart, used_attributes
 
 HEAD = "permit (principal, action, resource)"
 
@@ -43,3 +43,40 @@ def test_rules_about_one_resource_concern_only_that() -> None:
     assert used_attributes(reads, "r1") == frozenset({"scopes", "chain_depth"})
     assert used_attributes(reads, "r2") == frozenset({"chain_depth"})
     assert used_attributes([*reads, ContextUsage(None, None)], "r2") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "users"),
+    [
+        (f"{HEAD};", set()),
+        ('permit (principal in Group::"g", action, resource);', set()),
+        ('permit (principal is User in Role::"r", action, resource);', set()),
+        ('permit (principal == User::"ada", action, resource);', {"ada"}),
+        ('permit (principal in User::"ada", action, resource);', {"ada"}),
+        (f'{HEAD} when {{ [User::"ada", User::"b\\u{{6f}}b"].contains(principal) }};', {"ada", "bob"}),
+        (f'{HEAD} when {{ principal in [Group::"g", User::"ada"] }};', {"ada"}),
+        (f'{HEAD} when {{ resource.identifier == "r" && context.application.identifier == "a" }};', None),
+        (f'{HEAD} when {{ resource.identifier == "r" }};', set()),
+        (f'{HEAD} when {{ principal has email && principal.email like "*@x.example" }};', None),
+        (f"{HEAD} when {{ principal has email }};", None),
+        (f'{HEAD} when {{ principal["identifier"] == "ada" }};', None),
+        (f'{HEAD} when {{ (if context.now > 1 then principal else principal).identifier == "a" }};', None),
+        (f'{HEAD} when {{ {{"who": principal}}.who.email == "a" }};', None),
+    ],
+)
+def test_users_that_rules_tell_apart_are_found(text: str, users: set[str] | None) -> None:
+    """Those that a rule names; any, where it may read what is a user's own."""
+    (reads,) = reads_of(text)
+    assert reads.users == (users if users is None else frozenset(users))
+
+
+def test_rules_about_another_resource_tell_nobody_apart() -> None:
+    """A rule whose head names a resource does not matter for another; one that could not be read does."""
+    reads = reads_of(
+        'forbid (principal == User::"ada", action, resource == Resource::"r1");'
+        ' permit (principal == User::"bob", action, resource);'
+    )
+
+    assert told_apart(reads, "r1") == {"ada", "bob"}
+    assert told_apart(reads, "r2") == {"bob"}
+    assert told_apart([*reads, UNKNOWN], "r2") is None

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.contract.answers import part_answer
 from runtime.domain.errors import Conflict, NotFound, TooLarge, ValidationFailed
-from runtime.domain.kinds import APPLICATION, BY_NAME, ZONE, Verb
+from runtime.domain.kinds import APPLICATION, BY_NAME, USER, ZONE, Verb
+from runtime.domain.kinds.zone import Zone
 from runtime.services.container import Services
-from runtime.services.management import entities
+from runtime.services.management import decisions, entities
+from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changesets.changeset import DeleteOperation, PackedChangeset
 from runtime.services.management.changesets.concurrency_limits import metered_dry_run
@@ -19,7 +22,11 @@ from runtime.services.management.changesets.problems import CollectedProblems
 from runtime.services.management.changesets.receipts import AppliedChangeset, changeset_answer
 from runtime.services.management.changesets.staleness import current_revisions
 from runtime.services.management.unit_of_work import UnitOfWork, dry_run_unit, read_only
+from runtime.services.replay import decision_impact
+from runtime.services.replay.comparison import ZoneRecords
+from runtime.services.replay.decision_impact import DecisionReplay
 from runtime.storage.sql import deletion_effects as storage
+from runtime.storage.sql import entities as entity_storage
 from runtime.storage.sql import insert_batches
 
 # How long a dry run may take: a minute, and for each operation many times what one takes.
@@ -52,8 +59,10 @@ async def dry_run_changeset(
         async with asyncio.timeout(seconds):
             async with read_only(services, acting, request_id) as unit:
                 home_zone = (await entities.organization_of(unit, organization)).zone_id
-                zone_ids = await _zones_of(unit, changeset) | ({home_zone} if home_zone else set())
+                kinds = await _kinds_by_zone(unit, changeset)
+                zone_ids = kinds.keys() | ({home_zone} if home_zone else set())
                 impact = await deletion_impact(unit, changeset)
+                records = await _records(unit, kinds)
                 given = await keys_given(unit, changeset)
             with metered_dry_run(services, acting):
                 prepared = await try_keys(services, acting, changeset, given)
@@ -61,9 +70,13 @@ async def dry_run_changeset(
             try:
                 async with dry_run_unit(services, acting, request_id, zone_ids, names, prepared) as unit:
                     with metered_dry_run(services, acting):
+                        replay = DecisionReplay(services, records, unit.now)
+                        await replay.decide_before(unit.conn)
                         async with insert_batches.batched(unit.conn):
                             results = await execute(unit, changeset, parsed_specs, progress)
                         answer = await changeset_answer(unit, changeset, results)
+                        if replayed := await replay.impact(unit.conn):
+                            answer["decision_impact"] = [part_answer(each) for each in replayed]
                     return AppliedChangeset(_with_impact(answer, impact))
             except (ValidationFailed, Conflict, NotFound, insert_batches.BatchRejected):
                 pass
@@ -80,14 +93,35 @@ async def dry_run_changeset(
         ) from None
 
 
-async def _zones_of(unit: UnitOfWork, changeset: PackedChangeset) -> set[str]:
-    """The ids of the existing zones that a changeset writes to."""
-    zone_ids = {
-        operation.id if operation.kind == ZONE.name else operation.zone and operation.zone.id
-        for operation in changeset.operations
-    }
+async def _kinds_by_zone(unit: UnitOfWork, changeset: PackedChangeset) -> dict[str, set[str]]:
+    """The ids of the existing zones that a changeset writes to, with the kinds of what it writes there."""
+    kinds: dict[str, set[str]] = {}
     current = await current_revisions(unit, changeset)
-    return {zone_id for zone_id in zone_ids | {one.zone_id for one in current.values()} if zone_id}
+    for operation in changeset.operations:
+        known = current.get((operation.kind, operation.id)) if operation.id is not None else None
+        zone_ids = {
+            operation.id if operation.kind == ZONE.name else operation.zone and operation.zone.id,
+            known.zone_id if known is not None else None,
+        }
+        for zone_id in zone_ids:
+            if zone_id:
+                kinds.setdefault(zone_id, set()).add(operation.kind)
+    return kinds
+
+
+async def _records(unit: UnitOfWork, kinds: Mapping[str, set[str]]) -> list[ZoneRecords]:
+    """What is recorded, for the caller to see, in zones where a changeset writes to what decisions go by."""
+    wanted = [zone_id for zone_id, written in kinds.items() if written & decision_impact.KINDS]
+    within = {"organization_id": unit.organization_id}
+    zones = await entity_storage.many(unit.conn, ZONE, wanted, within=within)
+
+    def may(zone: Zone, subject: str, verb: Verb) -> bool:
+        reached = unit.caller.scope.reaches(zone.id)
+        return reached and permissions.allows(unit.caller.roles_in(zone), subject, verb)
+
+    shown = [each for each in zones if may(each, decisions.SUBJECT, Verb.LIST)]
+    emails_of = {each.id for each in shown if may(each, USER.operations, Verb.RETRIEVE)}
+    return await decision_impact.records_of(unit.conn, shown, emails_of=emails_of, now=unit.now)
 
 
 def _application_names(changeset: PackedChangeset) -> set[str]:

@@ -1,0 +1,1 @@
+"""Replay: what recorded decisions would be under policies and entities that are proposed."""

@@ -1,0 +1,167 @@
+"""Compares what recorded requests come to by two states of a zone: who loses, and who gains."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from runtime.contract.changes import DecidingRule, DecisionChange, DecisionChanges, DecisionImpact
+from runtime.domain.kinds.zone import Zone
+from runtime.services.replay.replayed_zone import ReplayedZone
+from runtime.services.replay.zone_decisions import RefusedBy
+from runtime.storage.sql.recorded_decisions import RecordedDecisions
+
+EXAMPLES = 20
+
+
+@dataclass(frozen=True)
+class ZoneRecords:
+    """What a zone has recorded, to be decided anew.
+
+    Attributes:
+        recorded: the most frequent requests first.
+        shows_emails: the caller may read users.
+    """
+
+    zone: Zone
+    since: datetime
+    recorded: Sequence[RecordedDecisions]
+    shows_emails: bool
+
+
+def compared(records: ZoneRecords, before: ReplayedZone, after: ReplayedZone) -> DecisionImpact:
+    """What has changed between two states of a zone, for what it has recorded."""
+    loses, gains = _Changes(records, before, after), _Changes(records, after, before)
+    gone = replayed = reproduced = 0
+    unrecorded: set[str] = set()
+    for index, each in enumerate(records.recorded[: len(after.asked)]):
+        asked, asked_now = before.asked[index], after.asked[index]
+        if isinstance(asked, RefusedBy):
+            gone += each.number
+            continue
+        replayed += each.number
+        reproduced += each.number if (before.came_to[index].scopes is not None) == each.allowed else 0
+        unrecorded |= asked.target.unrecorded
+        if not isinstance(asked_now, RefusedBy):
+            unrecorded |= asked_now.target.unrecorded
+        loses.add_if_lost(index)
+        gains.add_if_lost(index)
+    number = sum(each.number for each in records.recorded)
+    left_out = {"gone": gone, "too_many": number - replayed - gone}
+    return DecisionImpact(
+        zone_id=records.zone.id,
+        since=records.since,
+        recorded=number,
+        replayed=replayed,
+        reproduced=reproduced,
+        not_replayed={why: count for why, count in left_out.items() if count},
+        unrecorded=sorted(unrecorded),
+        loses=loses.told(lambda allowing, refusing: (allowing, refusing)),
+        gains=gains.told(lambda allowing, refusing: (refusing, allowing)),
+    )
+
+
+class _ChangedRequest(NamedTuple):
+    """What records have in common that are told together.
+
+    Attributes:
+        scopes: that are lost; None for everything at the resource.
+    """
+
+    user_id: str | None
+    client_id: str | None
+    resource_id: str
+    actors: tuple[str, ...]
+    scopes: tuple[str, ...] | None
+
+
+@dataclass
+class _Sum:
+    """Records of one changed request.
+
+    Attributes:
+        index: of one of them, by which it is described.
+    """
+
+    index: int
+    last_at: datetime
+    number: int = 0
+
+
+_Rules = list[DecidingRule]
+
+
+class _Changes:
+    """Requests that one state of a zone allows and the other does not, summed up."""
+
+    def __init__(self, records: ZoneRecords, allowing: ReplayedZone, refusing: ReplayedZone) -> None:
+        self._records, self._allowing, self._refusing = records, allowing, refusing
+        self._sums: dict[_ChangedRequest, _Sum] = {}
+
+    def add_if_lost(self, index: int) -> None:
+        """Add the records of the request at that place, where something of it is refused."""
+        allowed, left = self._allowing.came_to[index].scopes, self._refusing.came_to[index].scopes
+        if allowed is None or (left is not None and allowed <= left):
+            return
+        recorded = self._records.recorded[index]
+        request = recorded.request
+        changed = _ChangedRequest(
+            request.user_id,
+            request.application_id or request.user_agent_id,
+            request.resource_id,
+            request.actors,
+            None if left is None else tuple(sorted(allowed - left)),
+        )
+        found = self._sums.setdefault(changed, _Sum(index, recorded.last_at))
+        found.number += recorded.number
+        found.last_at = max(found.last_at, recorded.last_at)
+
+    def told(self, in_order: Callable[[_Rules, _Rules], tuple[_Rules, _Rules]]) -> DecisionChanges:
+        """Their numbers, and those with most records.
+
+        Args:
+            in_order: which of the allowing and the refusing rules decide before, and which afterwards.
+        """
+        most = sorted(self._sums.items(), key=lambda each: (-each[1].number, each[1].index))
+        return DecisionChanges(
+            decisions=sum(each.number for each in self._sums.values()),
+            users=len({each.user_id for each in self._sums} - {None}),
+            applications=len({each.client_id for each in self._sums}),
+            resources=len({each.resource_id for each in self._sums}),
+            examples=[self._example(*each, in_order) for each in most[:EXAMPLES]],
+        )
+
+    def _example(
+        self,
+        changed: _ChangedRequest,
+        found: _Sum,
+        in_order: Callable[[_Rules, _Rules], tuple[_Rules, _Rules]],
+    ) -> DecisionChange:
+        asked = self._allowing.asked[found.index]
+        if isinstance(asked, RefusedBy):
+            raise TypeError("what is allowed has everybody whom it names")
+        user = self._allowing.decisions.users.get(changed.user_id or "")
+        refused_by, refusing = self._refusal(changed, found.index)
+        before, after = in_order(self._allowing.rules(self._allowing.came_to[found.index].rules), refusing)
+        return DecisionChange(
+            user=user.identifier if user else None,
+            user_email=user.email if user and self._records.shows_emails else None,
+            application=asked.target.client.identifier,
+            resource=asked.target.resource.identifier,
+            actors=list(asked.question.actors),
+            scopes=list(changed.scopes) if changed.scopes is not None else None,
+            decisions=found.number,
+            last_at=found.last_at,
+            refused_by=refused_by,
+            before=before,
+            after=after,
+        )
+
+    def _refusal(self, changed: _ChangedRequest, index: int) -> tuple[RefusedBy, _Rules]:
+        """What refuses that, and the rules that do; none where no rule permits it."""
+        decision, asked = self._refusing.came_to[index], self._refusing.asked[index]
+        if changed.scopes is None or isinstance(asked, RefusedBy):
+            return decision.refused_by or RefusedBy.POLICY, self._refusing.rules(decision.rules)
+        if not set(changed.scopes) & set(asked.target.resource.scopes or ()):
+            return RefusedBy.SCOPE, []
+        return RefusedBy.POLICY, self._refusing.rules(decision.forbidding)
