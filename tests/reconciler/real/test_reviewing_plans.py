@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 from tests.reconciler.conftest import Folder, Result
 from tests.reconciler.real.company import COMPANY, Company, sign_in
+from tests.support.factories import company_of
+from tests.support.scene import Scene
 from tests.support.tables import WRITE, write_part
+
+from runtime.domain.kinds import APPLICATION, GROUP, RESOURCE, ZONE
+from runtime.services.container import Services
+from runtime.storage.sql import entities
 
 PAGE = Path(__file__).parents[3] / "docs" / "reviewing-plans.md"
 HEAD = "apiVersion: zonewright/v1\n"
@@ -45,6 +51,17 @@ CEDAR = (
 )
 
 
+PAYROLL = (
+    '@id("staff-only")\n'
+    'forbid (principal is User, action, resource == Resource::"https://payroll.example")\n'
+    'unless { principal in Group::"staff" };\n'
+    "\n"
+    '@id("agents-read")\n'
+    'forbid (principal is Application, action, resource == Resource::"https://payroll.example")\n'
+    'when { context.scopes.contains("write") };\n'
+)
+
+
 def group(*members: str) -> str:
     """The manifest of a group."""
     listed = "".join(f"    - {each}\n" for each in members)
@@ -67,11 +84,16 @@ def compare(company: Company, name: str, done: Result, exit_code: int) -> None:
     text = text.replace(f"{company.folder.path.parent}/", "")
     text = re.sub(r"by api_key \w+ at \S+", "by api_key k7d2m4 at 2026-11-22T10:15:00.000Z", text)
     text = re.sub(r" in changeset \w+", " in changeset c4n8s2", text)
+    text = re.sub(r"(once,|last) on [\d-]{10}", _dated, text)
     text = re.sub(r"\n  digest sha256:\w+ \(owner [^\n]+", "", text)
     part = f"```text\n{text.rstrip()}\n```\n"
     if os.environ.get(WRITE):
         write_part(PAGE, name, part)
     assert part in PAGE.read_text("utf-8")
+
+
+def _dated(found: re.Match[str]) -> str:
+    return f"{found[0][:-10]}2026-11-21"
 
 
 def rotation(company: Company) -> Result:
@@ -140,6 +162,51 @@ def widened(company: Company) -> Result:
 def called_contractors(*members: str) -> str:
     """The group of that name with these members."""
     return CONTRACTORS.replace("name: Contractors", f"name: Contractors, members: [{', '.join(members)}]")
+
+
+def decisions(company: Company) -> Result:
+    """Rules that would have refused some of what was asked for."""
+    consent = "description: Answers mail\n  consent: implicit"
+    company.write("rest.yaml", COMPANY["rest.yaml"].replace("description: Answers mail", consent))
+    company.apply()
+    exchange(company)
+    company.write("payroll.cedar", PAYROLL)
+    head = f'{HEAD}kind: Policy\nmetadata: {{zone: "{{zone}}", name: payroll}}\n'
+    company.write("payroll.yaml", f"{head}spec: {{cedar_file: payroll.cedar}}\n")
+    company.write("policies.yaml", COMPANY["policies.yaml"].replace("[reading]", "[reading, payroll]"))
+    return company.plan(expect=2)
+
+
+def exchange(company: Company) -> None:
+    """Ann, who is of the staff, and Bob, who is not, use the agent, and the agent itself asks for a token."""
+
+    async def ask(parts: Services) -> None:
+        here, scopes = company_of(company.server), ("read", "write")
+        async with parts.database.reading() as conn:
+            (zone,) = [
+                each async for each in entities.all_of(conn, ZONE, within={}) if each.name == company.zone
+            ]
+            within = {"zone_id": zone.id}
+            application = await entities.find_by(conn, APPLICATION, "identifier", "agent", within=within)
+            payroll = await entities.find_by(conn, RESOURCE, "name", "Payroll", within=within)
+            staff = await entities.find_by(conn, GROUP, "identifier", "staff", within=within)
+        assert application is not None
+        assert payroll is not None
+        assert staff is not None
+        agent = await here.credential(zone, application)
+        scene = Scene(here, zone)
+        for name, times in (("ann", 3), ("bob", 2)):
+            person = await here.person(zone, f"{name}@acme.example")
+            if name == "ann":
+                await here.join(zone, staff, person.user)
+            await here.grant(zone, person.user, payroll, scopes)
+            for _ in range(times):
+                await scene.exchange(agent, await here.token(zone, agent, person), payroll)
+        own = {"grant_type": "client_credentials", "resource": payroll.identifier, **agent.form}
+        await scene.post(list(own.items()))
+        await parts.decisions.flush()
+
+    company.server.call(ask)
 
 
 def deactivated(company: Company) -> Result:
@@ -256,6 +323,7 @@ CHANGES: dict[str, tuple[Callable[[Company], Result], int]] = {
     "zone": (zone, 5),
     "swap": (swap, 2),
     "widened": (widened, 2),
+    "decisions": (decisions, 2),
     "deciding": (deactivated, 2),
     "first-set": (first_set, 2),
     "taken-out": (taken_out, 2),

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,10 +12,9 @@ from tests.reconciler.plan.values import NOW, action, decision_impact, plan
 from reconciler.plan import ChangedDecisions, ChangedRequest, NamedRule, ZoneDecisionImpact
 from reconciler.plan.model import Op
 from reconciler.report.decision_impact import decision_impact_lines, decision_impact_summary
-from reconciler.report.plans import plan_lines, summary_line
+from reconciler.report.plans import plan_lines
 from reconciler.terminal import rendered
 
-PAGE = Path(__file__).parents[3] / "docs" / "reviewing-plans.md"
 EXAMPLE = ZoneDecisionImpact.read(decision_impact(), {"z1": "acme"}, NOW)
 NOTHING = replace(EXAMPLE, loses=ChangedDecisions(), not_replayed={}, unrecorded=(), recorded=99_210)
 FAITHFUL = replace(NOTHING, reproduced=99_210)
@@ -53,25 +51,6 @@ def gaining(decisions: int, zone: str = "acme") -> ZoneDecisionImpact:
 def losing(decisions: int, zone: str = "acme") -> ZoneDecisionImpact:
     """A zone in which so many requests would be refused."""
     return replace(FAITHFUL, zone=zone, loses=ChangedDecisions(decisions, 1, 1, 1))
-
-
-def test_the_guide_shows_what_is_printed() -> None:
-    """Word for word, with the summary line; nothing on the page was written by hand."""
-    found = replace(EXAMPLE, gains=ChangedDecisions(7, 0, 1, 1, (GAINED,)), unrecorded=("acr",))
-    summary = summary_line(plan(action(Op.UPDATE), operations=[{}], manifest_count=12), [found])
-    assert "\n".join(["```text", *text(found), summary, "```"]) in PAGE.read_text("utf-8")
-
-
-GAINED = ChangedRequest(
-    "report-agent",
-    "https://reports.example",
-    7,
-    "2026-11-26T09:30:00Z",
-    actors=("report-agent",),
-    refused_by="policy",
-    before=(NamedRule("reports", "no-contractors"),),
-    after=(PERMIT,),
-)
 
 
 class TestOrder:
