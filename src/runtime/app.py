@@ -6,7 +6,7 @@ Also the endpoints for those who run it: `/healthz`, `/readyz` and `/metrics`.
 import asyncio
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Any, cast
@@ -159,12 +159,16 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     Args:
         system: this machine's own clock.
     """
-    database = Database.open(settings.resolved_database_url)
-    key_encryption = key_encryption_of(settings)
-    secrets = await service_secrets(database, key_encryption)
-    async with database.querying() as conn:
-        asked_at, clock = system(), Clock(system)
-        clock.compare(await database_time(conn), asked_at=asked_at, answered_at=system())
+    async with AsyncExitStack() as undo:
+        database = Database.open(settings.resolved_database_url)
+        undo.push_async_callback(database.close)
+        key_encryption = key_encryption_of(settings)
+        undo.push_async_callback(key_encryption.aclose)
+        secrets = await service_secrets(database, key_encryption)
+        async with database.querying() as conn:
+            asked_at, clock = system(), Clock(system)
+            clock.compare(await database_time(conn), asked_at=asked_at, answered_at=system())
+        undo.pop_all()
     state = open_state(settings.redis_url, bounds=BOUNDS)
     epochs = Epochs(database, state, clock)
     data_keys = DataKeys(key_encryption, settings)

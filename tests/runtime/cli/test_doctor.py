@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +14,11 @@ from click.testing import CliRunner
 from tests.support.proxy import proxied
 from tests.support.redis import RedisServer, running_redis
 
+from runtime.adapters.keys.sealing import SealBroken
+from runtime.app import close_services, make_services
 from runtime.cli import diagnosis, main
 from runtime.cli.diagnosis import Check, Finding, Verdict
+from runtime.settings import Settings
 
 NOW = 1_800_000_000.0
 WELL = {
@@ -298,3 +302,18 @@ def test_zones_that_stand_elsewhere_than_the_settings_say(data: Path) -> None:
     with closing(sqlite3.connect(data / "zonewright.db")) as database, database:
         database.execute("UPDATE zone_addresses SET ends_at = '2026-01-01T00:00:00.000000+00:00'")
     assert "ended, and no job has recorded it" in diagnosed(data, **settings)[1]["issuers"]["detail"]
+
+
+async def test_a_database_that_cannot_be_used_is_closed(data: Path) -> None:
+    """What was opened before its key turned out to be another one leaves no thread behind."""
+    settings = Settings.load(None, data_dir=data)
+    await close_services(await make_services(settings))
+    has_another_key(data)
+    before = set(threading.enumerate())
+
+    with pytest.raises(SealBroken):
+        await make_services(settings)
+
+    for left in set(threading.enumerate()) - before:
+        left.join(10)
+        assert not left.is_alive()
