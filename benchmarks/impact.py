@@ -1,7 +1,7 @@
 """The impact of a policy change on 100,000 recorded decisions: how long a plan that shows it takes.
 
 The records are of requests as unlike as they may be: of every user, application and resource alike. Their
-zone's policies go by groups, as most do, and then by users' names, so that no two users are alike.
+zone's policies go by groups, as most do, and then by users' addresses, so that no two users are alike.
 """
 
 import asyncio
@@ -43,7 +43,9 @@ _HEAD = "apiVersion: zonewright/v1\nkind: {kind}\nmetadata: {{zone: bench, name:
 _PERMIT = "permit (principal, action, resource);"
 _RULES = {
     "groups": 'forbid (principal in Group::"group-1", action, resource);',
-    "names": 'forbid (principal is User, action, resource) when { principal.identifier like "user-1*" };',
+    "addresses": (
+        'forbid (principal, action, resource) when { principal has email && principal.email like "user-1*" };'
+    ),
 }
 
 

@@ -110,6 +110,13 @@ def _guards(function: F) -> F:
     return function
 
 
+_request_examples = click.option(
+    "--no-request-examples",
+    is_flag=True,
+    help="Do not name users and requests in the decision impact, only count them.",
+)
+
+
 _EXITS = """\b
 Exit codes:
   0    success: done, or nothing to do
@@ -181,6 +188,7 @@ def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
 @_output
 @_connection()
 @_guards
+@_request_examples
 def plan(path: Path, **options: "Unpack[Options]") -> int:
     """Show what applying PATH would change; changes nothing."""
     from reconciler.commands.plan import plan_command
@@ -226,6 +234,7 @@ def drift(path: Path, unmanaged: bool, ignored: tuple[str, ...], **options: "Unp
 @_output
 @_connection()
 @_guards
+@_request_examples
 def apply(path: Path, **options: "Unpack[Options]") -> None:
     """Apply the configuration at PATH, or a saved plan; all changes or none."""
     from reconciler.commands.apply import apply_command

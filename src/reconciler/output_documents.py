@@ -262,10 +262,10 @@ class ChangedRequestDocument(TypedDict):
 
     `user` is null for a token of the application's own. `user_email` is there for callers who may read users.
     `actors` are those that the token names (`act`), the application itself first. `scopes` are those that are
-    lost or gained; without it, everything at the resource is. `refused_by` is what refuses the request, now
-    or afterwards: `policy`, a `dependency` that is not declared, or a `user`, an `application` or a
-    `resource` that is gone or may not act; left out where only scopes are lost or gained. `before` and
-    `after` are the rules that decide now, and afterwards; none where no rule permits it.
+    lost or gained; without it, the application has nothing at the resource on one side. `refused_by` is what
+    refuses them, now or afterwards: `policy`, a `dependency` that is not declared, a `scope` that the
+    resource does not offer, or a `user`, an `application` or a `resource` that is gone or may not act.
+    `before` and `after` are the rules that decide now, and afterwards; none where no rule permits it.
     """
 
     user: str | None
@@ -284,10 +284,12 @@ class ChangedRequestDocument(TypedDict):
 class ChangedDecisionsDocument(TypedDict):
     """The number of decisions that change, and of the users, applications and resources that they are of.
 
-    `examples` are those of the requests that were recorded most often.
+    `of_scopes` of the decisions only lose or gain scopes, and are allowed either way. `examples` are those of
+    the requests that were recorded most often.
     """
 
     decisions: int
+    of_scopes: int
     users: int
     applications: int
     resources: int
@@ -297,17 +299,19 @@ class ChangedDecisionsDocument(TypedDict):
 class DecisionImpactDocument(TypedDict):
     """Recorded decisions of a zone that change under the plan, as the server found in the dry run.
 
-    The decisions `recorded` from `since` on were looked at. `replayed` of these were decided again, with the
-    present and the proposed policies, and `reproduced` of them the present policies decide as was recorded.
-    `not_replayed` counts the others by reason: `gone`, a user, application or resource is gone; `too_many`,
-    there are more different requests than one dry run replays. `unrecorded` names what rules look at and
-    decisions do not record: the replay assumes it. `loses` are requests that would be refused, `gains` those
-    that would be allowed.
+    The decisions `recorded` from `since` on were looked at; where `complete` is false there may be older ones
+    of the same period that were not. `replayed` of these were decided again, with the present and the
+    proposed policies, and `reproduced` of them the present policies decide as was recorded. `not_replayed`
+    counts the others by reason: `gone`, a user, application or resource is gone; `too_many`, the dry run had
+    no time for them; `unavailable`, the zone's encryption key is not available. `unrecorded` names what rules
+    look at and records do not have: the replay assumes it. `loses` are allowed requests that would be refused
+    or get fewer scopes, `gains` refused ones that would be allowed, and those that would get more scopes.
     """
 
     zone: str
     zone_id: str
     since: str
+    complete: bool
     recorded: int
     replayed: int
     reproduced: int

@@ -82,6 +82,13 @@ class Settings(BaseSettings):
         description="the same of a whole zone, whatever the address",
     )
     token_events_days: int = _days(90, "days that token events are kept")
+    replayed_decisions: int = Field(
+        default=100_000,
+        ge=0,
+        le=1_000_000,
+        description="recorded decisions of the last 30 days that one dry run decides again, to tell whom it "
+        "would refuse or allow; 0 to leave that out",
+    )
     ended_sessions_days: int = _days(
         90, "days that a session or a refresh token family is kept after its expiry"
     )

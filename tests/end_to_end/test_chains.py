@@ -10,6 +10,8 @@ import pytest
 from tests.support import chains
 from tests.support.server import serve
 
+pytestmark = pytest.mark.long
+
 CHAINS = 250  # `make fuzz` walks as many as it is told to
 SECONDS = 10.0
 FEWEST = 25  # on the slowest machine

@@ -7,6 +7,8 @@ import pytest
 from acme import Unexpected
 from tests.end_to_end.operated import Server
 
+pytestmark = pytest.mark.long
+
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
     """It says which process has the file and what to do, whichever way it reaches it; afterwards it may."""

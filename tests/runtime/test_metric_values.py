@@ -25,6 +25,7 @@ from tests.runtime.test_metrics import series
 from tests.runtime.vault.conftest import TOKENS, Account, account_at
 from tests.runtime.vault.test_refresh import expire
 from tests.runtime.vault.test_upstream_revocation import again, end, make_due
+from tests.support.applying import Git, create
 from tests.support.factories import App, company_of
 from tests.support.kms import ALL_KEYS, Kms, running_kms
 from tests.support.oauth_site import PASSWORD, Answer, Browser, Client, Page, Site, chained
@@ -47,11 +48,13 @@ from runtime.adapters.upstream_oauth.revocation_request import RevocationOutcome
 from runtime.api.shared.request_metrics import endpoint_of
 from runtime.app import build, listening_socket
 from runtime.domain import errors
+from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import PROVIDER, ZONE, Verb
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.services import cache_sizes, data_keys, measuring
 from runtime.services.container import Services
+from runtime.services.decision_log import Decision
 from runtime.services.management.zones import moving
 from runtime.services.measuring import Measuring
 from runtime.services.schedule import JOBS
@@ -366,6 +369,31 @@ def requests_to_a_former_address(world: World) -> Iterator[None]:
 )
 def a_write(world: World) -> Iterator[None]:
     world.site.zone()
+    yield
+
+
+@moves(grows={"zoned_replay_seconds_count": 1})
+def a_dry_run_that_replays_a_decision(world: World) -> Iterator[None]:
+    zone = world.site.zone()
+
+    async def plan(services: Services) -> None:
+        decision = Decision(
+            zone.organization_id,
+            zone.id,
+            services.clock(),
+            new_id(),
+            event=DecisionEvent.CLIENT_CREDENTIALS,
+            application_id=new_id(),
+            resource_id=new_id(),
+            actors=("agent",),
+        )
+        decision.issue()
+        services.decisions.record(decision)
+        await services.decisions.flush()
+        git = Git(company_of(world.server))
+        await git.apply(create("Group", "replayed", zone.id, name="Replayed"), dry_run=True)
+
+    world.server.call(plan)
     yield
 
 

@@ -13,6 +13,8 @@ from tests.shipping.trees import git, tree
 from tools.build import CHECKSUMS, build
 from tools.release import NotReleasable, changed_changelog, changed_version
 
+pytestmark = pytest.mark.long
+
 CHART = "deploy/helm/zonewright/Chart.yaml"
 DEFINED_IN = "src/reconciler/__init__.py"
 GUIDE = "docs/operating/installing.md"

@@ -34,12 +34,14 @@ def dry_run_plan(
     plan: Plan,
     configuration: Configuration | None = None,
     *,
+    request_examples: bool = True,
     progress: Progress | None = None,
 ) -> DryRunResult:
     """Let the server check the plan against its own rules; nothing is applied. Raises ApiError.
 
     Args:
         configuration: of the plan, so that rejections name the place in a manifest.
+        request_examples: the decision impact names users and requests; otherwise it only counts them.
         progress: called with operations done and all operations.
     """
     operations = [_without_secrets(operation) for operation in plan.operations]
@@ -49,9 +51,10 @@ def dry_run_plan(
         if not error.about_body:
             raise
         return DryRunResult(server_rejection(error, plan, configuration))
-    return DryRunResult(
-        cascades=_cascades(done.body), decision_impact=_decision_impact(done.body, plan, datetime.now(UTC))
-    )
+    decisions = _decision_impact(done.body, plan, datetime.now(UTC))
+    if decisions is not None and not request_examples:
+        decisions = tuple(each.without_examples() for each in decisions)
+    return DryRunResult(cascades=_cascades(done.body), decision_impact=decisions)
 
 
 def _cascades(body: Mapping[str, Any]) -> Cascades:

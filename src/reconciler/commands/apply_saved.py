@@ -58,7 +58,7 @@ def apply_saved_plan(path: Path, options: Options) -> None:
         refusals = find_refusals(plan, options, sources, applies=True)
         _raise_if_saved_plan_refused(plan, refusals, options, DryRunResult())
         if plan.destroying:
-            dry_run = dry_run_plan(api, plan)
+            dry_run = dry_run_plan(api, plan, request_examples=not options.get("no_request_examples"))
             refusals = find_refusals(plan, options, sources, dry_run.cascades, applies=True)
             _raise_if_saved_plan_refused(plan, refusals, options, dry_run)
         send_plan(api, plan, options, sources)

@@ -53,6 +53,7 @@ class CommandContext:
     Attributes:
         budgets: kind -> how many objects an apply may delete, as a number or `N%`.
         renew: replace objects whose one-time secret never arrived.
+        request_examples: the decision impact of a plan names users and requests.
     """
 
     configuration: Configuration
@@ -63,6 +64,7 @@ class CommandContext:
     budgets: Mapping[str, int | str]
     renew: bool
     secrets_directory: Path | None
+    request_examples: bool = True
 
     @classmethod
     @contextmanager
@@ -78,7 +80,8 @@ class CommandContext:
         with open_api(connection, root, writes=writes) as api:
             renew = bool(options.get("renew_lost"))
             budgets, secrets = settings.delete_budgets, options.get("secrets_dir")
-            yield cls(configuration, kinds, api, owner, connection, budgets, renew, secrets)
+            examples = not options.get("no_request_examples")
+            yield cls(configuration, kinds, api, owner, connection, budgets, renew, secrets, examples)
 
     @property
     def server(self) -> str:
@@ -113,7 +116,13 @@ class CommandContext:
         if plan.empty or plan.refused or not plan.manifest_count:
             return DryRunResult()
         with show_progress(len(plan.operations), "checking") as progress:
-            return dry_run_plan(self.api, plan, self.configuration, progress=progress)
+            return dry_run_plan(
+                self.api,
+                plan,
+                self.configuration,
+                request_examples=self.request_examples,
+                progress=progress,
+            )
 
 
 def load(path: Path) -> tuple[Configuration, Kinds, ConfigurationSettings]:

@@ -44,6 +44,7 @@ class Options(ConnectionOptions, total=False):
     consent: tuple[str, ...]
     allow_deletes: int | None
     renew_lost: bool
+    no_request_examples: bool
 
 
 class DecisionOptions(ConnectionOptions, total=False):

@@ -4,7 +4,7 @@ It is shown beside a plan and is no part of its digest: requests arrive all day,
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -105,6 +105,7 @@ class ChangedDecisions:
 
     Attributes:
         decisions: how many.
+        of_scopes: how many of these only lose or gain scopes, and are allowed either way.
         users, applications, resources: how many different ones they are of.
         examples: some of the requests, those with most decisions first.
     """
@@ -114,11 +115,18 @@ class ChangedDecisions:
     applications: int = 0
     resources: int = 0
     examples: tuple[ChangedRequest, ...] = ()
+    of_scopes: int = 0
+
+    @property
+    def whole(self) -> int:
+        """How many are refused on one side."""
+        return self.decisions - self.of_scopes
 
     def as_json(self) -> ChangedDecisionsDocument:
         """As a JSON object."""
         return {
             "decisions": self.decisions,
+            "of_scopes": self.of_scopes,
             "users": self.users,
             "applications": self.applications,
             "resources": self.resources,
@@ -136,6 +144,7 @@ class ChangedDecisions:
             _count(content["applications"]),
             _count(content["resources"]),
             tuple(map(ChangedRequest.read, content.get("examples") or ())),
+            _count(content.get("of_scopes") or 0),
         )
 
 
@@ -146,14 +155,15 @@ class ZoneDecisionImpact:
     Attributes:
         zone: the zone's name for people.
         since: decisions that were recorded from then on were looked at, an RFC 3339 time.
+        complete: older ones need not be looked at; otherwise one dry run looks at no more.
         period: how long that is before the dry run.
         recorded: how many decisions were looked at.
         replayed: how many of these were decided again, with the present and the proposed policies.
         reproduced: how many of the replayed the present policies decide as was recorded.
         not_replayed: reason -> how many were not replayed because of it.
         unrecorded: names of what rules look at and decisions do not record; the replay assumes it.
-        loses: decisions that allowed a request which would be refused.
-        gains: decisions that refused a request which would be allowed.
+        loses: decisions that allowed a request which would be refused, or get fewer scopes.
+        gains: decisions that refused a request which would be allowed, or gave it fewer scopes.
     """
 
     zone_id: str
@@ -167,9 +177,15 @@ class ZoneDecisionImpact:
     unrecorded: tuple[str, ...] = ()
     loses: ChangedDecisions = ChangedDecisions()
     gains: ChangedDecisions = ChangedDecisions()
+    complete: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.loses.decisions or self.gains.decisions)
+
+    def without_examples(self) -> "ZoneDecisionImpact":
+        """Its counts, without users and requests by name."""
+        loses, gains = (replace(each, examples=()) for each in (self.loses, self.gains))
+        return replace(self, loses=loses, gains=gains)
 
     def as_json(self) -> DecisionImpactDocument:
         """As a JSON object."""
@@ -177,6 +193,7 @@ class ZoneDecisionImpact:
             "zone": self.zone,
             "zone_id": self.zone_id,
             "since": self.since,
+            "complete": self.complete,
             "recorded": self.recorded,
             "replayed": self.replayed,
             "reproduced": self.reproduced,
@@ -213,6 +230,7 @@ class ZoneDecisionImpact:
             unrecorded=_texts(content.get("unrecorded")),
             loses=ChangedDecisions.read(content.get("loses")),
             gains=ChangedDecisions.read(content.get("gains")),
+            complete=content.get("complete") is not False,
         )
 
 

@@ -1,5 +1,6 @@
 """Renders recorded decisions that a plan would change, above its actions; what would be refused is first."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 
@@ -7,22 +8,34 @@ from reconciler.kinds.values import parse_instant
 from reconciler.plan import ChangedDecisions, ChangedRequest, NamedRule, ZoneDecisionImpact
 from reconciler.terminal import Line, Styled
 
+from .rule_names import place_of
 from .value_diff import as_text, counted
 
+# Letters of other scripts are quoted, for some look like a space.
+_PLAIN = re.compile(r"[\w.,:;@/+=~*&?%#!$'-]+", re.ASCII)
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _DecidingRules = Callable[[ChangedRequest], Iterable[str]]
 _POLICY = "policy"
 _REASONS = {
     "dependency": "the application does not declare the resource as a dependency",
-    "scope": "the resource does not offer it",
+    "scope": "the resource does not offer the scope",
     "user": "the user is gone or may not act",
     "application": "the application is gone or may not act",
     "resource": "the resource is gone",
 }
+_ASSUMED = {
+    "acr": "no `acr`",
+    "authenticated_at": "a sign-in at the time of the request",
+    "now": "the present time",
+    "scopes": "all scopes of the resource",
+}
 _LEFT_OUT = {
     "gone": "whose user, application or resource is gone",
-    "too_many": "beyond what one dry run replays",
+    "too_many": "for which the dry run had no time",
+    "unavailable": "of a zone whose encryption key is not available",
 }
+_GONE = "gone"
+_NONE_LOOKED_AT = "the dry run did not get to its records; the plan may refuse requests"
 
 
 def decision_impact_lines(found: Sequence[ZoneDecisionImpact]) -> Iterator[Line]:
@@ -30,29 +43,54 @@ def decision_impact_lines(found: Sequence[ZoneDecisionImpact]) -> Iterator[Line]
     changing = sorted(filter(None, found), key=lambda each: (-each.loses.decisions, -each.gains.decisions))
     for each in changing:
         if each.loses.decisions:
-            head = f"! requests of the last {_period(each)} would be refused in zone {each.zone}: "
-            yield Styled(head, "red"), _extent(each.loses, each)
+            would = _either(each.loses, "would be refused", "would get fewer scopes")
+            yield (
+                Styled(f"! {_requests(each)} {would} in zone {_shown(each.zone)}: ", "red"),
+                _extent(each.loses, each),
+            )
             yield from _example_lines(each.loses, _refusing_rules)
     for each in changing:
         if each.gains.decisions:
-            were = f"requests of the last {_period(each)} that were refused"
-            yield Styled(f"! {were} would be allowed in zone {each.zone}: ", "red"), _extent(each.gains, each)
+            would = _either(each.gains, "would be allowed", "would get more scopes")
+            yield (
+                Styled(f"! {_requests(each)} {would} in zone {_shown(each.zone)}: ", "red"),
+                _extent(each.gains, each),
+            )
             yield from _example_lines(each.gains, _allowing_rules)
     for each in changing:
-        yield Styled(f"    {_faithfulness(each)}", dim=True)
+        for line in _faithfulness(each):
+            yield Styled(f"    {line}", dim=True)
     for each in found:
-        if each.recorded and not each:
+        none_replayed = f"! no recorded request of zone {_shown(each.zone)} is replayed"
+        if not each.replayed and set(each.not_replayed) - {_GONE}:
+            yield Styled(f"{none_replayed}; ", "red"), *_left_out(each), "; the plan may refuse requests"
+        elif each.recorded and not each:
             yield Styled(_nothing_changes(each), dim=True)
+        elif not each.recorded and not each.complete:
+            yield Styled(f"{none_replayed}: ", "red"), _NONE_LOOKED_AT
 
 
 def decision_impact_summary(found: Iterable[ZoneDecisionImpact]) -> str:
-    """The end of a summary line; empty when no recorded decision changes."""
+    """The end of a summary line; empty when no recorded request is decided differently."""
     zones = list(found)
-    refused = sum(each.loses.decisions for each in zones)
-    allowed = sum(each.gains.decisions for each in zones)
-    return (f"; {counted(refused, 'recorded request')} would be refused" if refused else "") + (
-        f"; {counted(allowed, 'refused request')} would be allowed" if allowed else ""
+    lost, gained = ([getattr(each, side) for each in zones] for side in ("loses", "gains"))
+    told = (
+        (sum(each.whole for each in lost), "recorded request", "would be refused"),
+        (sum(each.of_scopes for each in lost), "recorded request", "would get fewer scopes"),
+        (sum(each.whole for each in gained), "refused request", "would be allowed"),
+        (sum(each.of_scopes for each in gained), "recorded request", "would get more scopes"),
     )
+    return "".join(f"; {counted(number, what)} {would}" for number, what, would in told if number)
+
+
+def _requests(found: ZoneDecisionImpact) -> str:
+    return f"requests of the last {_period(found)}"
+
+
+def _either(changed: ChangedDecisions, whole: str, in_part: str) -> str:
+    """What would become of the requests: of all of them the one or the other, or the one of some."""
+    words = [words for words, number in ((whole, changed.whole), (in_part, changed.of_scopes)) if number]
+    return ", or ".join([words[0], *(each.removeprefix("would ") for each in words[1:])])
 
 
 def _period(found: ZoneDecisionImpact) -> str:
@@ -67,7 +105,7 @@ def _extent(changed: ChangedDecisions, of: ZoneDecisionImpact) -> str:
     """How many decisions change, and of how many users, applications and resources."""
     counts = ((changed.users, "user"), (changed.applications, "application"), (changed.resources, "resource"))
     parts = _listed([counted(number, word) for number, word in counts if number])
-    told = f"{changed.decisions:,} of {counted(of.replayed, 'recorded decision')}"
+    told = f"{changed.decisions:,} of {counted(of.replayed, 'recorded request')}"
     return f"{told}, of {parts}" if parts else told
 
 
@@ -77,19 +115,21 @@ def _extent(changed: ChangedDecisions, of: ZoneDecisionImpact) -> str:
 def _example_lines(changed: ChangedDecisions, rules: _DecidingRules) -> Iterator[Line]:
     for each in changed.examples:
         scopes = f" (scope{'s' * (len(each.scopes) > 1)} {_listed(each.scopes)})" if each.scopes else ""
-        request = f"{_requester(each)} for {_shown(each.resource)}{scopes}"
-        yield f"      {request}: {', '.join([_times(each), *rules(each)])}"
+        yield f"      {_request(each)}{scopes}: {_times(each)}"
+        if why := ", ".join(rules(each)):
+            yield f"        {why}"
     more = changed.decisions - sum(each.decisions for each in changed.examples)
     if changed.examples and more > 0:
-        yield f"      ... and {counted(more, 'more decision')}"
+        yield f"      ... and {counted(more, 'more request')}"
 
 
-def _requester(each: ChangedRequest) -> str:
-    """Who asks for whom, and through which applications: the one that the user signed in to first."""
+def _request(each: ChangedRequest) -> str:
+    """Who asks for whom and for what, and through which applications: the one of the sign-in first."""
     through = [_shown(actor) for actor in reversed(each.actors[1:])]
-    application = _shown(each.application) + (f" through {_listed(through)}" if through else "")
+    chain = f" through {_listed(through)}" if through else ""
     user = each.user_email or each.user
-    return f"{_shown(user)} by {application}" if user else f"{application} on its own behalf"
+    whom = _shown(user) if user else "itself"
+    return f"{_shown(each.application)} for {whom} at {_shown(each.resource)}{chain}"
 
 
 def _times(each: ChangedRequest) -> str:
@@ -131,21 +171,25 @@ def _rules(found: Iterable[NamedRule]) -> str:
 
 def _rule(name: str) -> str:
     """A rule by its `@id`, or by its place among the rules of the text, counted from 1 for people."""
-    return f"rule {int(name) + 1}" if name.isdecimal() else _shown(name)
+    place = place_of(name)
+    return f"rule {place}" if place is not None else _shown(name)
 
 
 # --- faithfulness
 
 
-def _faithfulness(each: ZoneDecisionImpact) -> str:
-    told = f"replayed {each.replayed:,} of {counted(each.recorded, 'decision')} in zone {each.zone}"
-    return "; ".join([told, *_left_out(each), *_reproduced(each), *_assumed(each)])
+def _faithfulness(each: ZoneDecisionImpact) -> list[str]:
+    zone = _shown(each.zone)
+    told = f"replayed {each.replayed:,} of {counted(each.recorded, 'recorded request')} in zone {zone}"
+    return ["; ".join([told, *_reproduced(each)]), *_left_out(each), *_assumed(each)]
 
 
 def _nothing_changes(each: ZoneDecisionImpact) -> str:
     """One line; what makes it less certain is added where there is something."""
     of = f" of {each.recorded:,}" if each.replayed != each.recorded else ""
-    what = f"no recorded decision of the last {_period(each)} changes in zone {each.zone}"
+    what = (
+        f"no recorded request of the last {_period(each)} is decided differently in zone {_shown(each.zone)}"
+    )
     told = f"{what}: {each.replayed:,}{of} replayed"
     differing = _reproduced(each) if each.reproduced != each.replayed else ()
     return "; ".join([told, *_left_out(each), *differing, *_assumed(each)])
@@ -157,6 +201,8 @@ def _left_out(found: ZoneDecisionImpact) -> Iterator[str]:
         for reason, number in found.not_replayed.items()
         if number
     ]
+    if not found.complete:
+        parts.append(f"all from before the last {_period(found)}")
     if parts:
         yield f"left out: {_listed(parts)}"
 
@@ -164,7 +210,7 @@ def _left_out(found: ZoneDecisionImpact) -> Iterator[str]:
 def _reproduced(found: ZoneDecisionImpact) -> Iterator[str]:
     if found.replayed:
         share = "all" if found.reproduced >= found.replayed else _percent(found.reproduced / found.replayed)
-        yield f"the present policies decide {share} of the replayed ones as was recorded"
+        yield f"the present policies decide {share} of them as recorded"
 
 
 def _percent(share: float) -> str:
@@ -174,16 +220,16 @@ def _percent(share: float) -> str:
 
 def _assumed(found: ZoneDecisionImpact) -> Iterator[str]:
     if found.unrecorded:
-        names = _listed([f"`{each}`" for each in found.unrecorded])
-        yield f"rules look at {names}, which decisions do not record and the replay assumes"
+        names = _listed([_ASSUMED.get(each, _shown(each)) for each in found.unrecorded])
+        yield f"assumed, since records do not have it: {names}"
 
 
 # --- words
 
 
 def _shown(value: str) -> str:
-    """A name as it is, where it is one word; otherwise in quotes, so that it looks like nothing else."""
-    return value if value.isprintable() and value and " " not in value else as_text(value)
+    """A name as it is, where it is one plain word; else in quotes, so that it looks like nothing else."""
+    return value if _PLAIN.fullmatch(value) else as_text(value)
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.terminal import Line, Styled
 
+from .rule_names import place_of
 from .value_diff import counted
 
 _POLICY_DENIED = "policy_denied"  # the reason of a refusal that the policies decided
@@ -74,7 +75,8 @@ def policy_text(policy: Mapping[str, Any]) -> str:
 
 def _rule(name: str) -> str:
     """A rule by its `@id`, or by its place among the rules of the text, counted from 1 for people."""
-    return f"rule {int(name) + 1}" if name.isdecimal() else f"rule `{name}`"
+    place = place_of(name)
+    return f"rule {place}" if place is not None else f"rule `{name}`"
 
 
 def _place(source: Mapping[str, Any]) -> str:

@@ -197,10 +197,13 @@ class DecisionChange(Part):
 class DecisionChanges(Part):
     """How many recorded requests are decided otherwise, of how many users, applications and resources.
 
-    `examples` are those with most records, at most 20.
+    `of_scopes` of the decisions lose or gain some scopes, and are allowed either way; the others are refused
+    as a whole on one side. Losses are of requests that were allowed as recorded; gains of those that were
+    refused, or got fewer scopes. `examples` are those with most records, at most 20.
     """
 
     decisions: Annotated[int, Example(30)]
+    of_scopes: Annotated[int, Example(12)]
     users: Annotated[int, Example(1)]
     applications: Annotated[int, Example(1)]
     resources: Annotated[int, Example(1)]
@@ -211,16 +214,18 @@ class DecisionImpact(Part):
     """What a changeset makes of the decisions that a zone has recorded: replayed in the dry run.
 
     `recorded` are the decisions of policies since `since` that were looked at: of all zones of the changeset
-    the newest 100,000 at most. `replayed` of them were decided again, by what the zone has now and by what
-    the changeset makes of it; `reproduced` of these come to what was recorded by what it has now.
-    `not_replayed` says of how many a user, application or resource is `gone`, and how many were `too_many`.
-    `unrecorded` are the members of the context that rules look at and that are not recorded: the replay
-    assumes all scopes of the resource, a sign-in at the time of the request without `acr`, and the present
-    time.
+    the newest 100,000 at most. `since` is thirty days ago, or later where `complete` is false: then older
+    ones were not looked at, or none at all. `replayed` of them were decided again, by what the zone has now
+    and by what the changeset makes of it; `reproduced` of these come to what was recorded by what it has now.
+    `not_replayed` says of how many a user, application or resource is `gone`, how many were `too_many` for
+    one dry run, and how many are of a zone whose encryption key is `unavailable`. `unrecorded` are the
+    members of the context that rules look at and that are not recorded: the replay assumes all scopes of the
+    resource, a sign-in at the time of the request without `acr`, and the present time.
     """
 
     zone_id: str
     since: Timestamp
+    complete: bool
     recorded: Annotated[int, Example(100_000)]
     replayed: Annotated[int, Example(99_210)]
     reproduced: Annotated[int, Example(99_100)]

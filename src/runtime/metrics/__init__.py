@@ -79,6 +79,11 @@ DATABASE_WAITING = Gauge(
 DATABASE_WAIT_SECONDS = Histogram(
     "zoned_database_wait_seconds", "Seconds that work waited for a database connection", buckets=_WAITS
 )
+REPLAY_SECONDS = Histogram(
+    "zoned_replay_seconds",
+    "Seconds of processor time in which a dry run replayed recorded decisions",
+    buckets=(0.1, 0.5, 1.0, 2.0, 4.0, 8.0),
+)
 DATABASE_STATEMENTS = Counter("zoned_database_statements_total", "Statements that were sent to the database")
 DATABASE_FAILURES = Counter(
     "zoned_database_unavailable_total", "Pieces of work that the database did not serve"

@@ -87,7 +87,7 @@ SIZES: tuple[tuple[str, str], ...] = (
     (
         "recorded decisions that a dry run replays",
         (
-            f"the newest {decision_impact.MOST_RECORDS:,} of {decision_impact.PERIOD.days} days,"
+            f"`ZONED_REPLAYED_DECISIONS`, the newest of {decision_impact.PERIOD.days} days,"
             f" {decision_impact.MOST_ZONES} zones; as many as take {decision_impact.SECONDS:.0f} seconds"
             " before the operations, and again after them"
         ),

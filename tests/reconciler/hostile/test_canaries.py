@@ -24,6 +24,8 @@ from reconciler.manifests import find_source_files, load_configuration
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
 from reconciler.terminal import rendered
 
+pytestmark = pytest.mark.long
+
 HEAD = "apiVersion: zonewright/v1\n"
 PROVIDER = (
     "kind: Provider\nmetadata: {zone: workforce, name: NAME}\n"

@@ -60,7 +60,7 @@ class TestReading:
             reproduced=99_100,
             not_replayed={"gone": 700, "too_many": 90},
             unrecorded=("acr", "scopes"),
-            loses=ChangedDecisions(42, 3, 1, 2, (whole, in_part)),
+            loses=ChangedDecisions(42, 3, 1, 2, (whole, in_part), of_scopes=12),
         )
 
     def test_an_unknown_zone_is_shown_by_its_id(self) -> None:
@@ -82,6 +82,17 @@ class TestReading:
         absent = ZoneDecisionImpact.read(content, {"z1": "acme"}, NOW)
         assert absent == read(**{name: None})
         assert getattr(absent, name) == empty
+
+    def test_an_answer_without_complete_is_whole(self) -> None:
+        """As one that says so; only false is otherwise."""
+        assert read(complete=None).complete
+        assert not read(complete=False).complete
+
+    @pytest.mark.parametrize("of_scopes", [None, 0, 12, 42])
+    def test_the_rest_is_refused_as_a_whole(self, of_scopes: int | None) -> None:
+        """Where the answer does not tell, all are."""
+        found = read(loses={**ANSWER["loses"], "of_scopes": of_scopes}).loses
+        assert (found.of_scopes, found.whole) == (of_scopes or 0, 42 - (of_scopes or 0))
 
     @pytest.mark.parametrize(
         "name", ["user", "user_email", "scopes", "actors", "refused_by", "before", "after"]
@@ -107,6 +118,7 @@ class TestReading:
             {"not_replayed": {"gone": None}},
             {"unrecorded": [7]},
             {"loses": {}},
+            {"loses": {**ANSWER["loses"], "of_scopes": -1}},
             {"loses": {**ANSWER["loses"], "examples": ["ada"]}},
         ],
         ids=str,
@@ -137,6 +149,14 @@ class TestAsJson:
     def test_it_is_read_as_it_was_written(self) -> None:
         """Whoever reads JSON can read the other half as well."""
         assert ZoneDecisionImpact.read(read().as_json(), {"z1": "acme"}, NOW) == read()
+
+
+def test_without_examples_only_counts_are_left() -> None:
+    """Of both sides; nobody is named in what is printed of it."""
+    found = read(gains=ANSWER["loses"]).without_examples()
+
+    assert found.loses == found.gains == ChangedDecisions(42, 3, 1, 2, of_scopes=12)
+    assert found.as_json()["loses"] == {**ANSWER["loses"], "examples": []}
 
 
 @pytest.mark.parametrize(

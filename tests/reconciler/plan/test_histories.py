@@ -15,6 +15,8 @@ from reconciler.plan import Plan
 from reconciler.plan.model import ChangeState
 from reconciler.plan.plan_consistency import inconsistencies
 
+pytestmark = pytest.mark.long
+
 # Shrinking would take minutes on a real server; what fails says which plan it was.
 SOME = settings(
     max_examples=12,

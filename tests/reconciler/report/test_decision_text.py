@@ -38,6 +38,24 @@ def test_a_refusal_by_policy_names_what_forbids() -> None:
     assert "    forbidden by: policy `permit-all`, rule `everything`" in text()
 
 
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("0", "rule 1"),
+        ("41", "rule 42"),
+        ("9" * 5000, f"rule `{'9' * 5000}`"),
+        ("٣", "rule `٣`"),
+        ("no-writing", "rule `no-writing`"),
+    ],
+    ids=lambda value: ascii(value)[:20],
+)
+def test_a_rule_without_an_id_is_told_by_its_place(rule: str, told: str) -> None:
+    """Which has a few ASCII digits; every other name is an `@id`."""
+    assert (
+        f"    forbidden by: policy `permit-all`, {told}\n" in f"{text(policies=[{**POLICY, 'rule': rule}])}\n"
+    )
+
+
 @pytest.mark.parametrize("reason", ["an upstream token has expired and cannot be refreshed now", None])
 def test_a_refusal_after_the_policies_does_not_blame_them(reason: str | None) -> None:
     """They permitted the exchange; the provider does not answer."""

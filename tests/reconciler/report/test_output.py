@@ -195,7 +195,11 @@ class TestEveryExit:
         assert document(capsys.readouterr().out)[1]["exit_code"] == 1
 
 
-REFUSED = "would be refused in zone workforce: 42 of 99,210 recorded decisions, of 3 users"
+REFUSED = (
+    "would be refused, or get fewer scopes in zone workforce: 42 of 99,210 recorded requests, of 3 users"
+)
+SUMMARY = "30 recorded requests would be refused; 12 recorded requests would get fewer scopes"
+NAMED = ("ada@acme.example", "bob@acme.example", "billing-agent", "https://api.example", "payments")
 
 
 class TestDecisionImpact:
@@ -211,7 +215,37 @@ class TestDecisionImpact:
         lines = scene.zonectl("plan", scene.config).out.splitlines()
 
         assert REFUSED in lines[0]
-        assert "9 manifests: 7 to create; 42 recorded requests would be refused" in lines
+        assert f"9 manifests: 7 to create; {SUMMARY}" in lines
+        assert all(any(name in line for line in lines) for name in NAMED)
+
+    @pytest.mark.parametrize("command", ["plan", "apply"])
+    def test_without_request_examples_nobody_is_named(self, scene: Scene, command: str) -> None:
+        """Whoever reads the log of a job learns the counts."""
+        done = scene.zonectl(command, scene.config, "--no-request-examples")
+
+        assert REFUSED in done.out
+        assert SUMMARY in done.out
+        assert not [name for name in NAMED if name in f"{done.out}{done.err}"]
+
+    def test_without_request_examples_the_document_has_none(self, scene: Scene) -> None:
+        """The list is empty, and the digest the same."""
+        content = scene.says("plan", "--no-request-examples", exit_code=2)[1]
+        (told,) = content["decision_impact"]
+
+        assert told["loses"] == {**decision_impact()["loses"], "examples": []}
+        assert content["digest"] == scene.says("plan", exit_code=2)[1]["digest"]
+
+    def test_a_refused_apply_without_request_examples_has_none(self, scene: Scene, tmp_path: Path) -> None:
+        """Of a directory, and of a saved plan."""
+        role, saved = scene.world.find("Role", "reader"), tmp_path / "plan.json"
+        scene.config.path.joinpath("role.yaml").unlink()
+        scene.zonectl("plan", scene.config, "--out", saved)
+        scene.world.in_use = frozenset({role["id"]})
+        for path in (scene.config, saved):
+            done = scene.zonectl("apply", path, "--yes", "--root", scene.config, "--no-request-examples")
+            assert done.exit_code == 5
+            assert REFUSED in done.out
+            assert not [name for name in NAMED if name in f"{done.out}{done.err}"]
 
     def test_the_document_has_what_the_server_answers(self, scene: Scene) -> None:
         """And the name of the zone; its digest is the same without it."""

@@ -18,6 +18,8 @@ from runtime.services import epochs
 from runtime.services.container import Services
 from runtime.storage.sql import consents, sessions
 
+pytestmark = pytest.mark.long
+
 STORAGE = ("embedded", "servers")
 
 

@@ -22,6 +22,8 @@ from runtime.cli import main
 from runtime.cli.operators import current_operator
 from runtime.storage.sql import backups
 
+pytestmark = pytest.mark.long
+
 
 @dataclass(frozen=True)
 class Site:

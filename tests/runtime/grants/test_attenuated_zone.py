@@ -22,6 +22,8 @@ from runtime.services.management.people import users
 from runtime.services.zones.accountability import AccountabilityRule
 from runtime.storage.sql import vault_tokens
 
+pytestmark = pytest.mark.long
+
 STEPS = 1_000
 FEWEST = {
     "sign_in": 20,

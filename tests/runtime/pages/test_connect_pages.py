@@ -12,6 +12,8 @@ from tests.support.chromium import Window
 from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Site, chained
 from tests.support.oauth_site import Browser as PlainBrowser
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def tracker() -> Iterator[AccountProvider]:

@@ -10,6 +10,8 @@ from tests.support.oauth_site import Browser as PlainBrowser
 
 from runtime.domain.kinds import RESOURCE
 
+pytestmark = pytest.mark.long
+
 FILES = "https://files.acme.example"
 
 

@@ -1,6 +1,6 @@
 """A zone that a configuration owns, with people, applications and resources that ask for tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -12,24 +12,32 @@ from tests.support.scene import Scene
 from runtime.domain.errors import OAuthError
 from runtime.domain.kinds import APPLICATION, RESOURCE, ZONE
 from runtime.domain.kinds.zone import Zone
+from runtime.services.issuing import policy_decision
 from runtime.storage.sql import entities
 
 __all__ = ["git", "shared_parts", "storage", "world"]
 
 PEOPLE, APPS, APIS = ("ada", "bob"), ("agent", "batch"), ("payroll", "calendar")
 SCOPES = ("read", "write")
+Asked = tuple[str | None, str, str]  # for a user, by an application, at a resource
 PERMIT = "permit (principal, action, resource);"
 
 
 @dataclass(frozen=True)
 class World:
-    """A zone and who is in it; each application may ask for each resource, and each user has allowed it."""
+    """A zone and who is in it; each application may ask for each resource, and each user has allowed it.
+
+    Attributes:
+        issued, denied: what was ever asked for and issued, or refused by policies: what is recorded.
+    """
 
     git: Git
     zone: Zone
     apps: dict[str, App]
     people: dict[str, Person]
     tokens: dict[tuple[str, str], str]
+    issued: set[Asked] = field(default_factory=set)
+    denied: set[Asked] = field(default_factory=set)
 
     @property
     def company(self) -> Company:
@@ -49,11 +57,14 @@ class World:
             else:
                 subject = self.tokens[user, application]
                 answer = await self.scene.exchange(self.apps[application], subject, target)
-        except OAuthError:
+        except OAuthError as refusal:
+            if refusal.members.get("reason") == policy_decision.POLICY_DENIED:
+                self.denied.add((user, application, resource))
             return None
+        self.issued.add((user, application, resource))
         return set(str(answer.get("scope", "")).split())
 
-    async def ask_all(self) -> dict[tuple[str | None, str, str], set[str] | None]:
+    async def ask_all(self) -> dict[Asked, set[str] | None]:
         """What everybody gets for everything."""
         return {
             (user, application, resource): await self.ask(user, application, resource)

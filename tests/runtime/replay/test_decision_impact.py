@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.runtime.issuing.test_user_policies import own
 from tests.runtime.replay.conftest import PERMIT, World
-from tests.support.applying import app, create, on, update
+from tests.support.applying import app, create, on, ref, update
 
 from runtime.adapters import cedar
 from runtime.domain.identifiers import new_id
@@ -15,9 +15,10 @@ from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.policy.defaults import all_defaults
 from runtime.services.decision_log import Decision
 from runtime.services.issuing import policy_decision
-from runtime.services.replay import decision_impact
+from runtime.services.replay import decision_impact, zone_users
+from runtime.storage.sql import recorded_decisions
 
-NOTHING = {"decisions": 0, "users": 0, "applications": 0, "resources": 0, "examples": []}
+NOTHING = {"decisions": 0, "of_scopes": 0, "users": 0, "applications": 0, "resources": 0, "examples": []}
 NO_PAYROLL = '@id("no-payroll") forbid (principal in Group::"staff", action, resource == Resource::"https://payroll.test");'
 NOTHING_AT_PAYROLL = 'forbid (principal, action, resource == Resource::"https://payroll.test");'
 OWN = "forbid (principal, action, resource);"  # of a user
@@ -68,7 +69,8 @@ async def test_tells_who_would_be_refused_and_why(world: World) -> None:
     assert impact["unrecorded"] == []
     assert impact["recorded"] == impact["replayed"] == impact["reproduced"] == 15
     examples = impact["loses"].pop("examples")
-    assert impact["loses"] == {"decisions": 5, "users": 1, "applications": 2, "resources": 1}
+    counts = {"decisions": 5, "of_scopes": 0, "users": 1, "applications": 2, "resources": 1}
+    assert impact["loses"] == counts
     first = examples[0]
     assert first.pop("last_at")
     assert first == {
@@ -111,9 +113,36 @@ async def test_tells_of_scopes(world: World) -> None:
     (impact,) = await world.tried(*world.policies("reading", PERMIT, NO_WRITING))
 
     (lost,) = impact["loses"]["examples"]
+    assert (impact["loses"]["decisions"], impact["loses"]["of_scopes"]) == (1, 1)
     assert (lost["scopes"], lost["refused_by"]) == (["write"], "policy")
     assert lost["after"] == [{"policy": "reading-1", "rule": "no-writing"}]
     assert impact["unrecorded"] == ["scopes"]
+
+
+async def test_counts_what_was_allowed_as_lost_and_what_was_refused_as_gained(world: World) -> None:
+    """As recorded: what was refused already is not lost, whatever a replay makes of it today."""
+    await recorded(world, 3)
+    await recorded(world, 5, refused=True, step=Step.POLICY)
+
+    (impact,) = await world.tried(*world.policies("strict", PERMIT, NOTHING_AT_PAYROLL))
+    assert impact["loses"]["decisions"] == 3
+
+    await world.git.apply(*world.policies("strict", PERMIT, NOTHING_AT_PAYROLL))
+    (impact,) = await world.tried(*world.policies("open", PERMIT))
+    assert impact["gains"]["decisions"] == 5
+
+
+async def test_names_what_refuses_the_scopes_that_are_allowed_now(world: World) -> None:
+    """A rule about other scopes does not refuse them."""
+    await world.git.apply(*world.policies("reading", PERMIT, NO_WRITING))
+    await world.ask("ada", "agent", "payroll")
+    by_role = 'permit (principal in Role::"auditor", action, resource);'
+
+    (impact,) = await world.tried(*world.policies("audit", by_role, NO_WRITING))
+
+    (lost,) = impact["loses"]["examples"]
+    assert "scopes" not in lost
+    assert (lost["before"], lost["after"]) == ([{"policy": "reading-0", "rule": "0"}], [])
 
 
 async def test_tells_of_scopes_that_a_resource_offers_no_more(world: World) -> None:
@@ -308,21 +337,134 @@ async def test_stops_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(decision_impact, "SECONDS", 0.0)
     (impact,) = await world.tried(*operations)
 
-    assert impact["replayed"] == 1
-    assert impact["not_replayed"] == {"too_many": impact["recorded"] - 1}
+    assert impact["replayed"] < 2
+    assert impact["not_replayed"] == {"too_many": impact["recorded"] - impact["replayed"]}
+
+
+def looking_at(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let a dry run replay no more."""
+    monkeypatch.setitem(world.company.services.settings.__dict__, "replayed_decisions", number)
 
 
 async def test_looks_at_the_newest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within what one dry run may look at."""
-    await recorded(world, 3, ago=timedelta(minutes=1), resource="calendar")
-    await recorded(world, 2)
+    """Within what one dry run may look at, and says since when that is."""
+    await recorded(world, 3, ago=timedelta(hours=2), resource="calendar")
+    await recorded(world, 2, ago=timedelta(hours=1))
     operations = world.policies("strict", PERMIT, NOTHING_AT_PAYROLL)
     (whole,) = await world.tried(*operations)
-    assert whole["recorded"] == 5
+    assert (whole["recorded"], whole["complete"]) == (5, True)
 
-    monkeypatch.setattr(decision_impact, "MOST_RECORDS", 2)
+    looking_at(world, monkeypatch, 2)
     (impact,) = await world.tried(*operations)
-    assert (impact["recorded"], impact["loses"]["decisions"]) == (2, 2)
+    assert (impact["recorded"], impact["loses"]["decisions"], impact["complete"]) == (2, 2, False)
+    assert impact["since"] > whole["since"]
+
+
+async def test_records_of_another_sort_hide_nothing_unsaid(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who floods a zone's records cannot make a plan look as if nobody had asked for anything."""
+    await recorded(world, 2, ago=timedelta(hours=1))
+    operations = world.policies("strict", PERMIT, NOTHING_AT_PAYROLL)
+    looking_at(world, monkeypatch, 2)
+    (impact,) = await world.tried(*operations)
+    assert impact["loses"]["decisions"] == 2
+
+    await recorded(world, 6, event=DecisionEvent.CONNECT)
+    (impact,) = await world.tried(*operations)
+
+    assert (impact["recorded"], impact["complete"]) == (0, False)
+
+
+async def test_zones_for_which_there_is_no_room_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those in which policies change come first."""
+    await world.ask_all()
+    operations = world.policies("strict", PERMIT, NOTHING_AT_PAYROLL)
+    others = [f"other-{number}" for number in range(4)]
+    await world.git.apply(*(create("Zone", each, name=each) for each in others))
+    monkeypatch.setattr(decision_impact, "MOST_ZONES", 1)
+
+    found = await world.tried(
+        *(create("Group", each, world.git.id("Zone", each), name="G") for each in others), *operations
+    )
+
+    told = {each["zone_id"]: (each["recorded"], each["complete"]) for each in found}
+    assert told.pop(world.zone.id) == (12, True)
+    assert list(told.values()) == [(0, False)] * 4
+
+
+async def test_an_operator_can_leave_it_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the setting."""
+    await world.ask_all()
+    operations = world.policies("strict", PERMIT)
+    assert await world.tried(*operations)
+    looking_at(world, monkeypatch, 0)
+    assert await world.tried(*operations) == []
+
+
+async def test_users_of_very_many_groups_are_left_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine reads all of them for each request: whoever only tries that out could stop a process."""
+    await world.ask_all()
+    members = ["ada@acme.example"]
+    operations = [
+        create("Group", f"g{each}", world.zone.id, name=f"G{each}", members=members) for each in range(5)
+    ]
+    (impact,) = await world.tried(*operations)
+    assert impact["not_replayed"] == {}
+
+    monkeypatch.setattr(zone_users, "MOST_ENTITIES", 4)
+    (impact,) = await world.tried(*operations)
+
+    assert impact["not_replayed"] == {"too_many": 4}
+
+
+def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each statement reads that is about users and groups, from now on."""
+    numbers: list[int] = []
+
+    def counting(read: Any) -> Any:
+        async def counted(*arguments: Any) -> Any:
+            rows = await read(*arguments)
+            numbers.append(len(rows))
+            return rows
+
+        return counted
+
+    for name in ("groups", "roles_of_groups", "memberships", "roles_of_users", "users"):
+        monkeypatch.setattr(recorded_decisions, name, counting(getattr(recorded_decisions, name)))
+    return numbers
+
+
+async def test_no_statement_reads_what_multiplies(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever only tries out groups and roles chooses how many there are of each."""
+    rows = counted_rows(monkeypatch)
+    people = [await world.company.user(world.zone, f"u{number}@acme.example") for number in range(150)]
+    for person in people:
+        await recorded(world, user_id=person.id)
+    emails = [str(person.email) for person in people]
+    groups = [
+        create("Group", f"g{number}", world.zone.id, name=f"G{number}", members=emails)
+        for number in range(40)
+    ]
+    roles = [create("Role", f"r{number}", world.zone.id, identifier=f"r{number}") for number in range(40)]
+    granted = [
+        create(
+            "RoleAssignment",
+            f"a{group}-{role}",
+            world.zone.id,
+            role_id=ref("Role", f"r{role}"),
+            principal={"group_id": ref("Group", f"g{group}")},
+        )
+        for group in range(40)
+        for role in range(20)
+    ]
+
+    (impact,) = await world.tried(*groups, *roles, *granted)
+
+    assert impact["replayed"] == 150
+    assert 4_000 <= max(rows) < 10_000  # each user's groups times their roles would be 120,000
 
 
 async def test_puts_no_tried_policies_into_the_cache(world: World) -> None:

@@ -17,6 +17,8 @@ from runtime.domain.kinds import APPLICATION_CREDENTIAL, DELEGATED_GRANT
 from runtime.services.management.kind_handlers import DELETES, UPDATES
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 
+pytestmark = pytest.mark.long
+
 _STEPS = 8
 
 

@@ -5,6 +5,7 @@ operations and after them. How often the first agrees with the record tells how 
 on.
 """
 
+import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -24,10 +25,14 @@ from runtime.domain.kinds import (
     ROLE_ASSIGNMENT,
 )
 from runtime.domain.kinds.zone import Zone
+from runtime.logs import log
+from runtime.metrics import REPLAY_SECONDS
 from runtime.services.container import Services
-from runtime.services.replay.comparison import ZoneRecords, compared
+from runtime.services.replay.comparison import ZoneRecords, compared, not_replayed
 from runtime.services.replay.replayed_zone import ReplayedZone
 from runtime.services.replay.zone_decisions import ZoneDecisions
+from runtime.services.replay.zone_users import Numbering
+from runtime.services.time_slices import TimeSlice
 from runtime.storage.sql import recorded_decisions as storage
 
 # The kinds of entities that decisions are made from.
@@ -45,34 +50,67 @@ KINDS = frozenset(
     )
 )
 PERIOD = timedelta(days=30)
-# Of one dry run, however many zones it has.
-MOST_RECORDS, MOST_ZONES = 100_000, 100
-# For deciding them before the operations, and again after them. The engine takes some tenths of a millisecond
-# for a request, and many times that where there are thousands of rules.
+# Of one dry run: zones; and for each decision that may be replayed, records of any sort that are looked at.
+MOST_ZONES, RECORDS_A_DECISION = 100, 3
+# For deciding them before the operations, and again after them, whatever others get done meanwhile. A request
+# takes the engine some tenths of a millisecond, and many times that where there are thousands of rules.
 SECONDS = 3.0
+UNAVAILABLE = "unavailable"
+_LOOKING_SECONDS = 5.0
 
 
 async def records_of(
-    conn: AsyncConnection, zones: Collection[Zone], *, emails_of: Collection[str], now: datetime
+    services: Services, zones: Sequence[Zone], *, emails_of: Collection[str], now: datetime
 ) -> list[ZoneRecords]:
-    """The recorded decisions of zones of one organization.
+    """The recorded decisions of zones of one organization; of those without any, nothing.
+
+    What there is no room for in one dry run, or the database does not tell in time, is said to be cut.
 
     Args:
+        zones: the first ones go first.
         emails_of: ids of the zones in which users are told by their addresses, too.
     """
-    chosen = sorted(zones, key=lambda each: each.id)[:MOST_ZONES]
-    found = []
-    for zone in chosen:
-        recorded = await storage.decisions(
+    most = services.settings.replayed_decisions
+    if not most or not zones:
+        return []
+    shares = min(len(zones), MOST_ZONES)
+    found, time_slice = [], TimeSlice()
+    for index, zone in enumerate(zones):
+        cut = ZoneRecords(zone, now, False, (), False)
+        if index >= MOST_ZONES:
+            found.append(cut)
+            continue
+        try:
+            looked = await _look(services, zone, now, most // shares)
+        except (Unavailable, TimeoutError) as failure:
+            log.warning(
+                "recorded decisions are not replayed in a dry run", zone_id=zone.id, reason=str(failure)
+            )
+            found.append(cut)
+            continue
+        recorded = []
+        for row in looked.rows:
+            recorded.append(storage.recorded(row))
+            await time_slice.yield_if_due()
+        if recorded or looked.is_cut:
+            found.append(ZoneRecords(zone, looked.since, not looked.is_cut, recorded, zone.id in emails_of))
+    return found
+
+
+async def _look(services: Services, zone: Zone, now: datetime, most: int) -> storage.Looked:
+    """On a connection of its own: what fails here fails nothing else. Raises Unavailable, TimeoutError."""
+    async with (
+        asyncio.timeout(_LOOKING_SECONDS),
+        services.database.reading(tenant=zone.organization_id) as conn,
+    ):
+        return await storage.decisions(
             conn,
             zone.organization_id,
             zone.id,
             since=now - PERIOD,
-            records=MOST_RECORDS // len(chosen),
+            records=most * RECORDS_A_DECISION,
+            most=most,
         )
-        if recorded:
-            found.append(ZoneRecords(zone, now - PERIOD, recorded, zone.id in emails_of))
-    return found
 
 
 class DecisionReplay:
@@ -85,37 +123,57 @@ class DecisionReplay:
         self._services = services
         self._records = records
         self._now = now
+        self._numbering = Numbering()
         self._before: dict[str, ReplayedZone] = {}
+        self._spent = 0.0  # seconds
 
     async def decide_before(self, conn: AsyncConnection) -> None:
         """Decide by what the dry run begins with."""
         with self._services.database.reading_from(conn):
             for each in self._records:
-                with suppress(NotFound, Unavailable):
-                    self._before[each.zone.id] = await self._replayed(conn, each, None)
+                if each.recorded:
+                    time_slice = TimeSlice()
+                    with suppress(NotFound, Unavailable):
+                        self._before[each.zone.id] = await self._replayed(conn, each, None, time_slice)
+                    self._spent += time_slice.spent
 
     async def impact(self, conn: AsyncConnection) -> list[DecisionImpact]:
         """Decide by what the operations have made of it, and compare.
 
-        Of zones that are deleted, or whose encryption key is not available, nothing is told.
+        Of zones that they delete nothing is told; those whose encryption key is unavailable are told as such.
         """
         found = []
         with self._services.database.reading_from(conn):
             for each in self._records:
-                before = self._before.get(each.zone.id)
-                with suppress(NotFound, Unavailable):
-                    if before is not None:
-                        after = await self._replayed(conn, each, before)
-                        found.append(compared(each, before, after))
+                with suppress(NotFound):
+                    found.append(await self._impact(conn, each))
+        if found:
+            REPLAY_SECONDS.observe(self._spent)
         return found
 
+    async def _impact(self, conn: AsyncConnection, records: ZoneRecords) -> DecisionImpact:
+        """Raises NotFound."""
+        before, time_slice = self._before.pop(records.zone.id, None), TimeSlice()
+        if before is None:
+            return not_replayed(records, UNAVAILABLE)
+        try:
+            after = await self._replayed(conn, records, before, time_slice)
+        except Unavailable:
+            return not_replayed(records, UNAVAILABLE)
+        impact = await compared(records, before, after, time_slice)
+        self._spent += time_slice.spent
+        return impact
+
     async def _replayed(
-        self, conn: AsyncConnection, records: ZoneRecords, before: ReplayedZone | None
+        self, conn: AsyncConnection, records: ZoneRecords, before: ReplayedZone | None, time_slice: TimeSlice
     ) -> ReplayedZone:
         """Raises NotFound, Unavailable."""
+        seconds = SECONDS / len(self._records)
         zone = await self._services.zones.uncached(records.zone.id, is_tried=True)
-        decisions_of_zone = await ZoneDecisions.read(conn, zone, records.recorded, self._now)
-        replayed = ReplayedZone(zone.id, decisions_of_zone)
+        found = await ZoneDecisions.read(
+            conn, zone, records.recorded, self._now, self._numbering, time_slice, seconds=seconds
+        )
+        replayed = ReplayedZone(zone.id, found)
         await replayed.name_policies(conn)
-        await replayed.decide(records.recorded, before, seconds=SECONDS / len(self._records))
+        await replayed.decide(records.recorded, before, time_slice, seconds=seconds)
         return replayed

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,18 +19,21 @@ from runtime.services.zones import Policies
 from runtime.storage.sql import bindings
 from runtime.storage.sql.recorded_decisions import RecordedDecisions
 
+_NOT_REPLAYED = ReplayedDecision(None)
+
 
 @dataclass
 class ReplayedZone:
     """What the recorded requests of a zone come to, in their order, by one state of it.
 
     Attributes:
-        asked, came_to: of the first of them; of all, where there was time for that.
+        asked, came_to: of the first of them; of all, where there was time for that. None was asked for what
+            takes too long by itself.
     """
 
     zone_id: str
     decisions: ZoneDecisions
-    asked: list[AskedRequest | RefusedBy] = field(default_factory=list)
+    asked: list[AskedRequest | RefusedBy | None] = field(default_factory=list)
     came_to: list[ReplayedDecision] = field(default_factory=list)
     _policy_names: Mapping[str, str] = field(default_factory=dict)  # by version
 
@@ -43,23 +45,31 @@ class ReplayedZone:
         self._policy_names = {version_id: each.name for version_id, each in named.items()}
 
     async def decide(
-        self, recorded: Sequence[RecordedDecisions], before: "ReplayedZone | None", *, seconds: float
+        self,
+        recorded: Sequence[RecordedDecisions],
+        before: "ReplayedZone | None",
+        time_slice: TimeSlice,
+        *,
+        seconds: float,
     ) -> None:
-        """Decide as many as there is time for; what has not changed since *before* as it was decided then."""
-        until = monotonic() + seconds
+        """Decide as many as there is time for; what has not changed since *before* as it was decided then.
+
+        Args:
+            seconds: that may be spent.
+        """
         unchanged = _Unchanged(before, self) if before is not None else None
-        time_slice = TimeSlice()
         for index, each in enumerate(recorded if before is None else recorded[: len(before.asked)]):
             asked = self.decisions.question(each.request, each.last_at)
+            decision = _NOT_REPLAYED
             if isinstance(asked, RefusedBy):
                 decision = ReplayedDecision(None, refused_by=asked)
-            else:
+            elif asked is not None:
                 former = unchanged.decision(index, asked) if unchanged is not None else None
                 decision = former or await self.decisions.decide(asked)
             self.asked.append(asked)
             self.came_to.append(decision)
             await time_slice.yield_if_due()
-            if monotonic() > until:
+            if time_slice.spent > seconds:
                 break
 
     def rules(self, names: Iterable[str]) -> list[DecidingRule]:
@@ -82,7 +92,7 @@ class _Unchanged:
     def decision(self, index: int, asked: AskedRequest) -> ReplayedDecision | None:
         """What the request at that place came to before; None where that has to be found out anew."""
         former = self._before.asked[index]
-        if isinstance(former, RefusedBy) or former.question != asked.question:
+        if former is None or isinstance(former, RefusedBy) or former.question != asked.question:
             return None
         key = asked.question.target
         if (same := self._same.get(key)) is None:

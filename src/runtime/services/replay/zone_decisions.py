@@ -23,11 +23,12 @@ from runtime.services.client_types import ApplicationClient, Client, UserAgentCl
 from runtime.services.clients import client_lookup
 from runtime.services.issuing import policy_decision
 from runtime.services.issuing.policy_decision import Participants, PolicyPrincipal
+from runtime.services.replay import zone_users
+from runtime.services.replay.zone_users import Numbering, SeenUser
+from runtime.services.time_slices import TimeSlice
 from runtime.services.zones import CachedZone, Policies
-from runtime.services.zones.principals import policy_user
 from runtime.storage.sql import entities, zone_data
-from runtime.storage.sql import recorded_decisions as storage
-from runtime.storage.sql.recorded_decisions import RecordedDecisions, RecordedRequest, RecordedUser
+from runtime.storage.sql.recorded_decisions import RecordedDecisions, RecordedRequest
 from runtime.storage.sql.zone_data import Credential
 
 # The members of the context that records do not tell.
@@ -122,7 +123,8 @@ class ZoneDecisions:
 
     Attributes:
         policies: that decide in it.
-        users: those that the requests name, by id.
+        users: those that the requests name, by id; None for one who is not there. Those whom there was no
+            time for are left out.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class ZoneDecisions:
         policies: Policies | None,
         now: datetime,
         *,
-        users: Mapping[str, RecordedUser],
+        users: Mapping[str, SeenUser | None],
         resources: Mapping[str, Resource],
         user_agents: Mapping[str, UserAgent],
         credentials: Mapping[str, Sequence[Credential]],
@@ -139,7 +141,7 @@ class ZoneDecisions:
         """Args:
         zone: reads from that connection.
         now: policies may look at it.
-        users, resources, user_agents: those that the requests name, by id.
+        resources, user_agents: those that the requests name, by id.
         credentials: of the applications that they name, by application; the oldest first.
         """
         self.policies, self.users = policies, users
@@ -147,15 +149,27 @@ class ZoneDecisions:
         self._resources, self._user_agents, self._credentials = resources, user_agents, credentials
         self._targets: dict[_Named, Target | RefusedBy] = {}
         self._applications: dict[str, PolicyPrincipal | RefusedBy] = {}
-        self._principals: dict[tuple[str, bool], PolicyPrincipal] = {}
         self._asked: dict[Question, AskedRequest] = {}
         self._decided: dict[Question, ReplayedDecision] = {}
 
     @classmethod
     async def read(
-        cls, conn: AsyncConnection, zone: CachedZone, recorded: Iterable[RecordedDecisions], now: datetime
+        cls,
+        conn: AsyncConnection,
+        zone: CachedZone,
+        recorded: Iterable[RecordedDecisions],
+        now: datetime,
+        numbering: Numbering,
+        time_slice: TimeSlice,
+        *,
+        seconds: float,
     ) -> "ZoneDecisions":
-        """Read what the requests name, in a few statements whatever their number."""
+        """Read what the requests name.
+
+        Args:
+            numbering: of the facts about users, in all states of the zone.
+            seconds: that may be spent.
+        """
         asked, within = [each.request for each in recorded], {"zone_id": zone.id}
         resources = await entities.many(
             conn, RESOURCE, _ids(each.resource_id for each in asked), within=within
@@ -171,17 +185,20 @@ class ZoneDecisions:
             policies = await zone.policies()
         except InvalidPolicy:  # which refuses everything, and is told where it does
             policies = None
+        # In the order of the requests, of which the most frequent are first.
+        user_ids = list(dict.fromkeys(each.user_id for each in asked if each.user_id is not None))
         found = cls(
             zone,
             policies,
             now,
-            users=await storage.users(conn, zone.id, _ids(each.user_id for each in asked)),
+            users=await zone_users.read(conn, zone.id, user_ids, numbering, time_slice, seconds=seconds),
             resources={each.id: each for each in resources},
             user_agents={each.id: each for each in agents},
             credentials=credentials,
         )
         for request in asked:
             await found._resolve(request)
+            await time_slice.yield_if_due()
         return found
 
     async def _resolve(self, request: RecordedRequest) -> None:
@@ -194,21 +211,23 @@ class ZoneDecisions:
             if name not in self._applications:
                 self._applications[name] = await self._application(name)
 
-    def question(self, request: RecordedRequest, at: datetime) -> AskedRequest | RefusedBy:
+    def question(self, request: RecordedRequest, at: datetime) -> AskedRequest | RefusedBy | None:
         """One of the requests with all that is known of everybody in it, or who of them is not there.
 
         Args:
             at: when it was made.
+
+        Returns None for a request that takes too long.
         """
         target = self._targets[_named(request)]
         if isinstance(target, RefusedBy):
             return target
         actors = _actors(request, target)
         if request.user_id is not None:
-            authority = self._user(request.user_id, target)
+            authority: PolicyPrincipal | RefusedBy | None = self._user(request.user_id, target)
         else:
             authority = self._applications[actors[-1]]
-        if isinstance(authority, RefusedBy):
+        if authority is None or isinstance(authority, RefusedBy):
             return authority
         signed_in = at if request.user_id is not None and target.looks_at("authenticated_at") else None
         question = Question(request.event, authority.key, target.key, actors, signed_in)
@@ -219,18 +238,18 @@ class ZoneDecisions:
         return asked
 
     async def decide(self, asked: AskedRequest) -> ReplayedDecision:
-        """What a request comes to."""
+        """What a request for all scopes of the resource comes to."""
         if (known := self._decided.get(asked.question)) is None:
-            known = self._decided[asked.question] = await self._decide(*asked)
+            scopes = frozenset(asked.target.resource.scopes or ())
+            known = self._decided[asked.question] = await self.decide_anew(asked, scopes)
         return known
 
-    async def _decide(
-        self, target: Target, authority: PolicyPrincipal, question: Question
-    ) -> ReplayedDecision:
+    async def decide_anew(self, asked: AskedRequest, scopes: frozenset[str]) -> ReplayedDecision:
+        """What a request for these scopes comes to."""
+        target, authority, question = asked
         if not target.is_dependency:
             return ReplayedDecision(None, refused_by=RefusedBy.DEPENDENCY)
         client, resource = target.client, target.resource
-        scopes = frozenset(resource.scopes or ())
         if question.event is DecisionEvent.CLIENT_CREDENTIALS and isinstance(client, ApplicationClient):
             verdict = await policy_decision.decide_direct(
                 self._zone, client, resource=resource, scopes=scopes, now=self._now
@@ -285,27 +304,21 @@ class ZoneDecisions:
         facts = await self._zone.applications.policy_facts(found)
         return PolicyPrincipal(facts, str(facts), frozenset())
 
-    def _user(self, user_id: str, target: Target) -> PolicyPrincipal | RefusedBy:
-        user = self.users.get(user_id)
+    def _user(self, user_id: str, target: Target) -> PolicyPrincipal | RefusedBy | None:
+        if user_id not in self.users:
+            return None
+        user = self.users[user_id]
         if user is None or not user.is_active:
             return RefusedBy.USER
+        if user.is_too_large:
+            return None
         is_apart = (
             target.told_apart is None
-            or user.identifier in target.told_apart
+            or user.seen.identifier in target.told_apart
             or user.own_policies is not None  # whose rules were not looked into
         )
-        if (known := self._principals.get((user_id, is_apart))) is not None:
-            return known
-        seen = policy_user(
-            user.identifier,
-            user.memberships,
-            email=user.email,
-            is_email_verified=user.is_email_verified,
-        )
-        key = f"{seen} {user.own_policies}" if is_apart else f"{seen.groups}{seen.roles}"
-        made = PolicyPrincipal(seen, key, frozenset(), own_policies=user.own_policies)
-        self._principals[user_id, is_apart] = made
-        return made
+        key = f"user {user.own}" if is_apart else f"users {user.shared}"
+        return PolicyPrincipal(user.seen, key, frozenset(), own_policies=user.own_policies)
 
 
 _Named = tuple[str | None, ...]

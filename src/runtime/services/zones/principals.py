@@ -67,19 +67,23 @@ class SessionRoot:
 
 def principal_of(user: User, memberships: Memberships, own_policies: str | None) -> Principal:
     """A user as policies see them: by groups and roles, and by an address that is proved."""
+    groups = tuple(requests.PolicyGroup(name, title, roles) for name, title, roles in memberships.groups)
     principal = policy_user(
-        user.identifier, memberships, email=user.email, is_email_verified=user.email_verified
+        user.identifier, groups, memberships.roles, email=user.email, is_email_verified=user.email_verified
     )
     return Principal(user, principal, own_policies, frozenset({user.id, *memberships.group_ids}))
 
 
 def policy_user(
-    identifier: str, memberships: Memberships, *, email: str, is_email_verified: bool
+    identifier: str,
+    groups: tuple[requests.PolicyGroup, ...],
+    roles: tuple[str, ...],
+    *,
+    email: str,
+    is_email_verified: bool,
 ) -> requests.PolicyUser:
     """A user of that identifier as policies see them.
 
     An address that nobody has proved to be theirs must not open what a policy gives to it.
     """
-    groups = tuple(requests.PolicyGroup(name, title, roles) for name, title, roles in memberships.groups)
-    proved = str(email) if is_email_verified else None
-    return requests.PolicyUser(identifier, proved, groups, memberships.roles)
+    return requests.PolicyUser(identifier, str(email) if is_email_verified else None, groups, roles)

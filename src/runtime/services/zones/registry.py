@@ -214,7 +214,7 @@ class ZoneRegistry:
         Raises: NotFound.
         """
         await self._epochs.begin()
-        policies = self._policies.apart() if is_tried else self._policies
+        policies = self._policies.apart() if is_tried else None
 
         async def read() -> CachedZone | None:
             async with self._database.reading() as conn:
@@ -355,7 +355,10 @@ class ZoneRegistry:
         stored = await storage.keys(conn, zone_id)
         former = await zone_addresses.former(conn, zone_id)
         data_key = self._data_keys.opened(zone_id, internals.data_key_wrapped)
-        parsed = self._parsed_keys.setdefault(zone.id, {})
+        if policies is None:
+            parsed = self._parsed_keys.setdefault(zone.id, {})
+        else:  # of a dry run, which leaves nothing behind
+            parsed = dict(self._parsed_keys.get(zone.id) or {})
         now = self._clock()
         ring = await zone_keys.open_ring(stored, data_key.sealer, parsed, now)
         answered = [each for each in former if each.is_answered(now)]

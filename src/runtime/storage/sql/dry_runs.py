@@ -120,7 +120,10 @@ class DryRuns:
                     await reading.execute(statement, {"organization": organization_id})
                 yield reading
             except Exception as failure:
-                await self._empty(reading)
+                try:
+                    await self._empty(reading)
+                except Exception:  # noqa: BLE001 - the connection is gone, which the failure says itself
+                    await reading.invalidate()
                 if isinstance(failure, Unavailable) and _FULL in failure.internal:
                     raise TooLarge(_LARGER_THAN_ONE_MAY_BE) from failure
                 raise

@@ -1,20 +1,22 @@
-"""Recorded decisions of policies, summed up by who asked for what, and the users that they are about."""
+"""Recorded decisions of policies, summed up by who asked for what, and the users that they are about.
 
-from collections.abc import Collection, Mapping
+What may be very many rows is given as rows: whoever reads them gives up the event loop in between.
+"""
+
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from sys import intern
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import String, and_, cast, func, literal, or_, select, union_all
+from sqlalchemy import Row, Select, String, and_, cast, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.storage.sql.batches import among
 from runtime.storage.sql.organization_tables import token_events as _events
-from runtime.storage.sql.session_roots import Memberships
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
@@ -63,80 +65,87 @@ class RecordedDecisions:
     last_at: datetime
 
 
+Rows = Sequence[Row[*tuple[Any, ...]]]
+
+
 @dataclass(frozen=True, slots=True)
-class RecordedUser:
-    """What policies know of a user.
+class Looked:
+    """The newest records of a zone.
 
     Attributes:
-        own_policies: id of the policy set version that the user has made; None without one.
+        rows: for `recorded`, the most frequent requests first.
+        since: from when on all decisions of policies are among them.
+        is_cut: there may be older ones.
     """
 
-    identifier: str
-    email: str
-    is_email_verified: bool
-    is_active: bool
-    own_policies: str | None
-    memberships: Memberships
+    rows: Rows
+    since: datetime
+    is_cut: bool
 
 
 async def decisions(
-    conn: AsyncConnection, organization_id: str, zone_id: str, *, since: datetime, records: int
-) -> list[RecordedDecisions]:
-    """The decisions of policies among a zone's newest records, the most frequent first.
+    conn: AsyncConnection, organization_id: str, zone_id: str, *, since: datetime, records: int, most: int
+) -> Looked:
+    """The decisions of policies among a zone's newest records.
 
     Args:
-        records: how many of the newest are looked at.
+        records: how many of the newest records are looked at, whatever they are of.
+        most: how many decisions.
     """
-    newest = (
-        select(_events)
-        .where(
-            _events.c.organization_id == organization_id,
-            _events.c.zone_id == zone_id,
-            _events.c.at >= since,
-        )
-        .order_by(_events.c.at.desc())
-        .limit(records)
-        .subquery()
+    own = [_events.c.organization_id == organization_id, _events.c.zone_id == zone_id]
+    in_order = select(_events).where(*own, _events.c.at >= since).order_by(_events.c.at.desc())
+    edge: datetime | None = await conn.scalar(
+        in_order.with_only_columns(_events.c.at).offset(records - 1).limit(1)
     )
-    column = newest.c
+    column = in_order.limit(records).subquery().c
     is_issued = column.outcome == DecisionOutcome.ISSUED
-    asked = (
-        column.event,
-        column.user_id,
-        column.application_id,
-        column.user_agent_id,
-        column.credential_id,
-        column.resource_id,
-        cast(column.actors, String).label("actors"),
-        is_issued.label("allowed"),
-    )
-    number = func.count()
-    rows = await conn.execute(
-        select(*asked, number.label("number"), func.max(column.at).label("last_at"))
+    chosen = (
+        select(*column)
         .where(
             column.event.in_(_EVENTS),
             column.resource_id.is_not(None),
             or_(is_issued, and_(column.outcome == DecisionOutcome.REFUSED, column.step == int(Step.POLICY))),
         )
+        .order_by(column.at.desc())
+        .limit(most)
+        .subquery()
+        .c
+    )
+    asked = (
+        chosen.event,
+        chosen.user_id,
+        chosen.application_id,
+        chosen.user_agent_id,
+        chosen.credential_id,
+        chosen.resource_id,
+        cast(chosen.actors, String).label("actors"),
+        (chosen.outcome == DecisionOutcome.ISSUED).label("allowed"),
+    )
+    number, oldest = func.count(), func.min(chosen.at)
+    found = await conn.execute(
+        select(*asked, number.label("number"), func.max(chosen.at).label("last_at"))
+        .add_columns(func.sum(number).over().label("all"), func.min(oldest).over().label("oldest"))
         .group_by(*asked)
         .order_by(number.desc(), *asked)
     )
-    found = []
-    chains: dict[str, tuple[str, ...]] = {}
-    for row in rows:
-        if (actors := chains.get(row.actors)) is None:
-            actors = chains[row.actors] = tuple(orjson.loads(row.actors))
-        request = RecordedRequest(
-            DecisionEvent(row.event),
-            _shared(row.user_id),
-            _shared(row.application_id),
-            _shared(row.user_agent_id),
-            _shared(row.credential_id),
-            intern(row.resource_id),
-            actors,
-        )
-        found.append(RecordedDecisions(request, bool(row.allowed), row.number, row.last_at))
-    return found
+    rows: Rows = found.all()
+    if rows and int(rows[0].all) == most:
+        edge = max(rows[0].oldest, edge) if edge is not None else rows[0].oldest
+    return Looked(rows, edge or since, edge is not None)
+
+
+def recorded(row: Row[Any]) -> RecordedDecisions:
+    """What a row of `decisions` says."""
+    request = RecordedRequest(
+        DecisionEvent(row.event),
+        _shared(row.user_id),
+        _shared(row.application_id),
+        _shared(row.user_agent_id),
+        _shared(row.credential_id),
+        intern(row.resource_id),
+        tuple(map(intern, orjson.loads(row.actors))),
+    )
+    return RecordedDecisions(request, bool(row.allowed), row.number, row.last_at)
 
 
 def _shared(text: str | None) -> str | None:
@@ -144,74 +153,65 @@ def _shared(text: str | None) -> str | None:
     return intern(text) if text is not None else None
 
 
-async def users(conn: AsyncConnection, zone_id: str, user_ids: Collection[str]) -> Mapping[str, RecordedUser]:
-    """The users of these ids that there are, by id, in three statements."""
-    memberships = await _memberships(conn, zone_id, user_ids)
-    own = await conn.execute(
-        select(_bindings.c.target_id, _bindings.c.policy_set_version_id).where(
-            _bindings.c.zone_id == zone_id,
-            _bindings.c.target_type == "user",
-            _bindings.c.mode == "active",
-            among(_bindings.c.target_id, user_ids),
-        )
-    )
-    own_policies = {row.target_id: row.policy_set_version_id for row in own}
+async def groups(conn: AsyncConnection, zone_id: str) -> Rows:
+    """`id`, `identifier` and `name` of the groups of a zone."""
     found = await conn.execute(
-        select(
-            _users.c.id, _users.c.identifier, _users.c.email, _users.c.email_verified, _users.c.status
-        ).where(_users.c.zone_id == zone_id, among(_users.c.id, user_ids))
+        select(_groups.c.id, _groups.c.identifier, _groups.c.name).where(_groups.c.zone_id == zone_id)
     )
-    return {
-        row.id: RecordedUser(
-            row.identifier,
-            row.email,
-            row.email_verified,
-            row.status == "active",
-            own_policies.get(row.id),
-            memberships.get(row.id, Memberships((), ())),
-        )
-        for row in found
-    }
+    rows: Rows = found.all()
+    return rows
 
 
-async def _memberships(
-    conn: AsyncConnection, zone_id: str, user_ids: Collection[str]
-) -> Mapping[str, Memberships]:
-    held = and_(_assignments.c.zone_id == zone_id, _assignments.c.scope_id.is_(None))
-    of_groups = (
-        select(_members.c.user_id, _groups.c.identifier, _groups.c.name, _assignments.c.role_identifier)
-        .select_from(
-            _members.join(
-                _groups, and_(_groups.c.id == _members.c.group_id, _groups.c.zone_id == _members.c.zone_id)
-            ).outerjoin(
-                _assignments,
-                and_(
-                    _assignments.c.principal_type == "group",
-                    _assignments.c.principal_id == _groups.c.id,
-                    held,
-                ),
-            )
-        )
-        .where(_members.c.zone_id == zone_id, among(_members.c.user_id, user_ids))
+async def roles_of_groups(conn: AsyncConnection, zone_id: str) -> Rows:
+    """`principal_id` and `role_identifier` of each role that a group of a zone hands down."""
+    found = await conn.execute(_roles(zone_id, "group"))
+    rows: Rows = found.all()
+    return rows
+
+
+async def users(conn: AsyncConnection, zone_id: str, user_ids: Collection[str]) -> Rows:
+    """`id`, `identifier`, `email`, `email_verified`, `status` and `own_policies` of users that there are.
+
+    `own_policies` is the id of the policy set version that the user has made.
+    """
+    is_own = and_(
+        _bindings.c.zone_id == _users.c.zone_id,
+        _bindings.c.target_type == "user",
+        _bindings.c.mode == "active",
+        _bindings.c.target_id == _users.c.id,
     )
-    direct = select(
-        _assignments.c.principal_id, literal(None), literal(None), _assignments.c.role_identifier
-    ).where(held, _assignments.c.principal_type == "user", among(_assignments.c.principal_id, user_ids))
-    names: dict[str, dict[str, tuple[str, set[str]]]] = {}
-    roles: dict[str, set[str]] = {}
-    for user_id, identifier, name, role in await conn.execute(union_all(of_groups, direct)):
-        if identifier is None:
-            roles.setdefault(user_id, set()).add(role)
-            continue
-        group = names.setdefault(user_id, {}).setdefault(identifier, (name, set()))
-        group[1].update({role} if role else ())
-    return {
-        user_id: Memberships(
-            tuple(
-                (identifier, name, tuple(sorted(held_by)))
-                for identifier, (name, held_by) in sorted(names.get(user_id, {}).items())
-            ),
-            tuple(sorted(roles.get(user_id, ()))),
+    own = _bindings.c.policy_set_version_id.label("own_policies")
+    asked = (_users.c.id, _users.c.identifier, _users.c.email, _users.c.email_verified, _users.c.status, own)
+    found = await conn.execute(
+        select(*asked)
+        .select_from(_users.outerjoin(_bindings, is_own))
+        .where(_users.c.zone_id == zone_id, among(_users.c.id, user_ids))
+    )
+    rows: Rows = found.all()
+    return rows
+
+
+async def memberships(conn: AsyncConnection, zone_id: str, user_ids: Collection[str]) -> Rows:
+    """`user_id` and `group_id` of the memberships of users."""
+    found = await conn.execute(
+        select(_members.c.user_id, _members.c.group_id).where(
+            _members.c.zone_id == zone_id, among(_members.c.user_id, user_ids)
         )
-        for user_id in names.keys() | roles.keys()
-    }
+    )
+    rows: Rows = found.all()
+    return rows
+
+
+async def roles_of_users(conn: AsyncConnection, zone_id: str, user_ids: Collection[str]) -> Rows:
+    """`principal_id` and `role_identifier` of the roles that users have themselves."""
+    found = await conn.execute(_roles(zone_id, "user").where(among(_assignments.c.principal_id, user_ids)))
+    rows: Rows = found.all()
+    return rows
+
+
+def _roles(zone_id: str, principal_type: str) -> Select[Any]:
+    return select(_assignments.c.principal_id, _assignments.c.role_identifier).where(
+        _assignments.c.zone_id == zone_id,
+        _assignments.c.scope_id.is_(None),
+        _assignments.c.principal_type == principal_type,
+    )

@@ -21,6 +21,8 @@ from runtime.services.management.changesets.concurrency_limits import (
 )
 from runtime.services.management.organizations import organizations
 
+pytestmark = pytest.mark.long
+
 # Together far more than what the kernel keeps of an answer that is not read.
 APPLICATIONS = 2_500
 

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runtime.contract.answers import part_answer
+from runtime.contract.changes import DecisionImpact
 from runtime.domain.errors import Conflict, NotFound, TooLarge, ValidationFailed
-from runtime.domain.kinds import APPLICATION, BY_NAME, USER, ZONE, Verb
+from runtime.domain.kinds import APPLICATION, BY_NAME, POLICY, POLICY_SET, USER, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.services.container import Services
 from runtime.services.management import decisions, entities
@@ -23,7 +24,6 @@ from runtime.services.management.changesets.receipts import AppliedChangeset, ch
 from runtime.services.management.changesets.staleness import current_revisions
 from runtime.services.management.unit_of_work import UnitOfWork, dry_run_unit, read_only
 from runtime.services.replay import decision_impact
-from runtime.services.replay.comparison import ZoneRecords
 from runtime.services.replay.decision_impact import DecisionReplay
 from runtime.storage.sql import deletion_effects as storage
 from runtime.storage.sql import entities as entity_storage
@@ -62,22 +62,25 @@ async def dry_run_changeset(
                 kinds = await _kinds_by_zone(unit, changeset)
                 zone_ids = kinds.keys() | ({home_zone} if home_zone else set())
                 impact = await deletion_impact(unit, changeset)
-                records = await _records(unit, kinds)
+                zones = await _zones_with_decisions(unit, kinds)
                 given = await keys_given(unit, changeset)
             with metered_dry_run(services, acting):
+                records = await decision_impact.records_of(
+                    services,
+                    [zone for zone, _ in zones],
+                    emails_of={zone.id for zone, reads_users in zones if reads_users},
+                    now=services.clock(),
+                )
                 prepared = await try_keys(services, acting, changeset, given)
-            names = _application_names(changeset)
+            names, replay = _application_names(changeset), DecisionReplay(services, records, services.clock())
             try:
                 async with dry_run_unit(services, acting, request_id, zone_ids, names, prepared) as unit:
                     with metered_dry_run(services, acting):
-                        replay = DecisionReplay(services, records, unit.now)
                         await replay.decide_before(unit.conn)
                         async with insert_batches.batched(unit.conn):
                             results = await execute(unit, changeset, parsed_specs, progress)
                         answer = await changeset_answer(unit, changeset, results)
-                        if replayed := await replay.impact(unit.conn):
-                            answer["decision_impact"] = [part_answer(each) for each in replayed]
-                    return AppliedChangeset(_with_impact(answer, impact))
+                        return AppliedChangeset(_with_impact(answer, impact, await replay.impact(unit.conn)))
             except (ValidationFailed, Conflict, NotFound, insert_batches.BatchRejected):
                 pass
             # Again, one statement at a time: whoever corrects the changeset gets all of its problems at once.
@@ -85,7 +88,7 @@ async def dry_run_changeset(
                 with metered_dry_run(services, acting):
                     results = await execute(unit, changeset, parsed_specs, None, CollectedProblems())
                     answer = await changeset_answer(unit, changeset, results)
-                return AppliedChangeset(_with_impact(answer, impact))
+                    return AppliedChangeset(_with_impact(answer, impact, await replay.impact(unit.conn)))
     except TimeoutError:
         raise TooLarge(
             f"a dry run of {len(changeset.operations)} operations takes longer than {seconds:.0f} seconds;"
@@ -109,8 +112,11 @@ async def _kinds_by_zone(unit: UnitOfWork, changeset: PackedChangeset) -> dict[s
     return kinds
 
 
-async def _records(unit: UnitOfWork, kinds: Mapping[str, set[str]]) -> list[ZoneRecords]:
-    """What is recorded, for the caller to see, in zones where a changeset writes to what decisions go by."""
+async def _zones_with_decisions(unit: UnitOfWork, kinds: Mapping[str, set[str]]) -> list[tuple[Zone, bool]]:
+    """Zones where a changeset writes to what decisions are made from, of which the caller may list these.
+
+    Those in which policies are written are first. Each with whether the caller may read its users.
+    """
     wanted = [zone_id for zone_id, written in kinds.items() if written & decision_impact.KINDS]
     within = {"organization_id": unit.organization_id}
     zones = await entity_storage.many(unit.conn, ZONE, wanted, within=within)
@@ -120,8 +126,8 @@ async def _records(unit: UnitOfWork, kinds: Mapping[str, set[str]]) -> list[Zone
         return reached and permissions.allows(unit.caller.roles_in(zone), subject, verb)
 
     shown = [each for each in zones if may(each, decisions.SUBJECT, Verb.LIST)]
-    emails_of = {each.id for each in shown if may(each, USER.operations, Verb.RETRIEVE)}
-    return await decision_impact.records_of(unit.conn, shown, emails_of=emails_of, now=unit.now)
+    shown.sort(key=lambda each: (not kinds[each.id] & {POLICY.name, POLICY_SET.name}, each.id))
+    return [(each, may(each, USER.operations, Verb.RETRIEVE)) for each in shown]
 
 
 def _application_names(changeset: PackedChangeset) -> set[str]:
@@ -155,8 +161,12 @@ async def deletion_impact(unit: UnitOfWork, changeset: PackedChangeset) -> dict[
     return found
 
 
-def _with_impact(answer: dict[str, Any], impact: Mapping[int, DeletionImpact]) -> dict[str, Any]:
-    """The answer of a dry run, with what ends with each deletion."""
+def _with_impact(
+    answer: dict[str, Any], impact: Mapping[int, DeletionImpact], replayed: Sequence[DecisionImpact]
+) -> dict[str, Any]:
+    """The answer of a dry run, with what ends with each deletion, and who would be refused or allowed."""
     for index, one in impact.items():
         answer["operations"][index] |= {"takes_along": dict(one.takes_along), "in_use": one.in_use}
+    if replayed:
+        answer["decision_impact"] = [part_answer(each) for each in replayed]
     return answer
