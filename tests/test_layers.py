@@ -270,7 +270,9 @@ ROOMS["management.snapshots"] = _ANY_KIND | {
     "management.policies",
     "time_slices",
 }
-ROOMS["replay"] = frozenset({"client_types", "clients", "container", "issuing", "time_slices", "zones"})
+ROOMS["replay"] = frozenset(
+    {"client_types", "clients", "container", "data_keys", "issuing", "time_slices", "zones"}
+)
 ROOMS["management.changesets"] = ROOMS["management.kind_handlers"] | {
     "rate_limits",
     "replay",

@@ -395,6 +395,37 @@ async def test_zones_for_which_there_is_no_room_are_told(
     assert list(told.values()) == [(0, False)] * 4
 
 
+async def test_each_zone_has_a_share(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few decisions an operator lets a dry run replay."""
+    await recorded(world, 3)
+    others = [f"other-{number}" for number in range(3)]
+    await world.git.apply(*(create("Zone", each, name=each) for each in others))
+    looking_at(world, monkeypatch, 2)
+
+    found = await world.tried(
+        *(create("Group", each, world.git.id("Zone", each), name="G") for each in others),
+        *world.policies("strict", PERMIT, NOTHING_AT_PAYROLL),
+    )
+
+    assert [(each["recorded"], each["complete"]) for each in found] == [(1, False)]
+
+
+async def test_a_deleted_group_is_nobodys(world: World) -> None:
+    """Its members are none of it any more, and what its role permitted is refused."""
+    staff, auditor = world.git.id("Group", "staff"), world.git.id("Role", "auditor")
+    by_role = 'permit (principal in Role::"auditor", action, resource);'
+    await world.git.apply(
+        update("Group", staff, "staff", world.zone.id, members=["ada@acme.example"]),
+        create("RoleAssignment", "audits", world.zone.id, role_id=auditor, principal={"group_id": staff}),
+        *world.policies("closed", by_role),
+    )
+    assert await world.ask("ada", "agent", "payroll") == {"read", "write"}
+
+    (impact,) = await world.tried(on("delete", "Group", staff))
+
+    assert [each["user"] for each in impact["loses"]["examples"]] == ["ada@acme.example"]
+
+
 async def test_an_operator_can_leave_it_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the setting."""
     await world.ask_all()

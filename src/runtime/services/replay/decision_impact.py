@@ -28,6 +28,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.logs import log
 from runtime.metrics import REPLAY_SECONDS
 from runtime.services.container import Services
+from runtime.services.data_keys import DataKeyUnavailable
 from runtime.services.replay.comparison import ZoneRecords, compared, not_replayed
 from runtime.services.replay.replayed_zone import ReplayedZone
 from runtime.services.replay.zone_decisions import ZoneDecisions
@@ -73,7 +74,7 @@ async def records_of(
     most = services.settings.replayed_decisions
     if not most or not zones:
         return []
-    shares = min(len(zones), MOST_ZONES)
+    share = max(most // min(len(zones), MOST_ZONES), 1)
     found, time_slice = [], TimeSlice()
     for index, zone in enumerate(zones):
         cut = ZoneRecords(zone, now, False, (), False)
@@ -81,11 +82,10 @@ async def records_of(
             found.append(cut)
             continue
         try:
-            looked = await _look(services, zone, now, most // shares)
+            looked = await _look(services, zone, now, share)
         except (Unavailable, TimeoutError) as failure:
-            log.warning(
-                "recorded decisions are not replayed in a dry run", zone_id=zone.id, reason=str(failure)
-            )
+            why = str(failure) or "no answer in time"
+            log.warning("recorded decisions are not replayed in a dry run", zone_id=zone.id, reason=why)
             found.append(cut)
             continue
         recorded = []
@@ -133,7 +133,7 @@ class DecisionReplay:
             for each in self._records:
                 if each.recorded:
                     time_slice = TimeSlice()
-                    with suppress(NotFound, Unavailable):
+                    with suppress(NotFound, DataKeyUnavailable):
                         self._before[each.zone.id] = await self._replayed(conn, each, None, time_slice)
                     self._spent += time_slice.spent
 
@@ -158,7 +158,7 @@ class DecisionReplay:
             return not_replayed(records, UNAVAILABLE)
         try:
             after = await self._replayed(conn, records, before, time_slice)
-        except Unavailable:
+        except DataKeyUnavailable:
             return not_replayed(records, UNAVAILABLE)
         impact = await compared(records, before, after, time_slice)
         self._spent += time_slice.spent
@@ -167,7 +167,7 @@ class DecisionReplay:
     async def _replayed(
         self, conn: AsyncConnection, records: ZoneRecords, before: ReplayedZone | None, time_slice: TimeSlice
     ) -> ReplayedZone:
-        """Raises NotFound, Unavailable."""
+        """Raises NotFound, Unavailable: DataKeyUnavailable, or what ends the whole dry run."""
         seconds = SECONDS / len(self._records)
         zone = await self._services.zones.uncached(records.zone.id, is_tried=True)
         found = await ZoneDecisions.read(

@@ -109,7 +109,8 @@ async def _some(
 ) -> Mapping[str, SeenUser | None]:
     theirs: dict[str, list[_Group]] = defaultdict(list)
     for row in await storage.memberships(conn, zone_id, user_ids):
-        theirs[row.user_id].append(groups[row.group_id])
+        if (group := groups.get(row.group_id)) is not None:
+            theirs[row.user_id].append(group)
         await time_slice.yield_if_due()
     roles: dict[str, set[str]] = defaultdict(set)
     for row in await storage.roles_of_users(conn, zone_id, user_ids):
