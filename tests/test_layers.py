@@ -271,7 +271,7 @@ ROOMS["management.snapshots"] = _ANY_KIND | {
     "time_slices",
 }
 ROOMS["replay"] = frozenset(
-    {"client_types", "clients", "container", "data_keys", "issuing", "time_slices", "zones"}
+    {"authority", "client_types", "clients", "container", "data_keys", "issuing", "time_slices", "zones"}
 )
 ROOMS["management.changesets"] = ROOMS["management.kind_handlers"] | {
     "rate_limits",

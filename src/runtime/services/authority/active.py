@@ -55,9 +55,14 @@ def require_session_active(session: SessionRecord | None, now: datetime) -> None
         raise NotActive("the session has been ended, or has expired")
 
 
+def may_user_act(status: UserStatus) -> bool:
+    """Tell whether a user of that status may act."""
+    return status is UserStatus.ACTIVE
+
+
 def require_user_active(user: User) -> None:
     """Check that a user may act who has no session yet. Raises NotActive."""
-    if user.status is not UserStatus.ACTIVE:
+    if not may_user_act(user.status):
         raise NotActive("the user is disabled")
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.kinds.values import UserStatus
 from runtime.domain.policy.requests import PolicyGroup, PolicyUser
+from runtime.services.authority.active import may_user_act
 from runtime.services.time_slices import TimeSlice
 from runtime.services.zones.principals import policy_user
 from runtime.storage.sql import recorded_decisions as storage
@@ -131,7 +133,7 @@ async def _some(
         found[row.id] = SeenUser(
             seen,
             row.email,
-            row.status == "active",
+            may_user_act(UserStatus(row.status)),
             row.own_policies,
             shared,
             numbering.of((shared, row.identifier, seen.email, row.own_policies)),
