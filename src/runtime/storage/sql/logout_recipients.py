@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, select, union
+from sqlalchemy import and_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.application import ApplicationProtocols
@@ -48,10 +48,8 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
     if not session_ids:
         return []
     # Offline sessions that were begun in one of these outlive it; their clients are told all the same.
-    of_zone = select(_sessions.c.id).where(_sessions.c.zone_id == zone_id)
     begun_in = and_(among(_sessions.c.browser_session_id, session_ids), _sessions.c.status == "active")
-    meant = union(of_zone.where(among(_sessions.c.id, session_ids)), of_zone.where(begun_in))
-    found = await conn.execute(
+    asked = (
         select(
             _sessions.c.organization_id,
             _sessions.c.id,
@@ -80,11 +78,14 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
         )
         .where(
             _sessions.c.zone_id == zone_id,
-            _sessions.c.id.in_(meant),
             _sessions.c.client_id.is_not(None),
         )
     )
-    rows = found.all()
+    # Two queries by index: of a subquery with both, PostgreSQL may read the whole once for each session.
+    found = await conn.execute(
+        union_all(asked.where(among(_sessions.c.id, session_ids)), asked.where(begun_in))
+    )
+    rows = list({row.id: row for row in found}.values())
     # Of many sessions, few clients: each is read once.
     clients = {(row.application_id, row.user_agent_id): row for row in rows}
     addresses = {

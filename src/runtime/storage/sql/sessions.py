@@ -17,7 +17,6 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
-    union,
     update,
 )
 from sqlalchemy.engine import CursorResult, RowMapping
@@ -278,12 +277,13 @@ async def revoke(conn: AsyncConnection, *session_ids: str, zone_id: str, now: da
     meant = of_zone.where(among(_sessions.c.id, session_ids))
     # Whoever is putting a session below one of these has its lock: it is seen once the lock is ours.
     await conn.execute(meant.order_by(_sessions.c.id).with_for_update())
-    below = of_zone.where(among(_sessions.c.parent_id, session_ids))
+    # By itself: where a subquery has both, PostgreSQL may read the whole of it once for each session.
+    below = await conn.execute(of_zone.where(among(_sessions.c.parent_id, session_ids)))
     ended = await conn.execute(
         update(_sessions)
         .where(
             _sessions.c.zone_id == zone_id,
-            _sessions.c.id.in_(union(meant, below)),
+            among(_sessions.c.id, {*session_ids, *below.scalars()}),
             _sessions.c.status == "active",
         )
         .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now, provider_id_token=None)
