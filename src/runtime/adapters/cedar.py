@@ -6,6 +6,7 @@ brackets would take the process down.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import cedarpy
@@ -39,6 +40,9 @@ Schema = cedarpy.Schema
 
 _SLICE_ABOVE = 300  # policies in a set, from which on only those that can concern the resource are evaluated
 _KEPT_SLICES = 512
+_KEPT_SCHEMAS = 16
+# Of applications and resources, as they were asked about; larger ones are parsed each time. In bytes of JSON.
+_KEPT_ENTITIES, _KEPT_SIZE = 1_024, 4_096
 
 
 class InvalidPolicy(Exception):
@@ -107,6 +111,7 @@ class _Slice:
     policies: cedarpy.PolicySet
 
 
+@lru_cache(maxsize=_KEPT_SCHEMAS)
 def parse_schema(text: str) -> Schema:
     """A schema from its text. Raises ValueError."""
     return cedarpy.Schema.from_str(text)
@@ -216,6 +221,10 @@ def from_json(policies: Mapping[str, Any]) -> str:
 def decide(compiled: CompiledPolicies, request: PolicyRequest) -> PolicyDecision:
     """Ask the engine. Deny wins; no permit is a denial, and so is any error, of a rule or of the request."""
     asked = compiled.for_resource(request.resource_id)
+    try:
+        entities = _entities(request, compiled.schema)
+    except ValueError as failure:
+        return PolicyDecision(False, (), (str(failure),))
     answer = cedarpy.is_authorized(
         {
             "principal": reference(request.principal_type, request.principal_id),
@@ -224,12 +233,27 @@ def decide(compiled: CompiledPolicies, request: PolicyRequest) -> PolicyDecision
             "context": orjson.dumps(request.context).decode(),
         },
         asked.policies,
-        orjson.dumps(request.entities).decode(),
+        entities,
         compiled.schema,
     )
     errors = tuple(_rename(error, asked.names) for error in answer.diagnostics.errors)
     determining = tuple(sorted(asked.names[_position(reason)] for reason in answer.diagnostics.reasons))
     return PolicyDecision(answer.allowed and not errors, determining, errors)
+
+
+def _entities(request: PolicyRequest, schema: Schema) -> cedarpy.Entities:
+    """What the request is about. Raises ValueError for what the schema does not have."""
+    text = orjson.dumps(request.common_entities)
+    parse = _parsed if len(text) <= _KEPT_SIZE else _parsed.__wrapped__
+    common = parse(text, schema)
+    if not request.user_entities:
+        return common
+    return common.with_added_json_str(orjson.dumps(request.user_entities).decode(), schema)
+
+
+@lru_cache(maxsize=_KEPT_ENTITIES)
+def _parsed(entities: bytes, schema: Schema) -> cedarpy.Entities:
+    return cedarpy.Entities.from_json_str(entities.decode(), schema)
 
 
 def _parse(text: str) -> cedarpy.PolicySet | str:

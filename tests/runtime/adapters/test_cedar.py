@@ -1,5 +1,6 @@
 """The policy engine."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -140,6 +141,41 @@ def test_a_request_outside_the_schema_denies():
 
     assert not decision.allowed
     assert decision.errors
+
+
+@pytest.mark.threat("29d")
+@pytest.mark.parametrize("whose", ["common_entities", "user_entities"])
+def test_an_entity_outside_the_schema_denies(whose):
+    """Also beside entities that were asked about before."""
+    request = ask()
+    assert decide(policies(PERMIT), request).allowed
+    of_nothing = {"uid": {"type": "Nothing", "id": "n"}, "attrs": {}, "parents": []}
+
+    decision = decide(policies(PERMIT), replace(request, **{whose: (*getattr(request, whose), of_nothing)}))
+
+    assert not decision.allowed
+    assert decision.errors
+
+
+@pytest.mark.parametrize("roles", [("shared",), ("shared", *(f"role-{number}" for number in range(100)))])
+def test_a_role_may_be_the_users_and_the_applications(roles):
+    """However many there are: what is kept parsed and what is parsed anew are one set of entities."""
+    both = 'principal in Role::"shared" && context.application in Role::"shared"'
+    set_of_both = policies(f"permit(principal, action, resource) when {{ {both} }};")
+    user = replace(ADA, roles=(*roles, "own"))
+
+    assert decide(set_of_both, ask(user, agent(roles=roles))).allowed
+    assert not decide(set_of_both, ask(ADA, agent(roles=roles))).allowed
+    assert not decide(set_of_both, ask(user)).allowed
+
+
+def test_a_user_is_asked_about_as_they_are_now():
+    """The same application and resource, and each time another group."""
+    of_contractors = policies('permit(principal in Group::"contractors", action, resource);')
+
+    assert decide(of_contractors, ask()).allowed
+    assert not decide(of_contractors, ask(replace(ADA, groups=()))).allowed
+    assert decide(of_contractors, ask()).allowed
 
 
 @pytest.mark.threat("29b")

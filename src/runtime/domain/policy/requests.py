@@ -4,11 +4,9 @@ No identifier ever becomes part of Cedar text, so nothing a user or an applicati
 rule.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from typing import Any, Literal
 
 Action = Literal["exchange", "direct"]
@@ -67,7 +65,9 @@ class PolicyRequest:
     """One question: may this principal do this to that resource, under these circumstances?
 
     Attributes:
-        context, entities: in the engine's JSON form.
+        context: in the engine's JSON form, as entities are.
+        common_entities: of the application and the resource, which are the same whoever the user is.
+        user_entities: of the user. A role that is among both is the same in both.
     """
 
     principal_type: Literal["User", "Application"]
@@ -75,13 +75,8 @@ class PolicyRequest:
     action: Action
     resource_id: str
     context: Mapping[str, Any]
-    entities: tuple[Mapping[str, Any], ...]
-
-    def digest(self) -> str:
-        """Equal for equal questions: what a remembered decision is kept under, beside the policy version."""
-        asked = [self.principal_type, self.principal_id, self.action, self.resource_id]
-        text = json.dumps([asked, self.context, self.entities], sort_keys=True, separators=(",", ":"))
-        return sha256(text.encode()).hexdigest()
+    common_entities: tuple[Mapping[str, Any], ...]
+    user_entities: tuple[Mapping[str, Any], ...]
 
 
 def exchange(
@@ -129,24 +124,27 @@ def _ask(
     resource: PolicyResource,
     context: dict[str, Any],
 ) -> PolicyRequest:
-    entities: dict[tuple[str, str], dict[str, Any]] = {}
-    for entity in (
-        # First, because it may be the one that asks, of which more is known. Without it, an attribute of the
-        # provider would be an error, and a role of it one that it does not have.
-        *(_application_entities(resource.provider) if resource.provider is not None else ()),
-        *_principal_entities(principal),
-        *_application_entities(application),
-        _resource_entity(resource),
-    ):
-        entities[entity["uid"]["type"], entity["uid"]["id"]] = entity
     return PolicyRequest(
         principal_type="User" if isinstance(principal, PolicyUser) else "Application",
         principal_id=principal.identifier,
         action=action,
         resource_id=resource.identifier,
         context=context,
-        entities=tuple(entities.values()),
+        common_entities=_each_once(
+            # First, because it may be the one that asks, of which more is known. Without it, an attribute of
+            # the provider would be an error, and a role of it one that it does not have.
+            *(_application_entities(resource.provider) if resource.provider is not None else ()),
+            *(_application_entities(principal) if isinstance(principal, PolicyApplication) else ()),
+            *_application_entities(application),
+            _resource_entity(resource),
+        ),
+        user_entities=_each_once(*_user_entities(principal)) if isinstance(principal, PolicyUser) else (),
     )
+
+
+def _each_once(*entities: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The entities without those that a later one of the same name replaces."""
+    return tuple({(each["uid"]["type"], each["uid"]["id"]): each for each in entities}.values())
 
 
 def _circumstances(
@@ -174,18 +172,16 @@ def _circumstances(
     return context
 
 
-def _principal_entities(principal: PolicyUser | PolicyApplication) -> list[dict[str, Any]]:
-    if isinstance(principal, PolicyApplication):
-        return _application_entities(principal)
-    attributes: dict[str, Any] = {"identifier": principal.identifier}
-    if principal.email is not None:
-        attributes["email"] = principal.email
-    parents = [reference("Group", group.identifier) for group in principal.groups]
-    entities = [_entity("User", principal.identifier, attributes, parents + _roles(principal.roles))]
-    for group in principal.groups:
+def _user_entities(user: PolicyUser) -> list[dict[str, Any]]:
+    attributes: dict[str, Any] = {"identifier": user.identifier}
+    if user.email is not None:
+        attributes["email"] = user.email
+    parents = [reference("Group", group.identifier) for group in user.groups]
+    entities = [_entity("User", user.identifier, attributes, parents + _roles(user.roles))]
+    for group in user.groups:
         described = {"identifier": group.identifier, "name": group.name}
         entities.append(_entity("Group", group.identifier, described, _roles(group.roles)))
-    granted = (*principal.roles, *(role for group in principal.groups for role in group.roles))
+    granted = (*user.roles, *(role for group in user.groups for role in group.roles))
     return entities + [_role_entity(role) for role in granted]
 
 

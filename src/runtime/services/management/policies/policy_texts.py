@@ -26,7 +26,6 @@ class CheckedPolicyText:
     sha: str
 
 
-@lru_cache(maxsize=16)
 def _schema(version: str) -> cedar.Schema:
     return cedar.parse_schema(schema.get(version).text)
 
