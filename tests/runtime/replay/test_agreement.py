@@ -17,6 +17,9 @@ TEXTS = (
     'permit (principal is Application, action == Action::"direct", resource);',
     'forbid (principal == User::"ada@acme.example", action, resource);',
     'forbid (principal is User, action, resource) when { principal has email && principal.email like "b*" };',
+    'forbid (principal, action, resource) unless { principal in Role::"auditor" };',
+    'forbid (principal, action, resource) when { User::"bob@acme.example" == principal };',
+    'forbid (principal, action, resource) when { User::"bob@acme.example".identifier like "b*" };',
     'forbid (principal, action, resource == Resource::"https://calendar.test");',
     'forbid (principal, action, resource) when { context.scopes.contains("write") };',
     'forbid (principal, action, resource) unless { resource.scopes.contains("read") };',
@@ -97,7 +100,7 @@ def lost(
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 async def test_says_what_requests_come_to(world: World, seed: int) -> None:
     """Whatever is changed: policies, groups, roles, applications, resources."""
     chance = random.Random(seed)

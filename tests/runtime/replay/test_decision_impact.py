@@ -284,6 +284,9 @@ async def test_a_deleted_zone_has_no_impact(world: World) -> None:
     assert await world.tried(on("delete", "Group", group), on("delete", "Zone", world.zone.id)) == []
 
 
+FORBID = "forbid (principal, action, resource)"
+
+
 async def counted_questions(monkeypatch: pytest.MonkeyPatch, world: World, *texts: str) -> int:
     """How often the engine is asked in a dry run that lets policies of these texts decide."""
     asked: list[Any] = []
@@ -302,26 +305,27 @@ async def counted_questions(monkeypatch: pytest.MonkeyPatch, world: World, *text
 @pytest.mark.parametrize(
     ("rule", "questions"),
     [
-        # For everybody of the same groups and roles once before, and once after.
-        ('forbid (principal in Group::"staff", action, resource);', 2),
-        # Besides, for whom a rule names.
-        ('forbid (principal == User::"u3@acme.example", action, resource);', 3),
-        # For each, where rules may tell any from others.
-        (
-            'forbid (principal, action, resource) when { principal has email && principal.email like "u*" };',
-            11,
-        ),
+        # For everybody of the same groups and roles: for both requests before, and whether the rule applies.
+        ('forbid (principal in Group::"staff", action, resource);', 3),
+        # Besides, for whom a rule names: whether it applies, and for both requests.
+        ('forbid (principal == User::"u3@acme.example", action, resource);', 6),
+        # Where rules may tell any from others, whether they apply to each, and the requests of those.
+        (f'{FORBID} when {{ principal has email && principal.email like "u1*" }};', 14),
+        (f'{FORBID} when {{ principal has email && principal.email like "u*" }};', 32),
+        # Where rules look at more than the user, for each and each request.
+        (f"{FORBID} when {{ principal has email && context.chain_depth == 1 }};", 22),
         # Rules about another resource change nothing: what was decided before stands.
-        ('forbid (principal, action, resource == Resource::"https://calendar.test");', 1),
+        ('forbid (principal, action, resource == Resource::"https://calendar.test");', 2),
     ],
 )
 async def test_the_engine_is_asked_once_for_users_whom_no_rule_tells_apart(
     world: World, monkeypatch: pytest.MonkeyPatch, rule: str, questions: int
 ) -> None:
-    """However many there are."""
+    """However many there are; and anew only where a rule applies that was not there."""
     for number in range(10):
         user = await world.company.user(world.zone, f"u{number}@acme.example")
-        await recorded(world, user_id=user.id)
+        for actors in (("agent",), ("agent", "portal")):
+            await recorded(world, user_id=user.id, actors=actors)
 
     defaults = [each.text for each in all_defaults()]
     assert await counted_questions(monkeypatch, world, *defaults, rule) == questions

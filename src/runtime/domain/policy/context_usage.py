@@ -12,6 +12,8 @@ _CONTEXT = {"Var": "context"}
 _ACCESSES = (".", "has")
 _USER = "User"
 _OWN_ATTRIBUTES = frozenset({"identifier", "email"})  # of users; groups and roles are their parents
+_PRINCIPAL = {"Var": "principal"}
+_LOOK_UPS = (".", "has", "in", "is", "getTag", "hasTag")  # what they look up may be in one request only
 _NO_USERS = ({"Var": "resource"}, {"Var": "action"}, _CONTEXT)
 
 
@@ -24,11 +26,14 @@ class ContextUsage:
         names: the members of the context it reads; None when it may read all of them.
         users: identifiers of the users for whom it may decide otherwise than for others with the same groups
             and roles; None when that may be any.
+        is_about_principal: whether it applies, or fails, by the principal alone: to any action on any
+            resource, or to none.
     """
 
     resource_id: str | None
     names: frozenset[str] | None
     users: frozenset[str] | None = frozenset()
+    is_about_principal: bool = False
 
 
 UNKNOWN = ContextUsage(None, None, None)
@@ -48,6 +53,8 @@ def context_usage(policy: Mapping[str, Any]) -> ContextUsage:
         _only_resource(policy),
         None if everything else frozenset(names),
         None if anybody else frozenset(users),
+        _is_for_any(policy, "action", "resource")
+        and _is_about_principal([each.get("body") for each in policy.get("conditions", [])]),
     )
 
 
@@ -114,6 +121,35 @@ def _collect_users(node: Any, users: set[str]) -> bool:
             anybody |= bool(named & _OWN_ATTRIBUTES)
         anybody |= _collect_users(operands, users)
     return anybody
+
+
+def _is_for_any(policy: Mapping[str, Any], *parts: str) -> bool:
+    """Tell whether its head does not constrain those parts."""
+    return all(policy.get(part, {}).get("op") == "All" for part in parts)
+
+
+def _is_about_principal(expression: Any) -> bool:
+    """Tell whether an expression, or each of a list, comes to the same in all requests of one principal."""
+    if isinstance(expression, list):
+        return all(map(_is_about_principal, expression))
+    if not isinstance(expression, Mapping):
+        return True
+    for operator, operands in expression.items():
+        if operator == "Var":
+            return bool(expression == _PRINCIPAL)
+        if operator in _LOOK_UPS and not _begins_with_principal(operands):
+            return False
+        if not _is_about_principal([*operands.values()] if isinstance(operands, Mapping) else operands):
+            return False
+    return True
+
+
+def _begins_with_principal(operands: Any) -> bool:
+    """Tell whether what is looked up is the principal, or something of it."""
+    left = operands.get("left") if isinstance(operands, Mapping) else None
+    while isinstance(left, Mapping) and isinstance(left.get("."), Mapping):
+        left = left["."].get("left")
+    return bool(left == _PRINCIPAL)
 
 
 def _only_resource(rule: Mapping[str, Any]) -> str | None:

@@ -94,21 +94,34 @@ async def decide_exchange(
     now: datetime,
 ) -> PolicyVerdict:
     """Whether the application may act for the principal at the resource, and with which of the scopes."""
-    asking, target = await participants(zone, client, resource)
+    found = await participants(zone, client, resource)
 
     def question(wanted: frozenset[str]) -> PolicyRequest:
-        return requests.exchange(
-            authority.principal,
-            application=asking,
-            actors=actors,
-            resource=target,
-            scopes=wanted,
-            now=now,
-            authenticated_at=authority.authenticated_at,
-            acr=authority.acr,
-        )
+        return exchange_question(found, authority, actors=actors, scopes=wanted, now=now)
 
     return await _decide(zone, client, authority, actors, resource, scopes, now, question)
+
+
+def exchange_question(
+    participants: Participants,
+    authority: PolicyPrincipal,
+    *,
+    actors: tuple[str, ...],
+    scopes: frozenset[str],
+    now: datetime,
+) -> PolicyRequest:
+    """What policies are asked when an application wants to act for a principal."""
+    application, resource = participants
+    return requests.exchange(
+        authority.principal,
+        application=application,
+        actors=actors,
+        resource=resource,
+        scopes=scopes,
+        now=now,
+        authenticated_at=authority.authenticated_at,
+        acr=authority.acr,
+    )
 
 
 async def decide_direct(

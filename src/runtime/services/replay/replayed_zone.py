@@ -1,23 +1,24 @@
 """The decisions that the recorded requests of a zone come to by one state of it."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.changes import DecidingRule
+from runtime.services.replay.changed_rules import ChangedRules
 from runtime.services.replay.zone_decisions import (
     AskedRequest,
+    Question,
     RefusedBy,
     ReplayedDecision,
     Target,
     ZoneDecisions,
 )
 from runtime.services.time_slices import TimeSlice
-from runtime.services.zones import Policies
 from runtime.storage.sql import bindings
-from runtime.storage.sql.recorded_decisions import RecordedDecisions
+from runtime.storage.sql.recorded_decisions import RecordedDecisions, RecordedRequest
 
 _NOT_REPLAYED = ReplayedDecision(None)
 
@@ -64,7 +65,7 @@ class ReplayedZone:
             if isinstance(asked, RefusedBy):
                 decision = ReplayedDecision(None, refused_by=asked)
             elif asked is not None:
-                former = unchanged.decision(index, asked) if unchanged is not None else None
+                former = unchanged.decision(index, each.request, asked) if unchanged is not None else None
                 decision = former or await self.decisions.decide(asked)
             self.asked.append(asked)
             self.came_to.append(decision)
@@ -85,37 +86,36 @@ class _Unchanged:
     """The requests for which nothing has changed between two states of a zone."""
 
     def __init__(self, before: ReplayedZone, after: ReplayedZone) -> None:
-        self._before = before
-        self._concerned = _concerned(before.decisions.policies, after.decisions.policies)
+        self._before, self._after = before, after
+        self._changed_rules = ChangedRules(before.decisions.policies, after.decisions.policies)
         self._same: dict[tuple[str, str], bool] = {}
 
-    def decision(self, index: int, asked: AskedRequest) -> ReplayedDecision | None:
+    def decision(self, index: int, request: RecordedRequest, asked: AskedRequest) -> ReplayedDecision | None:
         """What the request at that place came to before; None where that has to be found out anew."""
         former = self._before.asked[index]
-        if former is None or isinstance(former, RefusedBy) or former.question != asked.question:
+        if former is None or isinstance(former, RefusedBy):
             return None
         key = asked.question.target
-        if (same := self._same.get(key)) is None:
-            same = self._same[key] = self._is_same(former.target, asked.target)
-        return self._before.came_to[index] if same else None
+        if (is_same := self._same.get(key)) is None:
+            is_same = self._same[key] = _is_same_target(former.target, asked.target)
+        if not is_same or not self._is_same_question(former.question, asked.question, request.user_id):
+            return None
+        may_apply = self._changed_rules.may_apply(
+            asked.target.resource.identifier,
+            self._after.decisions.users[request.user_id] if request.user_id is not None else None,
+            partial(self._after.decisions.policy_request, asked),
+        )
+        return None if may_apply else self._before.came_to[index]
 
-    def _is_same(self, former: Target, target: Target) -> bool:
-        if self._concerned is None or target.resource.identifier in self._concerned:
+    def _is_same_question(self, former: Question, question: Question, user_id: str | None) -> bool:
+        """Tell whether the same is asked of the same user, however much of them policies look at."""
+        if former == question:
+            return True
+        if user_id is None or former._replace(principal=question.principal) != question:
             return False
-        return (former.participants, former.is_dependency) == (target.participants, target.is_dependency)
+        users = (each.decisions.users.get(user_id) for each in (self._before, self._after))
+        return len({user.own if user is not None else None for user in users}) == 1
 
 
-def _concerned(before: Policies | None, after: Policies | None) -> frozenset[str] | None:
-    """The resources to which a rule may apply that only one of two policy sets has; None for any resource."""
-    if before is None or after is None:  # without a set everything is refused
-        return frozenset() if before is after else None
-    sets = [Counter(rule.text for rules in each.rules.values() for rule in rules) for each in (before, after)]
-    changed = (sets[0] - sets[1]) + (sets[1] - sets[0])
-    about = {
-        rule.reads.resource_id
-        for each in (before, after)
-        for rules in each.rules.values()
-        for rule in rules
-        if rule.text in changed
-    }
-    return None if None in about else frozenset(each for each in about if each is not None)
+def _is_same_target(former: Target, target: Target) -> bool:
+    return (former.participants, former.is_dependency) == (target.participants, target.is_dependency)

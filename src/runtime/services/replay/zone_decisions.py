@@ -19,6 +19,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.policy.context_usage import told_apart, used_attributes
+from runtime.domain.policy.requests import PolicyRequest
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.clients import client_lookup
 from runtime.services.issuing import policy_decision
@@ -266,6 +267,16 @@ class ZoneDecisions:
             )
         refused_by = RefusedBy.POLICY if verdict.scopes is None else None
         return ReplayedDecision(verdict.scopes, verdict.determining, verdict.forbidding, refused_by)
+
+    def policy_request(self, asked: AskedRequest, user: SeenUser) -> PolicyRequest:
+        """What policies are asked about that user, who is one of those whom it stands for."""
+        return policy_decision.exchange_question(
+            asked.target.participants,
+            PolicyPrincipal(user.seen, "", frozenset(), authenticated_at=asked.question.at),
+            actors=asked.question.actors,
+            scopes=frozenset(asked.target.resource.scopes or ()),
+            now=self._now,
+        )
 
     async def _target(self, request: RecordedRequest) -> Target | RefusedBy:
         if (client := await self._client(request)) is None:

@@ -29,7 +29,8 @@ def reads_of(text: str) -> list[ContextUsage]:
 )
 def test_members_that_rules_look_at_are_found(text: str, names: frozenset[str] | None) -> None:
     """Members by either spelling count; using the context as a whole counts as looking at everything."""
-    assert reads_of(text) == [ContextUsage(None, names if names is None else frozenset(names))]
+    (reads,) = reads_of(text)
+    assert reads.names == (names if names is None else frozenset(names))
 
 
 def test_rules_about_one_resource_concern_only_that() -> None:
@@ -80,3 +81,52 @@ def test_rules_about_another_resource_tell_nobody_apart() -> None:
     assert told_apart(reads, "r1") == {"ada", "bob"}
     assert told_apart(reads, "r2") == {"bob"}
     assert told_apart([*reads, UNKNOWN], "r2") is None
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        f"{HEAD};",
+        'forbid (principal in Group::"g", action, resource);',
+        'permit (principal is User in Role::"r", action, resource);',
+        f'{HEAD} when {{ principal has email && principal.email like "*@x.example" }};',
+        f'{HEAD} unless {{ principal in [Group::"g", Role::"r"] || principal == User::"ada" }};',
+        f'{HEAD} when {{ [User::"ada", User::"bob"].contains(principal) }};',
+        f'{HEAD} when {{ if principal is User in Group::"g" then principal.identifier == "a" else false }};',
+    ],
+)
+def test_rules_about_the_principal_alone_are_found(rule: str) -> None:
+    """They apply to all requests of a principal, or to none."""
+    (reads,) = reads_of(rule)
+    assert reads.is_about_principal
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        'permit (principal, action == Action::"exchange", resource);',
+        'permit (principal, action in [Action::"exchange", Action::"direct"], resource);',
+        'permit (principal, action, resource == Resource::"r");',
+        "permit (principal, action, resource is Resource);",
+        f"{HEAD} when {{ context.chain_depth == 1 }};",
+        f'{HEAD} when {{ principal has email && resource.scopes.contains("a") }};',
+        f'{HEAD} when {{ action == Action::"direct" }};',
+        f'{HEAD} when {{ {{"who": context}}.who.chain_depth == 1 }};',
+        # Which other entities there are differs from request to request.
+        f'{HEAD} when {{ Application::"a" in Role::"r" }};',
+        f'{HEAD} when {{ Application::"a" is Application in Role::"r" }};',
+        f'{HEAD} when {{ Role::"r".identifier == "r" }};',
+        f'{HEAD} when {{ Role::"r" has identifier }};',
+        f'{HEAD} when {{ (if principal has email then Role::"r" else Role::"q").identifier == "r" }};',
+        f'{HEAD} when {{ {{"a": Application::"a"}}.a.identifier == "a" }};',
+    ],
+)
+def test_rules_that_look_at_more_than_the_principal_are_told_from_them(rule: str) -> None:
+    """By their heads, their conditions, or by entities that they name and look into."""
+    (reads,) = reads_of(rule)
+    assert not reads.is_about_principal
+
+
+def test_a_rule_that_could_not_be_read_is_not_about_the_principal_alone() -> None:
+    """It may be about anything."""
+    assert not UNKNOWN.is_about_principal
