@@ -58,7 +58,7 @@ def show(rows: Sequence[Row]) -> None:
     table.add_column("what", no_wrap=True)
     for name in ("per second", "of an empty route"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("")
     for row in rows:
         table.add_row(row.what, f"{row.rate:,.0f}", f"{row.ratio:.3f}", row.note)
     Console(width=130, highlight=False).print(table)

@@ -40,9 +40,7 @@ Schema = cedarpy.Schema
 
 _SLICE_ABOVE = 300  # policies in a set, from which on only those that can concern the resource are evaluated
 _KEPT_SLICES = 512
-_KEPT_SCHEMAS = 16
-# Of applications and resources, as they were asked about; larger ones are parsed each time. In bytes of JSON.
-_KEPT_ENTITIES, _KEPT_SIZE = 1_024, 4_096
+_KEPT_SIZE = 4_096  # bytes of JSON: larger applications and resources are parsed for each question
 
 
 class InvalidPolicy(Exception):
@@ -111,7 +109,7 @@ class _Slice:
     policies: cedarpy.PolicySet
 
 
-@lru_cache(maxsize=_KEPT_SCHEMAS)
+@lru_cache(maxsize=16)
 def parse_schema(text: str) -> Schema:
     """A schema from its text. Raises ValueError."""
     return cedarpy.Schema.from_str(text)
@@ -251,7 +249,7 @@ def _entities(request: PolicyRequest, schema: Schema) -> cedarpy.Entities:
     return common.with_added_json_str(orjson.dumps(request.user_entities).decode(), schema)
 
 
-@lru_cache(maxsize=_KEPT_ENTITIES)
+@lru_cache(maxsize=1_024)
 def _parsed(entities: bytes, schema: Schema) -> cedarpy.Entities:
     return cedarpy.Entities.from_json_str(entities.decode(), schema)
 

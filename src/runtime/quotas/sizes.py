@@ -11,7 +11,7 @@ from runtime.services.authorization import requests as authorize_requests
 from runtime.services.logout import requests as logout_requests
 from runtime.services.management.changesets import concurrency_limits as concurrent
 from runtime.services.management.snapshots import undescribable
-from runtime.services.replay import decision_impact
+from runtime.services.replay import decision_impact, zone_records
 
 REQUEST_BYTES = 2 * 1024 * 1024  # changesets alone may have more, from callers who are known
 HEADER_BYTES = 16 * 1024
@@ -87,8 +87,8 @@ SIZES: tuple[tuple[str, str], ...] = (
     (
         "recorded decisions that a dry run replays",
         (
-            f"`ZONED_REPLAYED_DECISIONS`, the newest of {decision_impact.PERIOD.days} days,"
-            f" {decision_impact.MOST_ZONES} zones; as many as take {decision_impact.SECONDS:.0f} seconds"
+            f"`ZONED_REPLAYED_DECISIONS`, the newest of {zone_records.PERIOD.days} days,"
+            f" {zone_records.MOST_ZONES} zones; as many as take {decision_impact.SECONDS:.0f} seconds"
             " before the operations, and again after them"
         ),
     ),

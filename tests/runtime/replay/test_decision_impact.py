@@ -15,7 +15,7 @@ from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.policy.defaults import all_defaults
 from runtime.services.decision_log import Decision
 from runtime.services.issuing import policy_decision
-from runtime.services.replay import decision_impact, zone_users
+from runtime.services.replay import decision_impact, zone_records, zone_users
 from runtime.storage.sql import recorded_decisions
 
 NOTHING = {"decisions": 0, "of_scopes": 0, "users": 0, "applications": 0, "resources": 0, "examples": []}
@@ -388,7 +388,7 @@ async def test_zones_for_which_there_is_no_room_are_told(
     operations = world.policies("strict", PERMIT, NOTHING_AT_PAYROLL)
     others = [f"other-{number}" for number in range(4)]
     await world.git.apply(*(create("Zone", each, name=each) for each in others))
-    monkeypatch.setattr(decision_impact, "MOST_ZONES", 1)
+    monkeypatch.setattr(zone_records, "MOST_ZONES", 1)
 
     found = await world.tried(
         *(create("Group", each, world.git.id("Zone", each), name="G") for each in others), *operations

@@ -1,37 +1,18 @@
 """Compares what recorded requests come to by two states of a zone: who loses, and who gains."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
 from typing import NamedTuple
 
 from runtime.contract.changes import DecidingRule, DecisionChange, DecisionChanges, DecisionImpact
-from runtime.domain.kinds.zone import Zone
 from runtime.services.replay.replayed_zone import ReplayedZone
 from runtime.services.replay.zone_decisions import RefusedBy
+from runtime.services.replay.zone_records import ZoneRecords
 from runtime.services.time_slices import TimeSlice
-from runtime.storage.sql.recorded_decisions import RecordedDecisions
 
 EXAMPLES = 20
-
-
-@dataclass(frozen=True)
-class ZoneRecords:
-    """What a zone has recorded, to be decided anew.
-
-    Attributes:
-        since: from when on all decisions are among them.
-        is_complete: those are all of the period.
-        recorded: the most frequent requests first.
-        shows_emails: the caller may read users.
-    """
-
-    zone: Zone
-    since: datetime
-    is_complete: bool
-    recorded: Sequence[RecordedDecisions]
-    shows_emails: bool
 
 
 NOTHING = DecisionChanges(decisions=0, of_scopes=0, users=0, applications=0, resources=0, examples=[])

@@ -5,15 +5,14 @@ operations and after them. How often the first agrees with the record tells how 
 on.
 """
 
-import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.changes import DecisionImpact
-from runtime.domain.errors import NotFound, Unavailable
+from runtime.domain.errors import NotFound
 from runtime.domain.kinds import (
     APPLICATION,
     APPLICATION_CREDENTIAL,
@@ -24,17 +23,15 @@ from runtime.domain.kinds import (
     ROLE,
     ROLE_ASSIGNMENT,
 )
-from runtime.domain.kinds.zone import Zone
-from runtime.logs import log
 from runtime.metrics import REPLAY_SECONDS
 from runtime.services.container import Services
 from runtime.services.data_keys import DataKeyUnavailable
-from runtime.services.replay.comparison import ZoneRecords, compared, not_replayed
+from runtime.services.replay.comparison import compared, not_replayed
 from runtime.services.replay.replayed_zone import ReplayedZone
 from runtime.services.replay.zone_decisions import ZoneDecisions
+from runtime.services.replay.zone_records import ZoneRecords
 from runtime.services.replay.zone_users import Numbering
 from runtime.services.time_slices import TimeSlice
-from runtime.storage.sql import recorded_decisions as storage
 
 # The kinds of entities that decisions are made from.
 KINDS = frozenset(
@@ -50,67 +47,10 @@ KINDS = frozenset(
         ROLE_ASSIGNMENT,
     )
 )
-PERIOD = timedelta(days=30)
-# Of one dry run: zones; and for each decision that may be replayed, records of any sort that are looked at.
-MOST_ZONES, RECORDS_A_DECISION = 100, 3
 # For deciding them before the operations, and again after them, whatever others get done meanwhile. A request
 # takes the engine some tenths of a millisecond, and many times that where there are thousands of rules.
 SECONDS = 3.0
 UNAVAILABLE = "unavailable"
-_LOOKING_SECONDS = 5.0
-
-
-async def records_of(
-    services: Services, zones: Sequence[Zone], *, emails_of: Collection[str], now: datetime
-) -> list[ZoneRecords]:
-    """The recorded decisions of zones of one organization; of those without any, nothing.
-
-    What there is no room for in one dry run, or the database does not tell in time, is said to be cut.
-
-    Args:
-        zones: the first ones go first.
-        emails_of: ids of the zones in which users are told by their addresses, too.
-    """
-    most = services.settings.replayed_decisions
-    if not most or not zones:
-        return []
-    share = max(most // min(len(zones), MOST_ZONES), 1)
-    found, time_slice = [], TimeSlice()
-    for index, zone in enumerate(zones):
-        cut = ZoneRecords(zone, now, False, (), False)
-        if index >= MOST_ZONES:
-            found.append(cut)
-            continue
-        try:
-            looked = await _look(services, zone, now, share)
-        except (Unavailable, TimeoutError) as failure:
-            why = str(failure) or "no answer in time"
-            log.warning("recorded decisions are not replayed in a dry run", zone_id=zone.id, reason=why)
-            found.append(cut)
-            continue
-        recorded = []
-        for row in looked.rows:
-            recorded.append(storage.recorded(row))
-            await time_slice.yield_if_due()
-        if recorded or looked.is_cut:
-            found.append(ZoneRecords(zone, looked.since, not looked.is_cut, recorded, zone.id in emails_of))
-    return found
-
-
-async def _look(services: Services, zone: Zone, now: datetime, most: int) -> storage.Looked:
-    """On a connection of its own: what fails here fails nothing else. Raises Unavailable, TimeoutError."""
-    async with (
-        asyncio.timeout(_LOOKING_SECONDS),
-        services.database.reading(tenant=zone.organization_id) as conn,
-    ):
-        return await storage.decisions(
-            conn,
-            zone.organization_id,
-            zone.id,
-            since=now - PERIOD,
-            records=most * RECORDS_A_DECISION,
-            most=most,
-        )
 
 
 class DecisionReplay:

@@ -16,9 +16,9 @@ from runtime.services.replay.zone_decisions import (
     Target,
     ZoneDecisions,
 )
+from runtime.services.replay.zone_records import RecordedDecisions, RecordedRequest
 from runtime.services.time_slices import TimeSlice
 from runtime.storage.sql import bindings
-from runtime.storage.sql.recorded_decisions import RecordedDecisions, RecordedRequest
 
 _NOT_REPLAYED = ReplayedDecision(None)
 

@@ -25,11 +25,11 @@ from runtime.services.clients import client_lookup
 from runtime.services.issuing import policy_decision
 from runtime.services.issuing.policy_decision import Participants, PolicyPrincipal
 from runtime.services.replay import zone_users
+from runtime.services.replay.zone_records import RecordedDecisions, RecordedRequest
 from runtime.services.replay.zone_users import Numbering, SeenUser
 from runtime.services.time_slices import TimeSlice
 from runtime.services.zones import CachedZone, Policies
 from runtime.storage.sql import entities, zone_data
-from runtime.storage.sql.recorded_decisions import RecordedDecisions, RecordedRequest
 from runtime.storage.sql.zone_data import Credential
 
 # The members of the context that records do not tell.

@@ -1,16 +1,13 @@
-"""Recorded decisions of policies, summed up by who asked for what, and the users that they are about.
+"""Recorded decisions of policies, and the users that they are about.
 
 What may be very many rows is given as rows: whoever reads them gives up the event loop in between.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import datetime
-from sys import intern
-from typing import Any, NamedTuple
+from typing import Any
 
-import orjson
-from sqlalchemy import Row, Select, String, and_, cast, func, or_, select
+from sqlalchemy import ColumnElement, Row, Select, String, and_, cast, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.oauth.decision_events import DecisionEvent, DecisionOutcome
@@ -32,125 +29,68 @@ _EVENTS = (
     DecisionEvent.REFRESH_TOKEN,
     DecisionEvent.TOKEN_EXCHANGE,
 )
-
-
-class RecordedRequest(NamedTuple):
-    """What policies were asked, as far as records tell.
-
-    Attributes:
-        actors: identifiers of the chain, the asking application first.
-    """
-
-    event: DecisionEvent
-    user_id: str | None
-    application_id: str | None
-    user_agent_id: str | None
-    credential_id: str | None
-    resource_id: str
-    actors: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedDecisions:
-    """Records of one request that policies decided alike.
-
-    Attributes:
-        number: of the records.
-        last_at: when the newest was made.
-    """
-
-    request: RecordedRequest
-    allowed: bool
-    number: int
-    last_at: datetime
-
-
 Rows = Sequence[Row[*tuple[Any, ...]]]
+_AT_A_TIME = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The newest records of a zone.
-
-    Attributes:
-        rows: for `recorded`, the most frequent requests first.
-        since: from when on all decisions of policies are among them.
-        is_cut: there may be older ones.
-    """
-
-    rows: Rows
-    since: datetime
-    is_cut: bool
+async def time_of(
+    conn: AsyncConnection, organization_id: str, zone_id: str, *, since: datetime, number: int
+) -> datetime | None:
+    """When the record was made that is the newest but so many, of any sort; None where there are fewer."""
+    found: datetime | None = await conn.scalar(
+        select(_events.c.at)
+        .where(*_recorded(organization_id, zone_id, since))
+        .order_by(_events.c.at.desc())
+        .offset(number - 1)
+        .limit(1)
+    )
+    return found
 
 
 async def decisions(
-    conn: AsyncConnection, organization_id: str, zone_id: str, *, since: datetime, records: int, most: int
-) -> Looked:
-    """The decisions of policies among a zone's newest records.
+    conn: AsyncConnection, organization_id: str, zone_id: str, *, since: datetime, most: int
+) -> AsyncGenerator[Rows]:
+    """The decisions of policies in a zone, the newest first, some rows at a time.
 
-    Args:
-        records: how many of the newest records are looked at, whatever they are of.
-        most: how many decisions.
+    Columns: `event`, `user_id`, `application_id`, `user_agent_id`, `credential_id`, `resource_id`, `actors`
+    (JSON), `allowed`, `at`.
     """
-    own = [_events.c.organization_id == organization_id, _events.c.zone_id == zone_id]
-    in_order = select(_events).where(*own, _events.c.at >= since).order_by(_events.c.at.desc())
-    edge: datetime | None = await conn.scalar(
-        in_order.with_only_columns(_events.c.at).offset(records - 1).limit(1)
-    )
-    column = in_order.limit(records).subquery().c
-    is_issued = column.outcome == DecisionOutcome.ISSUED
-    chosen = (
-        select(*column)
-        .where(
-            column.event.in_(_EVENTS),
-            column.resource_id.is_not(None),
-            or_(is_issued, and_(column.outcome == DecisionOutcome.REFUSED, column.step == int(Step.POLICY))),
-        )
-        .order_by(column.at.desc())
-        .limit(most)
-        .subquery()
-        .c
-    )
+    is_issued = _events.c.outcome == DecisionOutcome.ISSUED
     asked = (
-        chosen.event,
-        chosen.user_id,
-        chosen.application_id,
-        chosen.user_agent_id,
-        chosen.credential_id,
-        chosen.resource_id,
-        cast(chosen.actors, String).label("actors"),
-        (chosen.outcome == DecisionOutcome.ISSUED).label("allowed"),
+        select(
+            _events.c.event,
+            _events.c.user_id,
+            _events.c.application_id,
+            _events.c.user_agent_id,
+            _events.c.credential_id,
+            _events.c.resource_id,
+            cast(_events.c.actors, String).label("actors"),
+            is_issued.label("allowed"),
+            _events.c.at,
+        )
+        .where(
+            *_recorded(organization_id, zone_id, since),
+            _events.c.event.in_(_EVENTS),
+            _events.c.resource_id.is_not(None),
+            or_(
+                is_issued,
+                and_(_events.c.outcome == DecisionOutcome.REFUSED, _events.c.step == int(Step.POLICY)),
+            ),
+        )
+        .order_by(_events.c.at.desc())
+        .limit(most)
     )
-    number, oldest = func.count(), func.min(chosen.at)
-    found = await conn.execute(
-        select(*asked, number.label("number"), func.max(chosen.at).label("last_at"))
-        .add_columns(func.sum(number).over().label("all"), func.min(oldest).over().label("oldest"))
-        .group_by(*asked)
-        .order_by(number.desc(), *asked)
-    )
-    rows: Rows = found.all()
-    if rows and int(rows[0].all) == most:
-        edge = max(rows[0].oldest, edge) if edge is not None else rows[0].oldest
-    return Looked(rows, edge or since, edge is not None)
+    async with conn.stream(asked, execution_options={"yield_per": _AT_A_TIME}) as result:
+        async for rows in result.partitions():
+            yield rows
 
 
-def recorded(row: Row[Any]) -> RecordedDecisions:
-    """What a row of `decisions` says."""
-    request = RecordedRequest(
-        DecisionEvent(row.event),
-        _shared(row.user_id),
-        _shared(row.application_id),
-        _shared(row.user_agent_id),
-        _shared(row.credential_id),
-        intern(row.resource_id),
-        tuple(map(intern, orjson.loads(row.actors))),
-    )
-    return RecordedDecisions(request, bool(row.allowed), row.number, row.last_at)
-
-
-def _shared(text: str | None) -> str | None:
-    """The one text of that value: a hundred thousand records name the same few things."""
-    return intern(text) if text is not None else None
+def _recorded(organization_id: str, zone_id: str, since: datetime) -> list[ColumnElement[bool]]:
+    return [
+        _events.c.organization_id == organization_id,
+        _events.c.zone_id == zone_id,
+        _events.c.at >= since,
+    ]
 
 
 async def groups(conn: AsyncConnection, zone_id: str) -> Rows:

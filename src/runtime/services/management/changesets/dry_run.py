@@ -23,7 +23,7 @@ from runtime.services.management.changesets.problems import CollectedProblems
 from runtime.services.management.changesets.receipts import AppliedChangeset, changeset_answer
 from runtime.services.management.changesets.staleness import current_revisions
 from runtime.services.management.unit_of_work import UnitOfWork, dry_run_unit, read_only
-from runtime.services.replay import decision_impact
+from runtime.services.replay import decision_impact, zone_records
 from runtime.services.replay.decision_impact import DecisionReplay
 from runtime.storage.sql import deletion_effects as storage
 from runtime.storage.sql import entities as entity_storage
@@ -65,7 +65,7 @@ async def dry_run_changeset(
                 zones = await _zones_with_decisions(unit, kinds)
                 given = await keys_given(unit, changeset)
             with metered_dry_run(services, acting):
-                records = await decision_impact.records_of(
+                records = await zone_records.records_of(
                     services,
                     [zone for zone, _ in zones],
                     emails_of={zone.id for zone, reads_users in zones if reads_users},
