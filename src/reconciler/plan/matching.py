@@ -127,7 +127,7 @@ class Matcher:
         self.owner = owner
         self.matches: dict[Key, Match] = {}
         self.taken: set[str] = set()
-        self._identities: dict[tuple[str | None, str], dict[bytes, list[Entity]]] = {}
+        self._identities: dict[tuple[str | None, str], dict[str, list[Entity]]] = {}
         ordered = sorted(manifests, key=lambda each: (each.kind.order, each.zone or "", each.name))
         self._kinds = {manifest.kind.name: manifest.kind for manifest in ordered}
         made = [Match(each, local_id=_local_id(each.key)) for each in ordered]
@@ -251,7 +251,7 @@ class Matcher:
         """For a kind without handles: the entity with the same fixed members."""
         kind = match.manifest.kind
         if (zone_id, kind.name) not in self._identities:
-            found: dict[bytes, list[Entity]] = defaultdict(list)
+            found: dict[str, list[Entity]] = defaultdict(list)
             for entity in self.index.in_zone.get(zone_id or "", ()):
                 if entity.kind == kind.name:
                     spec = {path: value for path, _, value in leaves(kind.wire, entity.spec)}

@@ -54,7 +54,7 @@ def normalized(shape: MemberSchema, value: object, *, text: bool = False) -> Any
         if not value:
             return None
         if shape.unordered:
-            return sorted({orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in value})
+            return sorted({_json(each) for each in value})
     elif text and isinstance(value, str):
         return without_layout(value)
     elif shape.nested and isinstance(value, dict):
@@ -82,7 +82,7 @@ def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
     return written if texts and is_laid_out(written, value) else value
 
 
-def identity(kind: Kind, values: Mapping[str, object]) -> bytes:
+def identity(kind: Kind, values: Mapping[str, object]) -> str:
     """The identity of an entity whose kind has no handle: its members that are fixed at creation.
 
     Args:
@@ -93,4 +93,9 @@ def identity(kind: Kind, values: Mapping[str, object]) -> bytes:
         for path, each in sorted(values.items())
         if (shape := kind.leaf(path)).fixed and (value := normalized(shape, each)) is not None
     ]
-    return orjson.dumps(fixed, option=orjson.OPT_SORT_KEYS)
+    return _json(fixed)
+
+
+def _json(value: object) -> str:
+    # Not the bytes: those that orjson makes keep 4 KiB of memory, however few they are.
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

@@ -15,7 +15,7 @@ from reconciler.kinds import Kinds
 from .model import Action, Op, ProbableRename
 
 MOST_COMPARED = 10_000  # pairs of one kind in one zone; of more, only those with equal content are found
-_Content = Mapping[str, bytes]
+_Content = Mapping[str, str]
 """Path -> the value as canonical JSON, without the handle."""
 
 
@@ -54,7 +54,7 @@ def _pairs(
 
 def _content(action: Action, handle: str | None) -> _Content:
     return {
-        each.path: orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        each.path: orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
         for each in action.changes
         if each.path != handle
         and (value := _comparable(each.before if action.op is Op.DELETE else each.after)) not in (None, [])
@@ -68,7 +68,7 @@ def _comparable(value: Any) -> Any:
 
 def _equal(old: Mapping[int, _Content], new: Mapping[int, _Content]) -> Iterator[tuple[int, int]]:
     """Pairs with equal content, where only one on each side has it."""
-    by_content: dict[tuple[tuple[str, bytes], ...], tuple[list[int], list[int]]]
+    by_content: dict[tuple[tuple[str, str], ...], tuple[list[int], list[int]]]
     by_content = defaultdict(lambda: ([], []))
     for side, contents in enumerate((old, new)):
         for number, content in contents.items():

@@ -40,7 +40,7 @@ Schema = cedarpy.Schema
 
 _SLICE_ABOVE = 300  # policies in a set, from which on only those that can concern the resource are evaluated
 _KEPT_SLICES = 512
-_KEPT_SIZE = 4_096  # bytes of JSON: larger applications and resources are parsed for each question
+_KEPT_SIZE = 4_096  # characters of JSON: larger applications and resources are parsed for each question
 
 
 class InvalidPolicy(Exception):
@@ -241,7 +241,7 @@ def decide(compiled: CompiledPolicies, request: PolicyRequest) -> PolicyDecision
 
 def _entities(request: PolicyRequest, schema: Schema) -> cedarpy.Entities:
     """What the request is about. Raises ValueError for what the schema does not have."""
-    text = orjson.dumps(request.common_entities)
+    text = orjson.dumps(request.common_entities).decode()
     parse = _parsed if len(text) <= _KEPT_SIZE else _parsed.__wrapped__
     common = parse(text, schema)
     if not request.user_entities:
@@ -250,8 +250,8 @@ def _entities(request: PolicyRequest, schema: Schema) -> cedarpy.Entities:
 
 
 @lru_cache(maxsize=1_024)
-def _parsed(entities: bytes, schema: Schema) -> cedarpy.Entities:
-    return cedarpy.Entities.from_json_str(entities.decode(), schema)
+def _parsed(entities: str, schema: Schema) -> cedarpy.Entities:
+    return cedarpy.Entities.from_json_str(entities, schema)
 
 
 def _parse(text: str) -> cedarpy.PolicySet | str:

@@ -6,6 +6,7 @@ from runtime.api.oauth import client_registration
 from runtime.api.shared import json_bodies, request_bodies, response_streams
 from runtime.domain.oauth import forms
 from runtime.domain.policy import bundle_archive
+from runtime.services import revocation_list
 from runtime.services.authorization import pushed_authorization_requests
 from runtime.services.authorization import requests as authorize_requests
 from runtime.services.logout import requests as logout_requests
@@ -92,6 +93,7 @@ SIZES: tuple[tuple[str, str], ...] = (
             " before the operations, and again after them"
         ),
     ),
+    ("revocation lists in the memory of a process", f"about {_bytes(revocation_list.MOST_BYTES)}"),
     (
         "snapshots that a process sends at once",
         (

@@ -56,6 +56,10 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE = 500
 _STEP = 2_000
 _TAG_CHARS = 32
+# Of all lists of a process, about: each has all that its zone has revoked, in up to a dozen signed copies.
+MOST_BYTES = 256 * 1024 * 1024
+_ENTRY_BYTES = 350
+_NOTED_BYTES = 128 * 1024  # the size of a list is looked at again when it has grown by so much
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,11 @@ class _Document:
         self._start = self._end = 0  # of what is written, in the log
         self._text = bytearray()
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return len(self._text)
+
     async def _write_settled(self, log: "_Log") -> bytes:
         """Write what has been settled meanwhile; the entries that follow. It may be left in between."""
         time_slice = TimeSlice()
@@ -139,6 +148,10 @@ class _WholeList(_Document):
         self._digest = sha256(self._text)
         self._array, self._tag = b"", ""
         self._lists: dict[str, RevocationList] = {}
+
+    @property
+    def size(self) -> int:
+        return super().size + len(self._array) * (1 + len(self._lists))
 
     def _write(self, text: bytes) -> None:
         super()._write(text)
@@ -180,6 +193,10 @@ class _SignedList(_Document):
         self._text += header + b"."
         self._write(orjson.dumps({"iss": issuer})[:-1] + b',"revocations":[')
 
+    @property
+    def size(self) -> int:
+        return super().size + len(self.jws)
+
     def _write(self, text: bytes) -> None:
         text = self._unencoded + text
         groups = len(text) - len(text) % 3
@@ -213,6 +230,7 @@ class _Log:
         settled: how many are so old that nothing new precedes them.
         cleared_at: the minute for which expired entries were taken out: each process does so at the same.
         signed: by issuer, key, and where they begin: a dozen for each.
+        noted: its size when it was looked at last.
         lock: to be held by whoever uses any of this.
     """
 
@@ -225,6 +243,7 @@ class _Log:
     cleared_at: datetime = _LONG_AGO
     whole: _WholeList = field(default_factory=_WholeList)
     signed: dict[tuple[str, str, datetime], _SignedList] = field(default_factory=dict)
+    noted: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def add(self, found: Iterable[tuple[str, Revocation]]) -> None:
@@ -235,7 +254,7 @@ class _Log:
                 place = bisect_left(self.entries, key)
                 if self.entries[place][:2] == key:
                     continue
-            self.entries.insert(place, _Entry(each.at, id_, each.forget_at, orjson.dumps(_published(each))))
+            self.entries.insert(place, _Entry(each.at, id_, each.forget_at, _written(each)))
             self.changes += 1
             if place < self.settled:  # where clocks have jumped
                 self._write_anew()
@@ -253,6 +272,27 @@ class _Log:
             self.changes += 1
             self._write_anew()
         self.cleared_at = minute
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        written = self.whole.size + sum(each.size for each in self.signed.values())
+        return len(self.entries) * _ENTRY_BYTES + written
+
+    def forget_written(self) -> int:
+        """Keep the entries alone. How many bytes that are less."""
+        before = self.noted
+        self._write_anew()
+        self.noted = self.size
+        return before - self.noted
+
+    def forget_signed(self, excess: int) -> None:
+        """Forget so many bytes of signed lists, those of long ago first; but for the one that is in use."""
+        for key, each in sorted(self.signed.items(), key=lambda item: item[1].signed_at)[:-1]:
+            if excess > 0:
+                del self.signed[key]
+                excess -= each.size
+        self.noted = self.size
 
     def _write_anew(self) -> None:
         self.settled, self.whole, self.signed = 0, _WholeList(), {}
@@ -325,6 +365,25 @@ class Revocations:
             if log.read_at is None or abs((now - log.read_at).total_seconds()) >= FRESH_SECONDS:
                 await self._read_anew(zone_id, log, now)
             yield log, now
+            self._make_room(log)
+
+    def _make_room(self, used: _Log) -> None:
+        """Forget what takes too much memory, that of long ago first: the database has it."""
+        if used.noted <= used.size < used.noted + _NOTED_BYTES:
+            return
+        used.noted = used.size
+        excess = sum(each.noted for each in self._logs.values()) - MOST_BYTES
+        if excess <= 0:
+            return
+        others = [item for item in self._logs.items() if not item[1].lock.locked()]
+        others.sort(key=lambda item: item[1].read_at or _LONG_AGO)
+        for _, each in others:
+            excess -= each.forget_written() if excess > 0 else 0
+        for zone_id, each in others:
+            if excess > 0:
+                excess -= each.noted
+                del self._logs[zone_id]
+        used.forget_signed(excess)
 
     async def _read_anew(self, zone_id: str, log: _Log, now: datetime) -> None:
         """Read what has come since the last time, and late ones from some seconds before."""
@@ -366,6 +425,11 @@ class Revocations:
         """Delete the entries whose tokens had expired at the full minute, as in lists; the number of rows."""
         async with self._database.transaction() as conn:
             return await storage.prune(conn, now=_minute(self._clock()))
+
+
+def _written(revocation: Revocation) -> bytes:
+    """The JSON object. It is copied: what orjson makes keeps 4 KiB of memory, however short it is."""
+    return bytes(memoryview(orjson.dumps(_published(revocation))))
 
 
 def _joined(entries: list[_Entry]) -> bytes:

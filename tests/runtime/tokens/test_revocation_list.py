@@ -1,7 +1,8 @@
 """The revocation list in memory: the same as one that is read anew, and only what is new in it is work."""
 
 import asyncio
-from datetime import datetime, timedelta
+import tracemalloc
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -300,6 +301,113 @@ async def test_lists_that_nobody_asks_for_are_not_kept(world: World) -> None:
         await world.signed(cursor)
         world.pass_by(60)
     assert len(world.lists._logs[world.zone.id].signed) <= 2
+
+
+def test_an_entry_takes_as_much_memory_as_is_counted() -> None:
+    """A process may have hundreds of thousands."""
+    at = datetime(2026, 11, 28, tzinfo=UTC)
+    entries = [
+        (new_id(), Revocation(at + timedelta(milliseconds=n), at, {"jti": new_id()})) for n in range(2_000)
+    ]
+    log = revocation_list._Log()
+    tracemalloc.start()
+    try:
+        log.add(entries)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert log.size / 3 < taken < log.size * 1.5
+
+
+class Elsewhere(World):
+    """Another zone, whose lists the same process serves at the same time."""
+
+    def __init__(self, world: World, zone: CachedZone) -> None:
+        self.scene, self.zone, self.lists, self._world = world.scene, zone, world.lists, world
+
+    @property
+    def now(self) -> datetime:  # type: ignore[override]
+        return self._world.now
+
+    @now.setter
+    def now(self, value: datetime) -> None:
+        self._world.now = value
+
+
+@pytest.fixture
+async def elsewhere(world: World) -> World:
+    zone = await world.scene.company.zone("Elsewhere")
+    return Elsewhere(world, await world.scene.services.zones.get(zone.id))
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let a process have room for so many bytes."""
+    monkeypatch.setattr(revocation_list, "MOST_BYTES", number)
+    monkeypatch.setattr(revocation_list, "_NOTED_BYTES", 0)
+
+
+def in_memory(world: World) -> int:
+    return sum(each.size for each in world.lists._logs.values())
+
+
+async def test_all_lists_have_a_limit_of_memory(
+    world: World, elsewhere: World, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written of another zone goes first: it is written again, without the database."""
+    limited(monkeypatch, 1_000_000)
+    ids, others = await world.revoke(100), await elsewhere.revoke(100)
+    for each, wanted in ((world, ids), (elsewhere, others)):
+        each.pass_by(20)
+        assert sorted(await each.listed()) == sorted(wanted)
+        await each.signed()
+    work.forget()
+    whole = in_memory(world)
+    assert sorted(await world.listed()) == sorted(ids)
+    assert (in_memory(world), work.written) == (whole, [])
+
+    limited(monkeypatch, whole - 1)
+    await elsewhere.revoke()
+    elsewhere.pass_by()
+    assert len(await elsewhere.listed()) == 101
+    assert in_memory(world) < whole
+    work.forget()
+    assert sorted(await world.listed()) == sorted(ids)
+    assert (work.read, sum(work.written)) == ([], 100)
+
+
+async def test_a_list_for_which_there_is_no_room_is_read_again(
+    world: World, elsewhere: World, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the zone that is asked for stays."""
+    ids = await world.revoke(100)
+    assert sorted(await world.listed()) == sorted(ids)
+    limited(monkeypatch, 1)
+    await elsewhere.revoke(100)
+    assert len(await elsewhere.listed()) == 100
+    assert [*world.lists._logs] == [elsewhere.zone.id]
+    work.forget()
+
+    assert sorted(await world.listed()) == sorted(ids)
+    assert work.read == [100]
+
+
+async def test_signed_lists_of_one_zone_have_a_limit_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks from many instants gets the same as if there were room for all of them."""
+    await world.revoke(100)
+    for _ in range(8):
+        world.pass_by(60)
+        await world.revoke(10)
+    world.pass_by(20)
+    cursors = [str(int(world.now.timestamp()) - 60 * minutes) for minutes in range(8)]
+    signed = [world.claims(await world.signed(each))["revocations"] for each in cursors]
+    assert len(world.lists._logs[world.zone.id].signed) == 8
+    assert [len(each) for each in signed] == [10 * (1 + minutes) for minutes in range(8)]
+
+    limited(monkeypatch, 1)
+    assert [world.claims(await world.signed(each))["revocations"] for each in cursors] == signed
+    assert len(world.lists._logs[world.zone.id].signed) == 1
 
 
 async def test_a_cursor_of_long_ago_gets_the_whole_list(world: World, work: Work) -> None:

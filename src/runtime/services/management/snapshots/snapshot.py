@@ -144,22 +144,28 @@ async def _chunks(
     }
     lines = [orjson.dumps(head)]
     count = 0
-    for kind in KINDS:
-        if not _sees(unit, kind):
-            continue
-        slugs = zones.told if kind is ZONE else zones.inside
-        async for line in _lines(unit, kind, organization_id, slugs, missing):
-            lines.append(line)
-            count += 1
-            if len(lines) == _LINES_A_CHUNK:
-                yield b"\n".join(lines) + b"\n"
-                lines.clear()
-    async for line in _gone(unit, organization_id, zones.inside):
+    async for line in _told(unit, organization_id, zones, missing):
         lines.append(line)
         count += 1
+        if len(lines) == _LINES_A_CHUNK:
+            yield b"\n".join(lines) + b"\n"
+            lines.clear()
     more = await undescribable_in(unit, organization, zones.inside, owner, names=_reads_audit(unit))
     lines.append(orjson.dumps({"type": "end", "count": count, **more}))
     yield b"\n".join(lines) + b"\n"
+
+
+async def _told(
+    unit: UnitOfWork, organization_id: str, zones: _Zones, missing: MissingNames
+) -> AsyncIterator[bytes]:
+    """What there is, kind by kind, and what is gone."""
+    for kind in KINDS:
+        if _sees(unit, kind):
+            slugs = zones.told if kind is ZONE else zones.inside
+            async for line in _lines(unit, kind, organization_id, slugs, missing):
+                yield line
+    async for line in _gone(unit, organization_id, zones.inside):
+        yield line
 
 
 def _sees(unit: UnitOfWork, kind: Kind) -> bool:
