@@ -345,6 +345,32 @@ async def test_connections_that_the_server_ended_are_replaced(postgres_url):
         await other.close()
 
 
+@pytest.mark.parametrize("by", ["a limit", "somebody"])
+async def test_a_canceled_statement_is_unavailable(postgres_url, by):
+    """By the limit of the database for statements, or by somebody who runs it."""
+    database, other = Database.open(postgres_url), Database.open(postgres_url)
+
+    async def sleep(seconds: int) -> None:
+        async with database.reading() as conn:
+            pid = await conn.scalar(text("SELECT pg_backend_pid()"))
+            if by == "a limit":
+                await conn.execute(text("SET LOCAL statement_timeout = '200ms'"))
+            waiting = asyncio.ensure_future(conn.execute(text("SELECT pg_sleep(:s)"), {"s": seconds}))
+            while by == "somebody" and seconds and not waiting.done():
+                async with other.querying() as canceling:
+                    await canceling.execute(text("SELECT pg_cancel_backend(:pid)"), {"pid": pid})
+            await waiting
+
+    try:
+        await sleep(0)
+        with pytest.raises(Unavailable):
+            await sleep(60)
+        await database.ping()
+    finally:
+        await database.close()
+        await other.close()
+
+
 async def test_a_full_disk_is_unavailable(sqlite_database):
     """Whoever wanted to write comes back later; once there is room again, the write works."""
 

@@ -1,6 +1,7 @@
 """Dry runs: what is written on their connections stays there, and nobody waits for it."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -104,6 +105,27 @@ async def test_the_database_refuses_to_write_anything_else(database: Database, z
         assert (await conn.execute(text("UPDATE zones SET name = 'Third'"))).rowcount == 1
         with pytest.raises(DBAPIError, match=r"read-only|readonly"):
             await conn.execute(change)
+
+
+async def test_a_lost_connection_is_an_unavailable_database(postgres_url: str) -> None:
+    """Also where the dry run goes on to its end, which cannot be told to a server that is gone."""
+    database, other = Database.open(postgres_url), Database.open(postgres_url)
+    try:
+        async with database.transaction() as conn:
+            zone = await make.add_zone(conn)
+        for is_lost in (False, True):
+            with pytest.raises(Unavailable) if is_lost else contextlib.nullcontext():
+                async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+                    pid = await conn.scalar(text("SELECT pg_backend_pid()"))
+                    if is_lost:
+                        async with other.querying() as killing:
+                            await killing.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+                    await count(conn, "applications")
+        async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+            assert await conn.scalar(text("SELECT pg_backend_pid()")) != pid
+    finally:
+        await database.close()
+        await other.close()
 
 
 @pytest.mark.threat("41l")
