@@ -247,6 +247,7 @@ def apply(path: Path, **options: "Unpack[Options]") -> None:
 @click.option("--apply", "applies", is_flag=True, help="Also apply each valid plan, with the same guards.")
 @_connection()
 @_guards
+@_request_examples
 def watch(path: Path, applies: bool, **options: "Unpack[Options]") -> None:
     """Validate and plan whenever a file under PATH is saved; Ctrl-C ends it."""
     from reconciler.commands.watch import watch_command

@@ -172,6 +172,12 @@ def check(text: str, schema: Schema) -> list[PolicyProblem]:
         if statement.has_slot
     ]:
         return problems
+    if problems := [
+        PolicyProblem("`unknown` never has a value, so the rule fails: leave it out", *place)
+        for statement in statements
+        for place in statement.unknowns
+    ]:
+        return problems
     by_position = {f"policy{index}": statement for index, statement in enumerate(statements)}
     places = ErrorLocator(
         lambda part: [each.error for each in cedarpy.validate_policies(part, schema).errors]

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 MAX_POLICY_BYTES = 65_536
 MAX_STATEMENTS = 1_000
@@ -77,6 +78,15 @@ class PolicyStatement:
     def has_slot(self) -> bool:
         """It is a template, which decides nothing."""
         return any(token.kind == "slot" for token in self.tokens)
+
+    @property
+    def unknowns(self) -> list[tuple[int, int]]:
+        """Line and column of calls of `unknown`, which is for partial evaluation and fails in any other."""
+        return [
+            position(self.source, name.offset)
+            for name, after in pairwise(self.tokens)
+            if (name.kind, name.text, after.text) == ("name", "unknown", "(")
+        ]
 
 
 def tokenize(text: str) -> list[CedarToken]:

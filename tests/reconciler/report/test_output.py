@@ -13,6 +13,7 @@ from tests.reconciler.fake_server import FakeServer, World
 from tests.reconciler.plan.values import decision_impact
 
 from reconciler.cli import run
+from reconciler.commands import watch
 from reconciler.output_schemas import schema_files
 
 SCHEMAS = Path(__file__).parents[3] / "schemas" / "output"
@@ -218,9 +219,15 @@ class TestDecisionImpact:
         assert f"9 manifests: 7 to create; {SUMMARY}" in lines
         assert all(any(name in line for line in lines) for name in NAMED)
 
-    @pytest.mark.parametrize("command", ["plan", "apply"])
-    def test_without_request_examples_nobody_is_named(self, scene: Scene, command: str) -> None:
-        """Whoever reads the log of a job learns the counts."""
+    @pytest.mark.parametrize("command", ["plan", "apply", "watch"])
+    def test_without_request_examples_nobody_is_named(
+        self, scene: Scene, command: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever reads the log of a job, or a screen that is shared, learns the counts."""
+        monkeypatch.setattr(watch, "watch_files", lambda _paths, run_once: run_once([]))
+        if command == "watch":
+            assert NAMED[0] in scene.zonectl(command, scene.config).out
+
         done = scene.zonectl(command, scene.config, "--no-request-examples")
 
         assert REFUSED in done.out

@@ -248,6 +248,7 @@ def test_a_text_cannot_reach_into_its_neighbour(text):
         ("permit(principal, action, resource)\nwhen { context.acr == \"1\" };", "optional attribute", 2, 16),
         (f'{PERMIT}\npermit(principal, action == Action::"delete", resource);', "delete", 2, 29),
         ("permit(principal == ?principal, action, resource);", "templates", 1, 1),
+        (f'{PERMIT}\nforbid(principal, action, resource) when {{ unknown("x") }};', "`unknown` never", 2, 44),
         (f"{PERMIT}\n{PERMIT}", "two rules are named `open`", 2, 1),
         ("// nothing here", "no policy", 1, 1),
     ],
