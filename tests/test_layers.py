@@ -173,9 +173,11 @@ ROOMS: dict[str, frozenset[str]] = {
     | {"data_keys"},
     "revocation_list": frozenset({"clock", "bounded_cache", "cache_sizes", "time_slices", "zones"}),
     "upstream_refreshes": frozenset(),
+    "replay_turns": frozenset(),
     "container": frozenset(
         {
             "data_keys",
+            "replay_turns",
             "upstream_refreshes",
             "decision_log",
             "epochs",

@@ -6,7 +6,7 @@ from runtime.api.oauth import client_registration
 from runtime.api.shared import json_bodies, request_bodies, response_streams
 from runtime.domain.oauth import forms
 from runtime.domain.policy import bundle_archive
-from runtime.services import revocation_list
+from runtime.services import replay_turns, revocation_list
 from runtime.services.authorization import pushed_authorization_requests
 from runtime.services.authorization import requests as authorize_requests
 from runtime.services.logout import requests as logout_requests
@@ -91,6 +91,13 @@ SIZES: tuple[tuple[str, str], ...] = (
             f"`ZONED_REPLAYED_DECISIONS`, the newest of {zone_records.PERIOD.days} days,"
             f" {zone_records.MOST_ZONES} zones; as many as take {decision_impact.SECONDS:.0f} seconds"
             " before the operations, and again after them"
+        ),
+    ),
+    (
+        "replays of recorded decisions at once in a process",
+        (
+            f"{replay_turns.AT_ONCE}, 1 of an organization; a dry run that waits for"
+            f" {replay_turns.WAIT_SECONDS:.0f} seconds does without"
         ),
     ),
     ("revocation lists in the memory of a process", f"about {_bytes(revocation_list.MOST_BYTES)}"),

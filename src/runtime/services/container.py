@@ -1,7 +1,7 @@
 """The container of the collaborators that services use, built once by `runtime.app.make_services`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from runtime.adapters.client_documents import ClientDocuments
@@ -19,6 +19,7 @@ from runtime.services.epochs import Epochs
 from runtime.services.job_notifier import JobNotifier
 from runtime.services.outbox import Outbox
 from runtime.services.rate_limiter import RateLimiter
+from runtime.services.replay_turns import ReplayTurns
 from runtime.services.revocation_list import Revocations
 from runtime.services.upstream_refreshes import UpstreamRefreshes
 from runtime.services.zones import ZoneRegistry
@@ -53,6 +54,7 @@ class Services:
         mail: what carries messages to people.
         outbox: messages that wait to be delivered, kept until they have been.
         revocations: what this process knows of revocations, for those who poll.
+        replay_turns: who of those that try out changes replays recorded decisions now.
     """
 
     settings: Settings
@@ -80,3 +82,4 @@ class Services:
     revocations: Revocations
     mail: Transport
     outbox: Outbox
+    replay_turns: ReplayTurns = field(default_factory=ReplayTurns)

@@ -1,5 +1,6 @@
 """The impact of a changeset on recorded decisions, as a dry run tells it."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -7,12 +8,14 @@ import pytest
 from tests.runtime.issuing.test_user_policies import own
 from tests.runtime.replay.conftest import PERMIT, World
 from tests.support.applying import app, create, on, ref, update
+from tests.support.waiting import until
 
 from runtime.adapters import cedar
 from runtime.domain.identifiers import new_id
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.exchange_steps import Step
 from runtime.domain.policy.defaults import all_defaults
+from runtime.services import replay_turns
 from runtime.services.decision_log import Decision
 from runtime.services.issuing import policy_decision
 from runtime.services.replay import decision_impact, zone_records, zone_users
@@ -397,6 +400,50 @@ async def test_zones_for_which_there_is_no_room_are_told(
     told = {each["zone_id"]: (each["recorded"], each["complete"]) for each in found}
     assert told.pop(world.zone.id) == (12, True)
     assert list(told.values()) == [(0, False)] * 4
+
+
+async def test_an_organization_replays_for_one_plan_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many that run at once take no more memory than one; who has waited for long does without."""
+    await world.ask_all()
+    operations = world.policies("strict", PERMIT, NO_PAYROLL)
+    looks, going_on, asked = list[str](), asyncio.Event(), list[str]()
+    look, turn = recorded_decisions.time_of, replay_turns.ReplayTurns.turn
+
+    async def looking(*arguments: Any, **more: Any) -> Any:
+        looks.append(arguments[-1])
+        await going_on.wait()
+        return await look(*arguments, **more)
+
+    def asking(of: replay_turns.ReplayTurns, organization_id: str) -> Any:
+        asked.append(organization_id)
+        return turn(of, organization_id)
+
+    async def is_looking() -> bool:
+        return bool(looks)
+
+    async def have_asked() -> bool:
+        return len(asked) == 3
+
+    monkeypatch.setattr(recorded_decisions, "time_of", looking)
+    monkeypatch.setattr(replay_turns.ReplayTurns, "turn", asking)
+    first = asyncio.create_task(world.tried(*operations))
+    await until(is_looking)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replay_turns, "WAIT_SECONDS", 0.0)
+        (without,) = await world.tried(*operations)
+    assert (without["recorded"], without["complete"], len(looks)) == (0, False, 1)
+
+    second = asyncio.create_task(world.tried(*operations))
+    await until(have_asked)
+    for _ in range(50):  # as many turns of the loop as a look would need
+        await asyncio.sleep(0)
+    assert len(looks) == 1
+    going_on.set()
+    told = [(each["complete"], each["replayed"]) for each in (*await first, *await second)]
+    assert (told, len(looks)) == ([(True, 12)] * 2, 2)
 
 
 async def test_each_zone_has_a_share(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

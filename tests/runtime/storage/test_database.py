@@ -350,7 +350,7 @@ async def test_a_canceled_statement_is_unavailable(postgres_url, by):
     """By the limit of the database for statements, or by somebody who runs it."""
     database, other = Database.open(postgres_url), Database.open(postgres_url)
 
-    async def sleep(seconds: int) -> None:
+    async def held(seconds: int) -> None:
         async with database.reading() as conn:
             pid = await conn.scalar(text("SELECT pg_backend_pid()"))
             if by == "a limit":
@@ -362,9 +362,9 @@ async def test_a_canceled_statement_is_unavailable(postgres_url, by):
             await waiting
 
     try:
-        await sleep(0)
+        await held(0)
         with pytest.raises(Unavailable):
-            await sleep(60)
+            await held(60)
         await database.ping()
     finally:
         await database.close()

@@ -72,7 +72,7 @@ class ZoneRecords(NamedTuple):
 
 
 async def records_of(
-    services: Services, zones: Sequence[Zone], *, emails_of: Collection[str], now: datetime
+    services: Services, zones: Sequence[Zone], *, emails_of: Collection[str], now: datetime, has_turn: bool
 ) -> list[ZoneRecords]:
     """The recorded decisions of zones of one organization; of those without any, nothing.
 
@@ -81,6 +81,7 @@ async def records_of(
     Args:
         zones: the first ones go first.
         emails_of: ids of the zones in which users are told by their addresses, too.
+        has_turn: whether there is room for any.
     """
     most = services.settings.replayed_decisions
     if not most or not zones:
@@ -89,7 +90,7 @@ async def records_of(
     found, time_slice = [], TimeSlice()
     for index, zone in enumerate(zones):
         looked = _Looked(now, is_cut=True)
-        if index < MOST_ZONES:
+        if has_turn and index < MOST_ZONES:
             looked = await _look(services, zone, now, share, time_slice)
         if looked.numbers or looked.is_cut:
             recorded = await looked.recorded(time_slice)
@@ -114,7 +115,7 @@ class _Looked:
         for *columns, at in rows:
             asked = tuple(columns)
             if (known := self.numbers.get(asked)) is None:
-                self.numbers[asked] = [1, at]
+                self.numbers[tuple(map(_shared, asked))] = [1, at]
             else:
                 known[0] += 1
 
@@ -122,7 +123,7 @@ class _Looked:
         """The same, the most frequent requests first, and of those the newest."""
         actors_of, found = lru_cache(maxsize=1_000)(_actors), []
         for (event, *named, actors, allowed), (number, last_at) in self.numbers.items():
-            request = (DecisionEvent(event), *map(_shared, named), actors_of(actors))
+            request = (DecisionEvent(event), *named, actors_of(actors))
             found.append(RecordedDecisions(RecordedRequest._make(request), bool(allowed), number, last_at))
             await time_slice.yield_if_due()
         return sorted(found, key=lambda each: -each.number)
@@ -157,9 +158,9 @@ async def _read(
     return looked
 
 
-def _shared(text: str | None) -> str | None:
+def _shared(value: Any) -> Any:
     """The one text of that value: a hundred thousand records name the same few things."""
-    return intern(text) if text is not None else None
+    return intern(value) if isinstance(value, str) else value
 
 
 def _actors(text: str) -> tuple[str, ...]:

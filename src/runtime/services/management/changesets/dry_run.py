@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +57,7 @@ async def dry_run_changeset(
     """
     seconds = DRY_RUN_SECONDS + OPERATION_SECONDS * len(changeset.operations)
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds), AsyncExitStack() as turn:
             async with read_only(services, acting, request_id) as unit:
                 home_zone = (await entities.organization_of(unit, organization)).zone_id
                 kinds = await _kinds_by_zone(unit, changeset)
@@ -64,12 +65,14 @@ async def dry_run_changeset(
                 impact = await deletion_impact(unit, changeset)
                 zones = await _zones_with_decisions(unit, kinds)
                 given = await keys_given(unit, changeset)
+            has_turn = await _turn(services, zones, turn)
             with metered_dry_run(services, acting):
                 records = await zone_records.records_of(
                     services,
                     [zone for zone, _ in zones],
                     emails_of={zone.id for zone, reads_users in zones if reads_users},
                     now=services.clock(),
+                    has_turn=has_turn,
                 )
                 prepared = await try_keys(services, acting, changeset, given)
             names, replay = _application_names(changeset), DecisionReplay(services, records, services.clock())
@@ -94,6 +97,13 @@ async def dry_run_changeset(
             f"a dry run of {len(changeset.operations)} operations takes longer than {seconds:.0f} seconds;"
             " plan fewer zones at a time"
         ) from None
+
+
+async def _turn(services: Services, zones: Sequence[tuple[Zone, bool]], turn: AsyncExitStack) -> bool:
+    """Wait for the organization's turn to replay decisions, which ends with the dry run."""
+    if not zones or not services.settings.replayed_decisions:
+        return False
+    return await turn.enter_async_context(services.replay_turns.turn(zones[0][0].organization_id))
 
 
 async def _kinds_by_zone(unit: UnitOfWork, changeset: PackedChangeset) -> dict[str, set[str]]:
