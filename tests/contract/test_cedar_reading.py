@@ -76,7 +76,6 @@ BAD = [
     ('"\\*" == "x"', "an escape that Cedar does not know", '"\\*"'),
     ('"\\u{D800}" == "x"', "an escape that Cedar does not know", '"\\u{D800}"'),
     ("!!!!!true", "more than 4 `!` in a row", "!"),
-    ('unknown("x") == 1', "`unknown` never has a value", "unknown"),
     ("principal in ?principal", "templates are not supported", "?principal"),
     ("principal in Group::foo", '`Group::foo` needs quotes, as in `Group::"foo"`', "Group"),
     ("[1, 2][0] == 1", "expected an attribute's name in quotes, found `0`", "0"),
@@ -97,11 +96,21 @@ def test_takes_what_the_engine_takes(condition: str) -> None:
 def test_says_what_is_wrong_and_where(condition: str, message: str, word: str) -> None:
     """The engine refuses it, too; here the message says the place."""
     text = forbid(condition)
-    if "?" not in condition and "unknown" not in condition:
+    if "?" not in condition:
         assert not engine_reads(text)
     (problem,) = read(text).problems
     assert message in problem.message
     assert text[problem.begin : problem.end] == word
+
+
+def test_refuses_what_fails_whenever_it_is_evaluated() -> None:
+    """The engine reads a call of `unknown`; `zonectl` and the server refuse it, at the same place."""
+    text = forbid('unknown("x") == 1')
+    assert engine_reads(text)
+    (problem,), (told,) = read(text).problems, cedar.check(text, SCHEMA)
+    assert text[problem.begin : problem.end] == "unknown"
+    assert (told.message, told.line, told.column - 1) == (problem.message, 1, problem.begin)
+    assert read('@unknown("x") ' + forbid("true")).readable
 
 
 @pytest.mark.parametrize(

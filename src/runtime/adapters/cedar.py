@@ -111,7 +111,10 @@ class _Slice:
 
 @lru_cache(maxsize=16)
 def parse_schema(text: str) -> Schema:
-    """A schema from its text. Raises ValueError."""
+    """A schema from its text: the same one for the same text, since entities are kept by it.
+
+    Raises ValueError.
+    """
     return cedarpy.Schema.from_str(text)
 
 

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 MAX_POLICY_BYTES = 65_536
 MAX_STATEMENTS = 1_000
@@ -84,8 +83,8 @@ class PolicyStatement:
         """Line and column of calls of `unknown`, which is for partial evaluation and fails in any other."""
         return [
             position(self.source, name.offset)
-            for name, after in pairwise(self.tokens)
-            if (name.kind, name.text, after.text) == ("name", "unknown", "(")
+            for before, name, after in zip(self.tokens, self.tokens[1:], self.tokens[2:], strict=False)
+            if (name.kind, name.text, after.text) == ("name", "unknown", "(") and before.text != "@"
         ]
 
 

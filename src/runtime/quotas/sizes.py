@@ -96,11 +96,17 @@ SIZES: tuple[tuple[str, str], ...] = (
     (
         "replays of recorded decisions at once in a process",
         (
-            f"{replay_turns.AT_ONCE}, 1 of an organization; a dry run that waits for"
-            f" {replay_turns.WAIT_SECONDS:.0f} seconds does without"
+            f"{replay_turns.AT_ONCE}, 1 of an organization; a dry run that has waited for"
+            f" {replay_turns.WAIT_SECONDS:.0f} seconds replays none"
         ),
     ),
-    ("revocation lists in the memory of a process", f"about {_bytes(revocation_list.MOST_BYTES)}"),
+    (
+        "revocation lists in the memory of a process",
+        (
+            f"about {_bytes(revocation_list.MOST_BYTES)}; beyond that, what was asked for longest ago is"
+            " dropped until it is asked for again; the list in use is kept whatever its size"
+        ),
+    ),
     (
         "snapshots that a process sends at once",
         (

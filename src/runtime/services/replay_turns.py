@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from weakref import WeakValueDictionary
 
+from runtime.logs import log
+
 AT_ONCE = 4  # in a process; of an organization, one
 WAIT_SECONDS = 20.0
 
@@ -26,7 +28,12 @@ class ReplayTurns:
                     await held.enter_async_context(mine)
                     await held.enter_async_context(self._of_process)
             except TimeoutError:
-                await held.aclose()
+                await held.aclose()  # so that nobody waits for one who does without
+                log.warning(
+                    "recorded decisions are not replayed in a dry run",
+                    organization_id=organization_id,
+                    reason="no turn in time",
+                )
                 yield False
             else:
                 yield True

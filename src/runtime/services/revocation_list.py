@@ -56,7 +56,8 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE = 500
 _STEP = 2_000
 _TAG_CHARS = 32
-# Of all lists of a process, about: each has all that its zone has revoked, in up to a dozen signed copies.
+# Of all lists of a process, about; the entries of the zone in use are kept beyond it. Each list has all that
+# its zone has revoked, in up to a dozen signed copies.
 MOST_BYTES = 256 * 1024 * 1024
 _ENTRY_BYTES = 350
 _NOTED_BYTES = 128 * 1024  # the size of a list is looked at again when it has grown by so much
@@ -280,7 +281,7 @@ class _Log:
         return len(self.entries) * _ENTRY_BYTES + written
 
     def forget_written(self) -> int:
-        """Keep the entries alone. How many bytes that are less."""
+        """Keep the entries alone. Returns how many bytes that frees."""
         before = self.noted
         self._write_anew()
         self.noted = self.size
@@ -369,9 +370,10 @@ class Revocations:
 
     def _make_room(self, used: _Log) -> None:
         """Forget what takes too much memory, that of long ago first: the database has it."""
-        if used.noted <= used.size < used.noted + _NOTED_BYTES:
+        size = used.size
+        if used.noted <= size < used.noted + _NOTED_BYTES:
             return
-        used.noted = used.size
+        used.noted = size
         excess = sum(each.noted for each in self._logs.values()) - MOST_BYTES
         if excess <= 0:
             return

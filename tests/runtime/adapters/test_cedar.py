@@ -131,6 +131,13 @@ def test_an_evaluation_error_denies_and_is_reported():
     assert "`v1#sum`" in decision.errors[0]
 
 
+def test_unknown_may_be_a_name():
+    """What the engine has for partial evaluation is a call, whatever is between its name and the bracket."""
+    assert check('@unknown("x") permit(principal is User, action, resource);', SCHEMA) == []
+    assert check('permit(principal, action, resource) when { "unknown" == "(" };', SCHEMA) == []
+    assert check('permit(principal, action, resource) when { unknown // why\n ("x") };', SCHEMA)
+
+
 @pytest.mark.threat("29d")
 def test_a_request_outside_the_schema_denies():
     """When the request cannot be built there is no decision but no."""

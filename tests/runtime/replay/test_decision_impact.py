@@ -1,6 +1,7 @@
 """The impact of a changeset on recorded decisions, as a dry run tells it."""
 
 import asyncio
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
@@ -8,9 +9,9 @@ import pytest
 from tests.runtime.issuing.test_user_policies import own
 from tests.runtime.replay.conftest import PERMIT, World
 from tests.support.applying import app, create, on, ref, update
-from tests.support.waiting import until
 
 from runtime.adapters import cedar
+from runtime.domain.errors import Unavailable
 from runtime.domain.identifiers import new_id
 from runtime.domain.oauth.decision_events import DecisionEvent
 from runtime.domain.oauth.exchange_steps import Step
@@ -19,6 +20,7 @@ from runtime.services import replay_turns
 from runtime.services.decision_log import Decision
 from runtime.services.issuing import policy_decision
 from runtime.services.replay import decision_impact, zone_records, zone_users
+from runtime.services.replay.decision_impact import DecisionReplay
 from runtime.storage.sql import recorded_decisions
 
 NOTHING = {"decisions": 0, "of_scopes": 0, "users": 0, "applications": 0, "resources": 0, "examples": []}
@@ -405,45 +407,62 @@ async def test_zones_for_which_there_is_no_room_are_told(
 async def test_an_organization_replays_for_one_plan_at_a_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many that run at once take no more memory than one; who has waited for long does without."""
+    """The others wait; one that has waited too long replays nothing, and says so."""
     await world.ask_all()
     operations = world.policies("strict", PERMIT, NO_PAYROLL)
-    looks, going_on, asked = list[str](), asyncio.Event(), list[str]()
-    look, turn = recorded_decisions.time_of, replay_turns.ReplayTurns.turn
+    inside = most = 0
+    real = DecisionReplay.decide_before
 
-    async def looking(*arguments: Any, **more: Any) -> Any:
-        looks.append(arguments[-1])
-        await going_on.wait()
-        return await look(*arguments, **more)
+    async def counted(replay: DecisionReplay, conn: Any) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        try:
+            await real(replay, conn)
+        finally:
+            inside -= 1
 
-    def asking(of: replay_turns.ReplayTurns, organization_id: str) -> Any:
-        asked.append(organization_id)
-        return turn(of, organization_id)
+    monkeypatch.setattr(DecisionReplay, "decide_before", counted)
+    together = await asyncio.gather(*(world.tried(*operations) for _ in range(3)))
+    assert [(each["complete"], each["replayed"]) for (each,) in together] == [(True, 12)] * 3
+    assert most == 1
 
-    async def is_looking() -> bool:
-        return bool(looks)
-
-    async def have_asked() -> bool:
-        return len(asked) == 3
-
-    monkeypatch.setattr(recorded_decisions, "time_of", looking)
-    monkeypatch.setattr(replay_turns.ReplayTurns, "turn", asking)
-    first = asyncio.create_task(world.tried(*operations))
-    await until(is_looking)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(replay_turns, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(replay_turns, "WAIT_SECONDS", 0.0)
+    async with world.company.services.replay_turns.turn(world.company.organization_id):
         (without,) = await world.tried(*operations)
-    assert (without["recorded"], without["complete"], len(looks)) == (0, False, 1)
+    assert (without["recorded"], without["complete"]) == (0, False)
 
-    second = asyncio.create_task(world.tried(*operations))
-    await until(have_asked)
-    for _ in range(50):  # as many turns of the loop as a look would need
-        await asyncio.sleep(0)
-    assert len(looks) == 1
-    going_on.set()
-    told = [(each["complete"], each["replayed"]) for each in (*await first, *await second)]
-    assert (told, len(looks)) == ([(True, 12)] * 2, 2)
+
+@pytest.mark.parametrize("failure", [Unavailable("the database does not answer"), TimeoutError()])
+async def test_records_that_cannot_be_read_fail_no_plan(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    """What was read until then, which is the newest, is replayed."""
+    await recorded(world, 1, ago=timedelta(hours=2))
+    await recorded(world, 1, ago=timedelta(hours=1))
+    operations = world.policies("strict", PERMIT, NOTHING_AT_PAYROLL)
+    read = recorded_decisions.decisions
+    monkeypatch.setattr(recorded_decisions, "_AT_A_TIME", 1)
+    (whole,) = await world.tried(*operations)
+    assert (whole["recorded"], whole["complete"]) == (2, True)
+
+    async def failing(*arguments: Any, **more: Any) -> Any:
+        async with aclosing(read(*arguments, **more)) as found:
+            async for rows in found:
+                yield rows
+                raise failure
+
+    monkeypatch.setattr(recorded_decisions, "decisions", failing)
+    (impact,) = await world.tried(*operations)
+    assert (impact["recorded"], impact["loses"]["decisions"], impact["complete"]) == (1, 1, False)
+    assert impact["since"] > whole["since"]
+
+    async def no_edge(*_arguments: Any, **_more: Any) -> Any:
+        raise failure
+
+    monkeypatch.setattr(recorded_decisions, "time_of", no_edge)
+    (impact,) = await world.tried(*operations)
+    assert (impact["recorded"], impact["complete"]) == (0, False)
 
 
 async def test_each_zone_has_a_share(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

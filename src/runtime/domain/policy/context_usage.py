@@ -53,7 +53,7 @@ def context_usage(policy: Mapping[str, Any]) -> ContextUsage:
         _only_resource(policy),
         None if everything else frozenset(names),
         None if anybody else frozenset(users),
-        _is_for_any(policy, "action", "resource")
+        _is_for_any_request(policy)
         and _is_about_principal([each.get("body") for each in policy.get("conditions", [])]),
     )
 
@@ -123,9 +123,9 @@ def _collect_users(node: Any, users: set[str]) -> bool:
     return anybody
 
 
-def _is_for_any(policy: Mapping[str, Any], *parts: str) -> bool:
-    """Tell whether its head does not constrain those parts."""
-    return all(policy.get(part, {}).get("op") == "All" for part in parts)
+def _is_for_any_request(policy: Mapping[str, Any]) -> bool:
+    """Tell whether its head constrains neither action nor resource."""
+    return all(policy.get(part, {}).get("op") == "All" for part in ("action", "resource"))
 
 
 def _is_about_principal(expression: Any) -> bool:

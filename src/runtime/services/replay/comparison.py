@@ -13,8 +13,6 @@ from runtime.services.replay.zone_records import ZoneRecords
 from runtime.services.time_slices import TimeSlice
 
 EXAMPLES = 20
-
-
 NOTHING = DecisionChanges(decisions=0, of_scopes=0, users=0, applications=0, resources=0, examples=[])
 
 

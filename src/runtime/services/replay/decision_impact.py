@@ -87,7 +87,7 @@ class DecisionReplay:
             for each in self._records:
                 with suppress(NotFound):
                     found.append(await self._impact(conn, each))
-        if found:
+        if self._spent:
             REPLAY_SECONDS.observe(self._spent)
         return found
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import lru_cache
 from sys import intern
@@ -81,7 +82,7 @@ async def records_of(
     Args:
         zones: the first ones go first.
         emails_of: ids of the zones in which users are told by their addresses, too.
-        has_turn: whether there is room for any.
+        has_turn: without it no zone is looked at, and each is said to be cut, also one without records.
     """
     most = services.settings.replayed_decisions
     if not most or not zones:
@@ -89,10 +90,10 @@ async def records_of(
     share = max(most // min(len(zones), MOST_ZONES), 1)
     found, time_slice = [], TimeSlice()
     for index, zone in enumerate(zones):
-        looked = _Looked(now, is_cut=True)
+        looked = _Looked(now)
         if has_turn and index < MOST_ZONES:
             looked = await _look(services, zone, now, share, time_slice)
-        if looked.numbers or looked.is_cut:
+        if looked.counted or looked.is_cut:
             recorded = await looked.recorded(time_slice)
             found.append(ZoneRecords(zone, looked.since, not looked.is_cut, recorded, zone.id in emails_of))
     return found
@@ -104,25 +105,41 @@ class _Looked:
     Attributes:
         since: from when on all decisions of policies are among them.
         is_cut: there may be older ones.
+        counted: what was asked -> number of records, and when the newest was made.
     """
 
-    def __init__(self, since: datetime, *, is_cut: bool) -> None:
-        self.since, self.is_cut = since, is_cut
-        self.numbers: dict[tuple[Any, ...], list[Any]] = {}  # what was asked -> how often, last at
+    def __init__(self, since: datetime) -> None:
+        self.since, self.is_cut = since, True
+        self.counted: dict[tuple[Any, ...], tuple[int, datetime]] = {}
 
-    def add(self, rows: storage.Rows) -> None:
-        """Count some more."""
+    async def read(
+        self, conn: AsyncConnection, zone: Zone, period_began: datetime, most: int, time_slice: TimeSlice
+    ) -> None:
+        """Count the newest. Whatever ends this early, what was counted is right from `since` on."""
+        of_zone, left = (conn, zone.organization_id, zone.id), most
+        edge = await storage.time_of(*of_zone, since=period_began, number=most * RECORDS_A_DECISION)
+        began = edge or period_began
+        async with aclosing(storage.decisions(*of_zone, since=began, most=most)) as found:
+            async for rows in found:
+                self._add(rows)
+                self.since = rows[-1].at
+                left -= len(rows)
+                await time_slice.yield_if_due()
+        if left:
+            self.since, self.is_cut = began, edge is not None
+
+    def _add(self, rows: storage.Rows) -> None:
         for *columns, at in rows:
             asked = tuple(columns)
-            if (known := self.numbers.get(asked)) is None:
-                self.numbers[tuple(map(_shared, asked))] = [1, at]
+            if (known := self.counted.get(asked)) is None:
+                self.counted[tuple(map(_shared, asked))] = (1, at)
             else:
-                known[0] += 1
+                self.counted[asked] = (known[0] + 1, known[1])
 
     async def recorded(self, time_slice: TimeSlice) -> list[RecordedDecisions]:
         """The same, the most frequent requests first, and of those the newest."""
         actors_of, found = lru_cache(maxsize=1_000)(_actors), []
-        for (event, *named, actors, allowed), (number, last_at) in self.numbers.items():
+        for (event, *named, actors, allowed), (number, last_at) in self.counted.items():
             request = (DecisionEvent(event), *named, actors_of(actors))
             found.append(RecordedDecisions(RecordedRequest._make(request), bool(allowed), number, last_at))
             await time_slice.yield_if_due()
@@ -131,30 +148,16 @@ class _Looked:
 
 async def _look(services: Services, zone: Zone, now: datetime, most: int, time_slice: TimeSlice) -> _Looked:
     """On a connection of its own: what fails here fails nothing else."""
+    looked = _Looked(now)
     try:
         async with (
             asyncio.timeout(_LOOKING_SECONDS),
             services.database.reading(tenant=zone.organization_id) as conn,
         ):
-            return await _read(conn, zone, now - PERIOD, most, time_slice)
+            await looked.read(conn, zone, now - PERIOD, most, time_slice)
     except (Unavailable, TimeoutError) as failure:
         why = str(failure) or "no answer in time"
-        log.warning("recorded decisions are not replayed in a dry run", zone_id=zone.id, reason=why)
-        return _Looked(now, is_cut=True)
-
-
-async def _read(
-    conn: AsyncConnection, zone: Zone, since: datetime, most: int, time_slice: TimeSlice
-) -> _Looked:
-    of_zone, left = (conn, zone.organization_id, zone.id), most
-    edge = await storage.time_of(*of_zone, since=since, number=most * RECORDS_A_DECISION)
-    looked = _Looked(edge or since, is_cut=edge is not None)
-    async for rows in storage.decisions(*of_zone, since=looked.since, most=most):
-        looked.add(rows)
-        left -= len(rows)
-        if left == 0:
-            looked.since, looked.is_cut = rows[-1].at, True
-        await time_slice.yield_if_due()
+        log.warning("recorded decisions are not all replayed in a dry run", zone_id=zone.id, reason=why)
     return looked
 
 

@@ -36,7 +36,7 @@ _AT_A_TIME = 500
 async def time_of(
     conn: AsyncConnection, organization_id: str, zone_id: str, *, since: datetime, number: int
 ) -> datetime | None:
-    """When the record was made that is the newest but so many, of any sort; None where there are fewer."""
+    """When a record was made, of any sort: the newest is number 1; None where there are fewer."""
     found: datetime | None = await conn.scalar(
         select(_events.c.at)
         .where(*_recorded(organization_id, zone_id, since))

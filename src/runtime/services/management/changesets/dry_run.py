@@ -57,7 +57,7 @@ async def dry_run_changeset(
     """
     seconds = DRY_RUN_SECONDS + OPERATION_SECONDS * len(changeset.operations)
     try:
-        async with asyncio.timeout(seconds), AsyncExitStack() as turn:
+        async with asyncio.timeout(seconds) as deadline, AsyncExitStack() as turn:
             async with read_only(services, acting, request_id) as unit:
                 home_zone = (await entities.organization_of(unit, organization)).zone_id
                 kinds = await _kinds_by_zone(unit, changeset)
@@ -65,7 +65,7 @@ async def dry_run_changeset(
                 impact = await deletion_impact(unit, changeset)
                 zones = await _zones_with_decisions(unit, kinds)
                 given = await keys_given(unit, changeset)
-            has_turn = await _turn(services, zones, turn)
+            has_turn = await _turn(services, zones, turn, deadline)
             with metered_dry_run(services, acting):
                 records = await zone_records.records_of(
                     services,
@@ -99,11 +99,20 @@ async def dry_run_changeset(
         ) from None
 
 
-async def _turn(services: Services, zones: Sequence[tuple[Zone, bool]], turn: AsyncExitStack) -> bool:
+async def _turn(
+    services: Services,
+    zones: Sequence[tuple[Zone, bool]],
+    turn: AsyncExitStack,
+    deadline: asyncio.Timeout,
+) -> bool:
     """Wait for the organization's turn to replay decisions, which ends with the dry run."""
     if not zones or not services.settings.replayed_decisions:
         return False
-    return await turn.enter_async_context(services.replay_turns.turn(zones[0][0].organization_id))
+    began = asyncio.get_running_loop().time()
+    has_turn = await turn.enter_async_context(services.replay_turns.turn(zones[0][0].organization_id))
+    # Waiting for others is no work of this one.
+    deadline.reschedule((deadline.when() or began) + asyncio.get_running_loop().time() - began)
+    return has_turn
 
 
 async def _kinds_by_zone(unit: UnitOfWork, changeset: PackedChangeset) -> dict[str, set[str]]:
