@@ -40,7 +40,8 @@ Schema = cedarpy.Schema
 
 _SLICE_ABOVE = 300  # policies in a set, from which on only those that can concern the resource are evaluated
 _KEPT_SLICES = 512
-_KEPT_SIZE = 4_096  # characters of JSON: larger applications and resources are parsed for each question
+# Characters of JSON, of which one takes twenty bytes parsed: larger ones are parsed for each question.
+_KEPT_SIZE = 2_048
 
 
 class InvalidPolicy(Exception):
@@ -258,7 +259,7 @@ def _entities(request: PolicyRequest, schema: Schema) -> cedarpy.Entities:
     return common.with_added_json_str(orjson.dumps(request.user_entities).decode(), schema)
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=512)
 def _parsed(entities: str, schema: Schema) -> cedarpy.Entities:
     return cedarpy.Entities.from_json_str(entities, schema)
 

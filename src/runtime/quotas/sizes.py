@@ -103,8 +103,8 @@ SIZES: tuple[tuple[str, str], ...] = (
     (
         "revocation lists in the memory of a process",
         (
-            f"about {_bytes(revocation_list.MOST_BYTES)}; beyond that, what was asked for longest ago is"
-            " dropped until it is asked for again; the list in use is kept whatever its size"
+            f"about {_bytes(revocation_list.MOST_BYTES)}; beyond that, signed copies are dropped, then the"
+            " longest lists, until they are asked for again; the list in use is kept whatever its size"
         ),
     ),
     (

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 from runtime.logs import log
 
-AT_ONCE = 4  # in a process; of an organization, one
+AT_ONCE = 8  # in a process; of an organization, one
 WAIT_SECONDS = 20.0
 
 

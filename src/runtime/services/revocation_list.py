@@ -287,13 +287,15 @@ class _Log:
         self.noted = self.size
         return before - self.noted
 
-    def forget_signed(self, excess: int) -> None:
-        """Forget so many bytes of signed lists, those of long ago first; but for the one that is in use."""
+    def forget_signed(self, excess: int) -> int:
+        """Forget so many bytes of signed lists, the oldest first, but for the newest. Returns how many."""
+        before = self.noted
         for key, each in sorted(self.signed.items(), key=lambda item: item[1].signed_at)[:-1]:
             if excess > 0:
                 del self.signed[key]
                 excess -= each.size
         self.noted = self.size
+        return before - self.noted
 
     def _write_anew(self) -> None:
         self.settled, self.whole, self.signed = 0, _WholeList(), {}
@@ -360,16 +362,21 @@ class Revocations:
             log = _Log()
             self._logs[zone_id] = log
         async with log.lock:
-            now = self._clock()
-            if log.began_at is not None:  # whoever began has gone
-                await self._read_on(zone_id, log)
-            if log.read_at is None or abs((now - log.read_at).total_seconds()) >= FRESH_SECONDS:
-                await self._read_anew(zone_id, log, now)
-            yield log, now
-            self._make_room(log)
+            try:
+                now = self._clock()
+                if log.began_at is not None:  # whoever began has gone
+                    await self._read_on(zone_id, log)
+                if log.read_at is None or abs((now - log.read_at).total_seconds()) >= FRESH_SECONDS:
+                    await self._read_anew(zone_id, log, now)
+                yield log, now
+            finally:  # what was read for somebody who has gone takes room, too
+                self._make_room(log)
 
     def _make_room(self, used: _Log) -> None:
-        """Forget what takes too much memory, that of long ago first: the database has it."""
+        """Forget what takes too much memory: the database has it.
+
+        The list in use gives first: a long one costs other zones nothing that it can give itself.
+        """
         size = used.size
         if used.noted <= size < used.noted + _NOTED_BYTES:
             return
@@ -377,15 +384,15 @@ class Revocations:
         excess = sum(each.noted for each in self._logs.values()) - MOST_BYTES
         if excess <= 0:
             return
+        excess -= used.forget_signed(excess)
         others = [item for item in self._logs.items() if not item[1].lock.locked()]
-        others.sort(key=lambda item: item[1].read_at or _LONG_AGO)
+        others.sort(key=lambda item: item[1].noted, reverse=True)
         for _, each in others:
             excess -= each.forget_written() if excess > 0 else 0
         for zone_id, each in others:
-            if excess > 0:
+            if excess > 0 and (each.noted >= used.noted or used.noted <= MOST_BYTES // 2):
                 excess -= each.noted
                 del self._logs[zone_id]
-        used.forget_signed(excess)
 
     async def _read_anew(self, zone_id: str, log: _Log, now: datetime) -> None:
         """Read what has come since the last time, and late ones from some seconds before."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import tracemalloc
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -379,7 +380,7 @@ async def test_a_list_for_which_there_is_no_room_is_read_again(
     world: World, elsewhere: World, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of the zone that is asked for stays."""
-    ids = await world.revoke(100)
+    ids = await world.revoke(300)
     assert sorted(await world.listed()) == sorted(ids)
     limited(monkeypatch, 1)
     await elsewhere.revoke(100)
@@ -388,7 +389,44 @@ async def test_a_list_for_which_there_is_no_room_is_read_again(
     work.forget()
 
     assert sorted(await world.listed()) == sorted(ids)
-    assert work.read == [100]
+    assert work.read == [300]
+
+
+async def test_a_long_list_costs_other_zones_little(
+    world: World, elsewhere: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives up its own signed copies, and what is written of others; not what they have read."""
+    limited(monkeypatch, 1_000_000)
+    await elsewhere.revoke(10)
+    assert len(await elsewhere.listed()) == 10
+    await world.revoke(300)
+    world.pass_by(20)
+    cursors = [str(int(world.now.timestamp()) - 60 * minutes) for minutes in range(6)]
+    for each in cursors:
+        await world.signed(each)
+    log = world.lists._logs[world.zone.id]
+    assert len(log.signed) == 6
+
+    limited(monkeypatch, log.size - 1)
+    await world.signed(cursors[0])
+    assert 1 <= len(log.signed) < 6
+    limited(monkeypatch, 1)
+    await world.signed(cursors[0])
+    assert len(log.signed) == 1
+    assert len(world.lists._logs[elsewhere.zone.id].entries) == 10
+
+
+async def test_what_is_read_for_somebody_who_has_gone_takes_room_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever hangs up each time could fill the memory."""
+    limited(monkeypatch, 1_000_000)
+    await world.revoke(100)
+    with suppress(asyncio.CancelledError):
+        async with world.lists._read(world.zone.id):
+            raise asyncio.CancelledError
+    log = world.lists._logs[world.zone.id]
+    assert log.noted == log.size > 100 * revocation_list._ENTRY_BYTES - 1
 
 
 async def test_signed_lists_of_one_zone_have_a_limit_too(

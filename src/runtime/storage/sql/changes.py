@@ -1,6 +1,6 @@
 """Queries of snapshots and changesets: entities with revisions and authors, and the changeset history."""
 
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -80,7 +80,7 @@ class ChangesetRecord:
 
 async def stream(
     conn: AsyncConnection, kind: Kind, organization_id: str, zone_ids: Collection[str]
-) -> AsyncIterator[Entity]:
+) -> AsyncGenerator[Entity]:
     """Every entity of a kind in these zones that can be planned; for zones themselves, these zones.
 
     Neither what is archived nor what users wrote for themselves.

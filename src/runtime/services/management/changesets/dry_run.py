@@ -74,6 +74,8 @@ async def dry_run_changeset(
                     now=services.clock(),
                     has_turn=has_turn,
                 )
+                if not any(each.recorded for each in records):
+                    await turn.aclose()
                 prepared = await try_keys(services, acting, changeset, given)
             names, replay = _application_names(changeset), DecisionReplay(services, records, services.clock())
             try:

@@ -1,7 +1,7 @@
 """Snapshots: every configuration entity that the caller may read, with who owns it, as a stream of lines."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -83,8 +83,8 @@ async def open_snapshot(
         revision = await organization_revision.revision(unit.conn, found.id)
         zones = await _zones(unit, found.id, wanted)
         missing = await _missing_names(unit, zones.inside)
-        chunks = _chunks(unit, found, revision, zones, wanted.owner, missing)
-        yield OpenSnapshot(found.id, found.label, revision, missing, chunks)
+        async with aclosing(_chunks(unit, found, revision, zones, wanted.owner, missing)) as chunks:
+            yield OpenSnapshot(found.id, found.label, revision, missing, chunks)
 
 
 async def _missing_names(unit: UnitOfWork, zone_ids: Collection[str]) -> MissingNames:
@@ -132,7 +132,7 @@ async def _chunks(
     zones: _Zones,
     owner: str | None,
     missing: MissingNames,
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     organization_id, label = organization.id, organization.label
     head = {
         "type": "snapshot",
@@ -144,12 +144,13 @@ async def _chunks(
     }
     lines = [orjson.dumps(head)]
     count = 0
-    async for line in _told(unit, organization_id, zones, missing):
-        lines.append(line)
-        count += 1
-        if len(lines) == _LINES_A_CHUNK:
-            yield b"\n".join(lines) + b"\n"
-            lines.clear()
+    async with aclosing(_told(unit, organization_id, zones, missing)) as told:
+        async for line in told:
+            lines.append(line)
+            count += 1
+            if len(lines) == _LINES_A_CHUNK:
+                yield b"\n".join(lines) + b"\n"
+                lines.clear()
     more = await undescribable_in(unit, organization, zones.inside, owner, names=_reads_audit(unit))
     lines.append(orjson.dumps({"type": "end", "count": count, **more}))
     yield b"\n".join(lines) + b"\n"
@@ -157,13 +158,14 @@ async def _chunks(
 
 async def _told(
     unit: UnitOfWork, organization_id: str, zones: _Zones, missing: MissingNames
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """What there is, kind by kind, and what is gone."""
     for kind in KINDS:
         if _sees(unit, kind):
             slugs = zones.told if kind is ZONE else zones.inside
-            async for line in _lines(unit, kind, organization_id, slugs, missing):
-                yield line
+            async with aclosing(_lines(unit, kind, organization_id, slugs, missing)) as lines:
+                async for line in lines:
+                    yield line
     async for line in _gone(unit, organization_id, zones.inside):
         yield line
 
@@ -176,7 +178,7 @@ def _reads_audit(unit: UnitOfWork) -> bool:
     return permissions.allows(unit.caller.roles_in(None), AUDIT, Verb.LIST)
 
 
-async def _gone(unit: UnitOfWork, organization_id: str, slugs: Mapping[str, str]) -> AsyncIterator[bytes]:
+async def _gone(unit: UnitOfWork, organization_id: str, slugs: Mapping[str, str]) -> AsyncGenerator[bytes]:
     """What is gone and was managed; by whom is told to those who may read the audit log."""
     names = _reads_audit(unit)
     seen = {kind.name for kind in KINDS if _sees(unit, kind)}
@@ -207,7 +209,7 @@ def _tombstone(gone: tombstones.TombstoneRecord, *, names: bool) -> dict[str, An
 
 async def _lines(
     unit: UnitOfWork, kind: Kind, organization_id: str, slugs: Mapping[str, str], missing: MissingNames
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     conn, names = unit.conn, _reads_audit(unit)
     whole = None if not kind.zoned and kind is not ZONE else slugs
     records = await ownership.of_kind(conn, organization_id, kind, whole)
@@ -215,19 +217,20 @@ async def _lines(
     platform = await changes.platform_applications(conn, slugs) if kind is APPLICATION_CREDENTIAL else ()
     in_force = await in_force_of(unit, kind, slugs, names=names)
     written = await changes.written_by_others(conn, kind, organization_id, slugs) if names else {}
-    async for entity in changes.stream(conn, kind, organization_id, slugs):
-        if getattr(entity, "scope_id", None) is not None:
-            continue  # a role limited to a zone: no manifest can say it
-        told = line(kind, entity, slugs, records.get(entity.id), extras(entity))
-        if getattr(entity, "application_id", None) in platform:
-            told["owner_type"] = OwnerType.PLATFORM
-        if entity.id in in_force:
-            told["in_force"] = in_force[entity.id]
-            if kind is POLICY_SET and (lacking := missing.get(told["zone_id"])):
-                told["in_force"]["missing_names"] = lacking
-        if (last := written.get(entity.id)) is not None:
-            told["last_change"] = last_change(last)
-        yield orjson.dumps(told)
+    async with aclosing(changes.stream(conn, kind, organization_id, slugs)) as found:
+        async for entity in found:
+            if getattr(entity, "scope_id", None) is not None:
+                continue  # a role limited to a zone: no manifest can say it
+            told = line(kind, entity, slugs, records.get(entity.id), extras(entity))
+            if getattr(entity, "application_id", None) in platform:
+                told["owner_type"] = OwnerType.PLATFORM
+            if entity.id in in_force:
+                told["in_force"] = in_force[entity.id]
+                if kind is POLICY_SET and (lacking := missing.get(told["zone_id"])):
+                    told["in_force"]["missing_names"] = lacking
+            if (last := written.get(entity.id)) is not None:
+                told["last_change"] = last_change(last)
+            yield orjson.dumps(told)
 
 
 def line(
