@@ -8,7 +8,6 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
 
-import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
@@ -138,7 +137,7 @@ class _Looked:
 
     async def recorded(self, time_slice: TimeSlice) -> list[RecordedDecisions]:
         """The same, the most frequent requests first, and of those the newest."""
-        actors_of, found = lru_cache(maxsize=1_000)(_actors), []
+        actors_of, found = lru_cache(maxsize=1_000)(storage.actors), []
         for (event, *named, actors, allowed), (number, last_at) in self.counted.items():
             request = (DecisionEvent(event), *named, actors_of(actors))
             found.append(RecordedDecisions(RecordedRequest._make(request), bool(allowed), number, last_at))
@@ -164,7 +163,3 @@ async def _look(services: Services, zone: Zone, now: datetime, most: int, time_s
 def _shared(value: Any) -> Any:
     """The one text of that value: a hundred thousand records name the same few things."""
     return intern(value) if isinstance(value, str) else value
-
-
-def _actors(text: str) -> tuple[str, ...]:
-    return tuple(map(intern, orjson.loads(text)))

@@ -5,8 +5,10 @@ What may be very many rows is given as rows: whoever reads them gives up the eve
 
 from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import datetime
+from sys import intern
 from typing import Any
 
+import orjson
 from sqlalchemy import ColumnElement, Row, Select, String, and_, cast, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -83,6 +85,11 @@ async def decisions(
     async with conn.stream(asked, execution_options={"yield_per": _AT_A_TIME}) as result:
         async for rows in result.partitions():
             yield rows
+
+
+def actors(column: str) -> tuple[str, ...]:
+    """What the column `actors` of a decision says."""
+    return tuple(map(intern, orjson.loads(column)))
 
 
 def _recorded(organization_id: str, zone_id: str, since: datetime) -> list[ColumnElement[bool]]:
