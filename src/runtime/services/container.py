@@ -12,7 +12,9 @@ from runtime.adapters.keys.sealing import Sealer, SecretHasher
 from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
+from runtime.adapters.shared_fetch import SharedFetch
 from runtime.adapters.upstream_oauth.client import UpstreamOAuthClient
+from runtime.domain.kinds.user_agent import UserAgent
 from runtime.services.data_keys import DataKeys
 from runtime.services.decision_log import DecisionLog
 from runtime.services.epochs import Epochs
@@ -40,6 +42,7 @@ class Services:
         cursors: seals paging cursors, for all workers alike.
         remote_keys: the JWK sets of clients and providers, remembered.
         client_documents: what clients publish about themselves, likewise.
+        client_reads: clients whose documents are read and stored now, each for all requests that wait for it.
         openid: the identity providers outside, with what they publish remembered.
         upstream_outbound: the connections to providers of delegated access: theirs alone, so that one that is
             slow holds up no other fetch.
@@ -82,4 +85,5 @@ class Services:
     revocations: Revocations
     mail: Transport
     outbox: Outbox
+    client_reads: SharedFetch[UserAgent] = field(default_factory=lambda: SharedFetch(lifetime_seconds=0))
     replay_turns: ReplayTurns = field(default_factory=ReplayTurns)

@@ -36,20 +36,36 @@ async def current(services: Services, zone: CachedZone, client_id: str) -> UserA
         raise BadLink(_UNKNOWN, internal="no document of that address is admitted")
     if await zone.applications.by_identifier(client_id) is not None:
         raise BadLink(_UNKNOWN, internal="policies know an application by that name")
-    async with services.database.querying() as conn:
-        known = await user_agents.find(conn, client_id, zone_id=zone.id)
-    if known is not None and known.fresh_until is not None and services.clock() < known.fresh_until:
+    known = await _find(services, zone, client_id)
+    if known is not None and _is_fresh(known, services.clock()):
         return UserAgentClient(known)
-    return UserAgentClient(await _read_again(services, zone, client_id, known))
+
+    async def read_again() -> UserAgent:
+        return await _read_again(services, zone, client_id)
+
+    return UserAgentClient(
+        await services.client_reads.get(client_id, read_again, partition=zone.sites_of_clients)
+    )
 
 
-async def _read_again(
-    services: Services, zone: CachedZone, client_id: str, known: UserAgent | None
-) -> UserAgent:
+async def _find(services: Services, zone: CachedZone, client_id: str) -> UserAgent | None:
+    """What was stored of the client when its document was read last."""
+    async with services.database.querying() as conn:
+        return await user_agents.find(conn, client_id, zone_id=zone.id)
+
+
+def _is_fresh(known: UserAgent, now: datetime) -> bool:
+    return known.fresh_until is not None and now < known.fresh_until
+
+
+async def _read_again(services: Services, zone: CachedZone, client_id: str) -> UserAgent:
     """The client as its site describes it now. All workers share what was read, by the database.
 
-    Raises: BadLink.
+    Raises: BadLink; TooManyTries; Unavailable.
     """
+    known = await _find(services, zone, client_id)
+    if known is not None and _is_fresh(known, services.clock()):
+        return known  # stored since this request looked for it
     await _admit_fetch(services, zone)
     try:
         found = await services.client_documents.get(
