@@ -481,4 +481,7 @@ def main() -> None:
     gc.set_threshold(200_000, 50, 100)
     _end_as_interrupted()
     terminal.prepare()
-    sys.exit(run(sys.argv[1:]))
+    exit_code = run(sys.argv[1:])
+    # The interpreter's last collection would visit all of them, to free what the process gives back anyway.
+    gc.freeze()
+    sys.exit(exit_code)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 from typing import Any, Final
 
 
@@ -33,7 +34,7 @@ class Reference:
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemberSchema:
     """The schema of one member of a spec, at any depth.
 
@@ -73,17 +74,28 @@ class MemberSchema:
             return self.default
         return [] if self.array else None
 
-    @property
+    @cached_property
     def nested(self) -> bool:
         """Tell whether the member is an object whose members are compared one by one."""
         return bool(self.members) and self.ref is None and not self.secret
+
+    @cached_property
+    def refers(self) -> bool:
+        """Tell whether the member, or each of its items, names an entity or a zone's address."""
+        return self.ref is not None or self.address or (self.items is not None and self.items.address)
 
     def wire_name(self, name: str) -> str:
         """The name the management API has for the member that a manifest calls *name*."""
         return self.ref.field if self.ref else name
 
+    def wire_path(self, path: str) -> str:
+        """The dotted path in the management API of the member that has this path in a manifest."""
+        above, dot, name = path.rpartition(".")
+        return f"{above}{dot}{self.wire_name(name)}"
 
-_PLAIN: Final = MemberSchema()
+
+PLAIN: Final = MemberSchema()
+"""The schema of a member that a kind's schema lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,7 @@ class HandleSharing:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kind:
     """One kind of manifest, as its schema describes it.
 
@@ -158,9 +170,19 @@ class Kind:
         if known is None:
             known = self.wire
             for name in path.split("."):
-                known = known.members.get(name, _PLAIN)
+                known = known.members.get(name, PLAIN)
             self._leaves[path] = known
         return known
+
+    @cached_property
+    def fixed_paths(self) -> frozenset[str]:
+        """Dotted paths of wire names: the members that are fixed at creation, at any depth."""
+        return frozenset(_fixed_paths(self.wire))
+
+    @cached_property
+    def text_paths(self) -> frozenset[str]:
+        """The members of `spec` that take the text of a file."""
+        return frozenset(self.files.values())
 
     def handle_of(self, spec: Mapping[str, object]) -> str | None:
         """The member that has the handle of this spec; None when the server assigns the handle."""
@@ -169,6 +191,14 @@ class Kind:
     def shows_once(self, spec: Mapping[str, object]) -> bool:
         """Tell whether the answer to its creation has a secret that is never shown again."""
         return self.shown_once is not None and self.shown_once.items() <= spec.items()
+
+
+def _fixed_paths(shape: MemberSchema, before: str = "") -> Iterator[str]:
+    for name, below in shape.members.items():
+        path = before + name
+        if below.fixed:
+            yield path
+        yield from _fixed_paths(below, f"{path}.")
 
 
 def read_member_schema(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from reconciler.output_documents import WriteDocument
@@ -58,7 +59,7 @@ class Key(NamedTuple):
         return f"{self.kind} `{self.name}`" + (f" in zone `{self.zone}`" if self.zone else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manifest:
     """One document that passed every check.
 
@@ -91,7 +92,7 @@ class Manifest:
             return self.name
         return value if isinstance(value, str) else None
 
-    @property
+    @cached_property
     def key(self) -> Key:
         """The identity."""
         return Key(self.zone, self.kind.name, self.name)

@@ -128,7 +128,7 @@ class ActionFactory:
             if path not in changed:
                 yield FieldChange(path, value_at(found.spec, path), value, ChangeState.PENDING)
         moved = {each.path for each in changes if each.state in CHANGING}
-        for path, value in match.wanted.items():
+        for path, value in match.wanted.items() if moved else ():
             if path not in changed and kind.leaf(path).default_from in moved:
                 yield FieldChange(path, value, value, ChangeState.KEEP)
 

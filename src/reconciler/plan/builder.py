@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from reconciler.kinds import Entity, Kinds, Manifest, Snapshot
@@ -90,7 +91,7 @@ def build_plan(
         exempt=following.exempt,
         unmanaged=builder.unmanaged(),
         unmanaged_truncated=snapshot.undescribable_truncated,
-        missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
+        missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at[0], hint).all(),
         without_permit=find_sets_without_permit(builder.matcher.matches, builder.actions, kinds),
         probable_renames=find_probable_renames(builder.actions, kinds),
         lost_providers=find_lost_providers(builder.actions, builder.index, kinds),
@@ -141,7 +142,6 @@ class _Builder:
             for match in self.matches
             if match.deleted is not None
         }
-        self._by_local_id = {match.local_id: match for match in self.matches}
         self._gone_first: frozenset[str] = frozenset()
         self._unlinked: dict[str, Mapping[str, object]] = {}  # id -> references that it loses
         self.operations = ChangesetBuilder()
@@ -173,17 +173,25 @@ class _Builder:
         Returns:
             Its titles, sorted. What others refer to is none of it.
         """
+        expired = [
+            match
+            for match in self.matches
+            if match.found is None
+            and match.foreign is None
+            and not match.released
+            and _has_expired(match.manifest, now)
+        ]
+        if not expired:
+            return ()
         referred = {
             each for match in self.matches for value in match.wanted.values() for each in local_ids(value)
         }
-        for match in self.matches:
-            absent = match.found is None and match.foreign is None and not match.released
-            if absent and match.local_id not in referred:
-                match.left_out = _has_expired(match.manifest, now)
+        for match in expired:
+            match.left_out = match.local_id not in referred
         return tuple(
             sorted(
                 title_of(match.key.kind, match.key.zone, match.key.name)
-                for match in self.matches
+                for match in expired
                 if match.left_out
             )
         )
@@ -242,6 +250,8 @@ class _Builder:
     def in_order(self) -> list[Match]:
         """The matches in order of creation: each after those it refers to, unless there is a cycle."""
         created = {match.local_id: n for n, match in enumerate(self.matches) if match.new}
+        if not created:
+            return self.matches
         needs: list[set[int]] = []
         for match in self.matches:
             found = {created[each] for value in match.wanted.values() for each in local_ids(value)}
@@ -267,7 +277,8 @@ class _Builder:
             )
             return
         zone = self._zone_pointer(match)
-        self._refuse_displacing(match, zone)
+        if manifest.kind.sole:
+            self._refuse_displacing(match, zone)
         if match.found is None:
             self._create(match, zone, Op.CREATE, None)
         elif match.replaced:
@@ -346,6 +357,9 @@ class _Builder:
                 f"{manifest.origin}: `{secret}` would be sent to the `{address}` set on the server, which "
                 "the manifest omits; add it to the manifest, or `null` to clear it"
             )
+        unchanged = not changes and found.id not in self._unlinked
+        if unchanged and not match.adopted and match.previous_name is None:
+            return
         if match.previous_name is not None:
             self.operations.rename(match)
         if changes or match.adopted:
@@ -414,15 +428,17 @@ class _Builder:
 
         Of kinds without a zone, only those that these manifests have.
         """
-        zones, beside = self.zones_looked_at()
+        zones, beside = self.zones_looked_at
         taken = frozenset(self.matcher.taken)
         return UnmanagedSearch(
             self.index, self.kinds, zones, beside, taken, self.matcher.owner, self.shown
         ).all()
 
+    @cached_property
     def zones_looked_at(self) -> tuple[dict[str, str], set[str]]:
         """The zones of these manifests, of any owner, id -> name; and the kinds without a zone."""
         zones: dict[str, str] = {}
+        named: dict[str, Manifest] = {}
         beside = set()
         for match in self.matches:
             kind = match.manifest.kind
@@ -430,15 +446,21 @@ class _Builder:
                 zone_id = match.found.id if match.found is not None else ""
                 zones[zone_id] = match.manifest.name
             elif kind.zoned:
-                zones.setdefault(self.matcher.zone_id(match.manifest) or "", match.manifest.zone or "")
+                named[match.manifest.zone or ""] = match.manifest
             else:
                 beside.add(kind.name)
+        for name, manifest in named.items():
+            zones.setdefault(self.matcher.zone_id(manifest) or "", name)
         zones.pop("", None)  # a zone that does not exist yet
         return zones, beside
 
     def _zone_name(self, entity: Entity) -> str | None:
         """The manifests' name of an entity's zone; its slug when none describes it."""
         return self.names.zone(entity.zone_id) if entity.zone_id in self.index.by_id else entity.zone
+
+    @cached_property
+    def _by_local_id(self) -> Mapping[str, Match]:
+        return {match.local_id: match for match in self.matches}
 
     def _new_label(self, local_id: str) -> str:
         match = self._by_local_id[local_id]

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, Final
@@ -20,7 +20,7 @@ from .unresolved_references import MemberPath, UnresolvedReference
 NEW_ZONE: Final = ""  # in place of the id of a zone that is yet to be created
 
 
-@dataclass(slots=True)
+@dataclass
 class Match:
     """A manifest and the entity it describes, when that exists.
 
@@ -30,7 +30,6 @@ class Match:
         foreign: the owner that manages the entity, when that is another one.
         released: the manifest releases the entity: it stays, unmanaged.
         deleted: the entity was deleted by others.
-        local_id: the changeset's temporary name of the entity that it creates.
         replaced: fixed members that differ, or its lost secret; not empty means delete and create.
         wanted: leaf path -> value on the wire, without secrets.
         left_out: it is not created: it has expired, and the server does not have it.
@@ -43,7 +42,6 @@ class Match:
     foreign: str | None = None
     released: bool = False
     deleted: Tombstone | None = None
-    local_id: str = ""
     replaced: list[str] = field(default_factory=list)
     wanted: dict[str, Any] = field(default_factory=dict)
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -54,6 +52,11 @@ class Match:
     def key(self) -> Key:
         """The manifest's identity."""
         return self.manifest.key
+
+    @cached_property
+    def local_id(self) -> str:
+        """The changeset's temporary name of the entity that it creates."""
+        return _local_id(self.key)
 
     @property
     def new(self) -> bool:
@@ -127,13 +130,13 @@ class Matcher:
         self.owner = owner
         self.matches: dict[Key, Match] = {}
         self.taken: set[str] = set()
+        self._zones: dict[str, Match] = {}
         self._identities: dict[tuple[str | None, str], dict[str, list[Entity]]] = {}
         ordered = sorted(manifests, key=lambda each: (each.kind.order, each.zone or "", each.name))
         self._kinds = {manifest.kind.name: manifest.kind for manifest in ordered}
-        made = [Match(each, local_id=_local_id(each.key)) for each in ordered]
-        for match in made:
-            match.handle = match.manifest.handle
-            match.released = bool(match.manifest.lifecycle.get("release"))
+        made = [
+            Match(each, handle=each.handle, released=bool(each.lifecycle.get("release"))) for each in ordered
+        ]
         for _, siblings in groupby(made, key=lambda each: (each.manifest.kind.order, each.key.zone)):
             self._find_all(list(siblings))
 
@@ -149,7 +152,7 @@ class Matcher:
         """The id of the zone a manifest's entity is in, or `NEW_ZONE`; None for a kind that is in no zone."""
         if not manifest.kind.zoned:
             return None
-        zone = self.matches.get(Key(None, "Zone", manifest.zone or ""))
+        zone = self._zones.get(manifest.zone or "")
         if zone is not None:
             return zone.found.id if zone.found is not None else NEW_ZONE
         try:
@@ -159,7 +162,7 @@ class Matcher:
 
     def zone_pointer(self, name: str) -> dict[str, str]:
         """The changeset's pointer to a zone, own or another owner's. Raises ReferenceUnresolved."""
-        match = self.matches.get(Key(None, "Zone", name))
+        match = self._zones.get(name)
         return match.pointer if match is not None else {"id": self.other_owners.zone(name).id}
 
     def _find_all(self, siblings: Sequence[Match]) -> None:
@@ -168,6 +171,8 @@ class Matcher:
         by_name = self._by_names(siblings, zone_id) if zone_id != NEW_ZONE else {}
         for match in siblings:
             self.matches[match.key] = match
+            if match.key.kind == "Zone":
+                self._zones[match.key.name] = match
             match.found = by_name.get(match.key.name)
             if match.found is not None:
                 self.taken.add(match.found.id)
@@ -220,7 +225,7 @@ class Matcher:
         The identity is the fixed members, and the handle where the manifest has one.
         """
         kind, differing = match.manifest.kind, [0, 0]
-        handle, texts = kind.handle_of(match.manifest.spec), frozenset(kind.files.values())
+        handle, texts = kind.handle_of(match.manifest.spec), kind.text_paths
         for path, value in self._known(match).items():
             shape = kind.leaf(path)
             there = as_written(kind, entity, path, value_at(entity.spec, path))
@@ -236,7 +241,6 @@ class Matcher:
         if handle is not None and match.handle is not None and kind.leaf(handle).fixed:
             known[handle] = match.handle
         for path, shape, value in leaves(kind.spec, manifest.spec):
-            above, dot, name = path.rpartition(".")
             if shape.secret:
                 continue
             unresolved: Unresolved = []
@@ -244,7 +248,7 @@ class Matcher:
                 resolved = self._value(match, shape, value, (), unresolved)
             except KeyError:
                 resolved = _LATER
-            known[f"{above}{dot}{shape.wire_name(name)}"] = _LATER if unresolved else resolved
+            known[shape.wire_path(path)] = _LATER if unresolved else resolved
         return known
 
     def _by_identity(self, match: Match, zone_id: str | None) -> Entity | None:
@@ -269,7 +273,7 @@ class Matcher:
 
     def _former_zone_id(self, manifest: Manifest) -> str:
         """The id of a zone that others have deleted; empty when there was none."""
-        zone = self.matches.get(Key(None, "Zone", manifest.zone or ""))
+        zone = self._zones.get(manifest.zone or "")
         return zone.deleted.id if zone is not None and zone.deleted is not None else ""
 
     def _by_handle(self, match: Match, zone_id: str | None) -> Entity | None:
@@ -353,34 +357,18 @@ class Matcher:
         for member in kind.sole:  # always compared, also when the manifest leaves it out
             if kind.spec.members[member].default is True:
                 spec.setdefault(member, True)
-        wire = self._wire(match, kind.spec, spec, ("spec",), unresolved)
-        for path, shape, value in leaves(kind.wire, wire):
-            if match.found is not None and match.ignores(path):
+        ignores = match.ignores if match.found is not None and "ignore" in manifest.lifecycle else None
+        for path, shape, value in leaves(kind.spec, spec):
+            if shape.refers:
+                value = self._value(match, shape, value, ("spec", *path.split(".")), unresolved)
+                path = shape.wire_path(path)
+            if ignores is not None and ignores(path):
                 continue
             if shape.secret:
                 match.secrets[path] = _secret_reference(manifest, value)
             else:
                 match.wanted[path] = value
         return unresolved
-
-    def _wire(
-        self,
-        match: Match,
-        shape: MemberSchema,
-        spec: Mapping[str, Any],
-        at: MemberPath,
-        unresolved: Unresolved,
-    ) -> dict[str, Any]:
-        wire = {}
-        for name, value in spec.items():
-            below, path = shape.members.get(name), (*at, name)
-            if below is None:
-                wire[name] = value
-            elif below.nested and isinstance(value, dict):
-                wire[name] = self._wire(match, below, value, path, unresolved)
-            else:
-                wire[below.wire_name(name)] = self._value(match, below, value, path, unresolved)
-        return wire
 
     def _value(
         self, match: Match, shape: MemberSchema, value: Any, at: MemberPath, unresolved: Unresolved

@@ -7,6 +7,7 @@ import orjson
 
 from reconciler.cedar import is_laid_out, without_layout
 from reconciler.kinds import ABSENT, Entity, Kind, MemberSchema
+from reconciler.kinds.member_schemas import PLAIN
 from reconciler.kinds.values import parse_instant
 
 
@@ -23,7 +24,7 @@ def leaves(
         if below is not None and below.nested and isinstance(value, dict) and value:
             yield from leaves(below, value, path + ".")
         else:
-            yield path, below if below is not None else MemberSchema(), value
+            yield path, below if below is not None else PLAIN, value
 
 
 def value_at(spec: Mapping[str, object], path: str) -> Any:
@@ -75,7 +76,7 @@ def same_value(shape: MemberSchema, one: object, other: object, *, text: bool = 
 
 def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
     """A member's value; of a text that the server stores in its own layout, the text as it was applied."""
-    if kind is None or found.ownership is None or path not in kind.files.values():
+    if kind is None or found.ownership is None or path not in kind.text_paths:
         return value
     written = value_at(found.ownership.applied, path)
     texts = isinstance(written, str) and isinstance(value, str)

@@ -36,16 +36,18 @@ def three_way_diff(
     record = found.ownership
     owned = record.fields if record else frozenset()
     applied = record.applied if record else {}
-    texts = frozenset(kind.files.values())
+    texts = kind.text_paths
     changes = []
     for path, value in wanted.items():
         is_owned = path in owned
-        change = _compare_found(kind, path, value, found, text=path in texts)
+        # First, because most members are equal. Versions and texts have two values on the server.
+        alike = found.in_force is None and path not in texts and value == value_at(found.spec, path)
+        change = None if alike else _compare_found(kind, path, value, found, text=path in texts)
         if change is None and not is_owned and record is not None:
             change = FieldChange(path, value, value, ChangeState.CLAIM)
         if change is not None:
             changes.append(change)
-    for path in owned - wanted.keys() - secrets.keys():
+    for path in owned.difference(wanted, secrets):
         shape = shape_in(kind, path, found)
         value = value_at(found.spec, path)
         if ignores(path) or _stays(path, shape, value, wanted):
@@ -173,8 +175,8 @@ def _compare_secrets(
         elif before != {"version": reference["version"]} or _is_moved(kind.leaf(path).bound_to, moved):
             yield FieldChange(path, before or {"set": True}, {"secret": dict(reference)}, ChangeState.PENDING)
     owned = found.ownership.fields if found.ownership else frozenset()
-    for path in owned - secrets.keys():
-        if kind.leaf(path).secret and path in versions:
+    for path in owned.intersection(versions).difference(secrets):
+        if kind.leaf(path).secret:
             if path in found.secrets_set:
                 yield FieldChange(path, {"version": versions[path]}, None, ChangeState.PENDING)
             else:
@@ -233,16 +235,15 @@ def fixed_changes(kind: Kind, wanted: Mapping[str, object], found: Entity) -> li
     """The fixed members that would have to change; if there are any, the entity is replaced."""
     paths = [
         path
-        for path, value in wanted.items()
-        if kind.leaf(path).fixed and not same_value(kind.leaf(path), value, value_at(found.spec, path))
+        for path in kind.fixed_paths.intersection(wanted)
+        if not same_value(kind.leaf(path), wanted[path], value_at(found.spec, path))
     ]
     owned = found.ownership.fields if found.ownership else frozenset()
     # A removed member gets its default. Members of a fixed object are alternatives: another one replaces it.
     gone = [
         path
-        for path in owned - wanted.keys()
-        if (shape := kind.leaf(path)).fixed
-        and not same_value(shape, shape.resets_to, value_at(found.spec, path))
+        for path in owned.difference(wanted) & kind.fixed_paths
+        if not same_value(kind.leaf(path), kind.leaf(path).resets_to, value_at(found.spec, path))
     ]
     return sorted(paths + gone)
 

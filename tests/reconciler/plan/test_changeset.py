@@ -16,13 +16,13 @@ from reconciler.plan.three_way_diff import PROTECT
 
 KINDS = load_kinds().by_name
 ZONE = {"id": ZONE_ID}
-AGENT, PAYROLL = {"local_id": "Application/w/agent"}, {"local_id": "Resource/w/payroll"}
+AGENT, PAYROLL = {"local_id": "Application/workforce/agent"}, {"local_id": "Resource/workforce/payroll"}
 
 
 def match(kind: str, name: str, found: Entity | None = None, **members: Any) -> Match:
     """What is wanted of a manifest, resolved."""
     lifecycle = members.pop("lifecycle", None)
-    made = Match(manifest(kind, name, lifecycle=lifecycle), found, local_id=f"{kind}/w/{name}")
+    made = Match(manifest(kind, name, lifecycle=lifecycle), found)
     made.wanted, made.secrets = members.pop("wanted", {}), members.pop("secrets", {})
     return made
 
@@ -48,7 +48,7 @@ class TestCreating:
             {
                 "op": "create",
                 "kind": "Group",
-                "local_id": "Group/w/staff",
+                "local_id": "Group/workforce/staff",
                 "name": "staff",
                 "zone": ZONE,
                 "spec": {"name": "Staff", "members": ["a@x.example"]},
@@ -88,7 +88,7 @@ class TestCreating:
         first, second, late = created(agent, payroll)
         assert (first["spec"], first["fields"]) == ({"name": "A"}, ["name"])
         assert second["spec"] == {"name": "P", "application_id": AGENT}
-        assert (late["op"], late["local_id"]) == ("update", "Application/w/agent")
+        assert (late["op"], late["local_id"]) == ("update", "Application/workforce/agent")
         assert (late["spec"], late["fields"]) == ({"dependencies": [PAYROLL]}, ["dependencies", "name"])
 
     def test_what_refers_to_itself_waits_too(self) -> None:
@@ -173,7 +173,7 @@ class TestChanging:
 
     def test_a_reference_to_what_comes_later_waits(self) -> None:
         """The rest is written at once."""
-        pointer = {"local_id": "Application/w/new"}
+        pointer = {"local_id": "Application/workforce/new"}
         now, late = self.written(pending(name="after", metadata=pointer))
         assert (now["spec"], late["spec"]) == ({"name": "after"}, {"metadata": pointer})
         assert (now["op"], late["op"], late["fields"]) == ("update", "update", now["fields"])

@@ -308,9 +308,9 @@ class TestMatch:
     def test_is_referred_to_by_id_while_it_stays(self) -> None:
         """What is made, or made anew, by the changeset's own name."""
         there = entity("Group", "g1")
-        assert Match(STAFF, there, local_id="l").pointer == {"id": "g1"}
-        assert Match(STAFF, there, local_id="l", replaced=["x"]).pointer == {"local_id": "l"}
-        assert Match(STAFF, local_id="l").pointer == {"local_id": "l"}
+        assert Match(STAFF, there).pointer == {"id": "g1"}
+        assert Match(STAFF, there, replaced=["x"]).pointer == {"local_id": "Group/workforce/staff"}
+        assert Match(STAFF).pointer == {"local_id": "Group/workforce/staff"}
 
     def test_the_changesets_name_tells_kind_zone_and_name_apart(self) -> None:
         """Slashes and all."""
