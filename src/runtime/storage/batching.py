@@ -1,6 +1,8 @@
-"""Batches concurrent requests: what is asked in one turn of the event loop is sent in one round trip.
+"""Batches concurrent requests: what is asked while two batches are under way is sent in one round trip.
 
 A round trip costs the same whether it carries one question or thirty; a busy worker has that many at once.
+One that is idle asks at once: a question waits only where two trips are under way already. There are two, so
+that one that gets no answer does not hold up the rest.
 """
 
 import asyncio
@@ -9,16 +11,18 @@ from typing import Generic, TypeVar
 
 from runtime.domain.errors import Unavailable
 
+AT_ONCE = 2
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 
 class RequestBatcher(Generic[Q, A]):
-    """Collects questions until the event loop turns, then asks them together."""
+    """Collects questions until the event loop turns and a trip is free, then asks them together."""
 
     def __init__(self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
         """Args:
-        ask: answers questions in their order, or raises Unavailable, which then every caller hears.
+        ask: answers questions in their order, or raises Unavailable, which then every caller hears. It has to
+            end in bounded time, for others wait for it.
         """
         self._ask = ask
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
@@ -34,10 +38,16 @@ class RequestBatcher(Generic[Q, A]):
         return await future
 
     def _start(self) -> None:
+        if not self._waiting or len(self._sendings) == AT_ONCE:
+            return
         gathered, self._waiting = self._waiting, []
         sending = asyncio.get_running_loop().create_task(self._travel(gathered))
         self._sendings.add(sending)
-        sending.add_done_callback(self._sendings.discard)
+        sending.add_done_callback(self._ended)
+
+    def _ended(self, sending: "asyncio.Task[None]") -> None:
+        self._sendings.discard(sending)
+        self._start()
 
     async def _travel(self, gathered: list[tuple[Q, "asyncio.Future[A]"]]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Questions of one turn of the event loop travel together, and each caller gets its own answer."""
+"""Questions that wait for a trip travel together, and each caller gets its own answer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,6 +8,12 @@ import pytest
 from runtime.domain.errors import Unavailable
 from runtime.storage.batching import RequestBatcher
 from runtime.storage.state.redis import RedisState
+
+
+async def settle() -> None:
+    """Let whatever can go on do so."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 async def test_one_trip_for_those_who_ask_together() -> None:
@@ -25,6 +31,35 @@ async def test_one_trip_for_those_who_ask_together() -> None:
     assert answers == [number * 2 for number in range(100)]
     assert await gathering.answer(7) == 14
     assert trips == [100, 1]
+
+
+async def test_who_asks_while_two_trips_are_under_way_shares_the_next() -> None:
+    """A question waits only then; one trip that gets no answer leaves the others room."""
+    trips: list[list[int]] = []
+    answered = {number: asyncio.Event() for number in range(3)}
+
+    async def ask(questions: Sequence[int]) -> list[int]:
+        trips.append(list(questions))
+        await answered[min(questions)].wait()
+        return list(questions)
+
+    gathering = RequestBatcher(ask)
+    calls = []
+    for number in range(3):
+        calls.append(asyncio.ensure_future(gathering.answer(number)))
+        await settle()
+    for number in range(10, 20):
+        calls.append(asyncio.ensure_future(gathering.answer(number)))
+        await settle()
+    assert trips == [[0], [1]]
+
+    answered[2].set()
+    answered[1].set()  # 0 goes on waiting
+    assert await asyncio.gather(*calls[1:]) == [1, 2, *range(10, 20)]
+    assert trips == [[0], [1], [2, *range(10, 20)]]
+    assert await gathering.answer(2) == 2, "asked at once"
+    answered[0].set()
+    assert await calls[0] == 0
 
 
 async def test_failure_is_told_to_everyone() -> None:
