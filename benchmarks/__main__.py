@@ -114,7 +114,8 @@ def measure_part(run: Results, name: str, part: Callable[[], Iterator[_Found]], 
         for found in part():
             if isinstance(found, Scenario):
                 run.scenarios.append(found)
-                told = f"{found.name}: {found.peak.rate:,.0f}/s at most"
+                shares = "".join(f", {share:.3f} of {name}" for name, share in found.in_turns.items())
+                told = f"{found.name}: {found.peak.rate:,.0f}/s at most{shares}"
             elif isinstance(found, Facts):
                 run.facts[found.part] = found.told
                 told = "; ".join(f"{name}: {value}" for name, value in found.told.items())

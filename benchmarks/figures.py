@@ -2,10 +2,12 @@
 
 Each scenario is a closed loop first, which finds the peak, and then open loops at shares of that peak. The
 server has a core to itself, where the system lets choose; its load, PostgreSQL and Redis have the others.
-Peers have their turn in the same run.
+Peers have their turn in the same run. What has to reach a share of the empty route's rate takes turns with it,
+for a machine may be half as fast a minute later.
 """
 
 import contextlib
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +18,14 @@ from acme import Server
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import cores, floors, listing, peers, servers, tokens
-from benchmarks.exchange import SCOPES, Stage, exchange_form, prepare, run_load
+from benchmarks.exchange import SCOPES, Stage, exchange_form, prepare, put, run_load
 from benchmarks.load import Load, Outcome
 from benchmarks.results import PEAK, SHARES, Scenario, Step
 
 _PEAK_SECONDS, _SECONDS = 4.0, 6.0
 _STORAGE = "PostgreSQL + Redis"
 _LISTED = 100
+_TURNS, _TURN_SECONDS = 7, 1.5
 
 
 @dataclass(frozen=True)
@@ -56,19 +59,20 @@ def measure(directory: Path, *, with_peers: bool) -> Iterator[Scenario]:
         form = urlencode(exchange_form(stage))
         with cores.started_on(on_server):
             empty = cleanup.enter_context(servers.empty_sanic())
-        yield from _scenarios("", {floors.EMPTY: Target(Load(f"{empty}/empty", form))}, on_load)
+        beside = {floors.EMPTY: Load(f"{empty}/empty", form)}
+        yield from _scenarios("", {floors.EMPTY: Target(beside[floors.EMPTY])}, {}, on_load)
         for algorithm in ("ES256", "RS256"):
             server.run("keys", "use", "--zone", "acme-product", "--algorithm", algorithm)
             server.stop()
             with cores.started_on(on_server):
                 server.start()
-            yield from _scenarios(_STORAGE, _targets(server, stage, form, algorithm), on_load)
+            yield from _scenarios(_STORAGE, _targets(server, stage, form, algorithm), beside, on_load)
             if with_peers:
                 with contextlib.ExitStack() as running:
                     with cores.started_on(on_server):
                         peer = running.enter_context(peers.running(peers.install(), algorithm))
                     name = floors.PEER_ES256 if algorithm == "ES256" else floors.PEER_RS256
-                    yield from _scenarios("memory", {name: Target(peer.load, peer.pid)}, on_load)
+                    yield from _scenarios("memory", {name: Target(peer.load, peer.pid)}, {}, on_load)
 
 
 def _targets(server: Server, stage: Stage, form: str, algorithm: str) -> Mapping[str, Target]:
@@ -89,7 +93,9 @@ def _targets(server: Server, stage: Stage, form: str, algorithm: str) -> Mapping
     return {name: replace(own, load=load) for name, load in chosen.items()}
 
 
-def _scenarios(storage: str, targets: Mapping[str, Target], on_load: str | None) -> Iterator[Scenario]:
+def _scenarios(
+    storage: str, targets: Mapping[str, Target], beside: Mapping[str, Load], on_load: str | None
+) -> Iterator[Scenario]:
     for name, target in targets.items():
         with cores.started_on(on_load):
             peak = _step(target, PEAK, replace(target.load, seconds=_PEAK_SECONDS))
@@ -97,7 +103,20 @@ def _scenarios(storage: str, targets: Mapping[str, Target], on_load: str | None)
             for share in SHARES:
                 load = replace(target.load, rate=share * peak.rate, seconds=_SECONDS)
                 steps.append(_step(target, share, load))
-        yield Scenario(name, storage, steps)
+            compared = {each.beside for each in floors.FLOORS if each.scenario == name}
+            in_turns = {
+                other: _share(target.load, load) for other, load in beside.items() if other in compared
+            }
+        yield Scenario(name, storage, steps, in_turns)
+
+
+def _share(load: Load, beside: Load) -> float:
+    """The share of the other's rate that a load reaches; the two take turns."""
+    rates = [
+        [put(replace(each, seconds=_TURN_SECONDS, warm_up=0.5)).rate for each in (load, beside)]
+        for _ in range(_TURNS)
+    ]
+    return statistics.median(one / other for one, other in rates)
 
 
 def _step(target: Target, share: float, load: Load) -> Step:

@@ -36,6 +36,8 @@ _METHOD = """\
   each starts when it was due: what waits behind a slow answer counts as slow, too.
 - An empty route reads a form and answers. Sanic alone serves it: with the service's own connections the
   yardstick would grow whenever these became faster.
+- What has a floor as a share of an empty route takes turns with it, seven times, and the median of these
+  shares counts: a machine may be half as fast a minute later.
 - *Warm* is an exchange whose token was issued before; *cold* asks for other scopes each time, so that
   each is decided and signed. node-oidc-provider grants client credentials from memory and checks no
   subject token, consent or policy.

@@ -68,11 +68,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is asked of a server, and how it stood each load."""
+    """What is asked of a server, and how it stood each load.
+
+    Attributes:
+        in_turns: scenario -> the share of its rate that this one reached where the two took turns.
+    """
 
     name: str
     storage: str
     steps: list[Step]
+    in_turns: dict[str, float] = field(default_factory=dict)
 
     @property
     def peak(self) -> Step:
@@ -140,7 +145,7 @@ def load(written: bytes) -> Results:
     """What `dump` has written."""
     told: dict[str, Any] = orjson.loads(written)
     scenarios = [
-        Scenario(each["name"], each["storage"], [Step(**step) for step in each["steps"]])
+        Scenario(**each | {"steps": [Step(**step) for step in each["steps"]]})
         for each in told.pop("scenarios")
     ]
     return Results(**told | {"scenarios": scenarios, "rows": [Measured(**each) for each in told["rows"]]})
@@ -246,7 +251,9 @@ def verdicts(results: Results) -> list[Verdict]:
         if scenario is None or (floor.beside and beside is None):
             continue
         peaks = [each.peak for each in (scenario, beside) if each]
-        value = scenario.peak.rate / (beside.peak.rate if beside else 1.0)
+        value = scenario.in_turns.get(floor.beside) or scenario.peak.rate / (
+            beside.peak.rate if beside else 1.0
+        )
         was_refused = any(each.is_refused for each in peaks)
         found.append(Verdict(floor, value, is_crowded(scenario.peak), was_refused))
     return found

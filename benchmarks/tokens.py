@@ -17,7 +17,7 @@ from benchmarks.table import Row
 
 # More sessions than connections: whoever redeems a code holds the session it stands below. And each is
 # handed out at most 300 codes a minute, which is no setting.
-PEOPLE, BROWSERS = 6, 8
+PEOPLE, BROWSERS = 6, 16
 
 
 def measure(directory: Path) -> Iterator[Row]:

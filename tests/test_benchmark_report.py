@@ -178,6 +178,8 @@ def test_verdicts_compare_with_floors() -> None:
         (METADATA, "", "reaches the aim"),
         (LIST, EMPTY, "above the floor"),
     ]
+    run.scenarios[3] = replace(run.scenarios[3], in_turns={EMPTY: 0.019})
+    assert verdicts(results.load(run.dump()))[2].text == "BELOW THE FLOOR", "in turns, on the same machine"
     crowded = replace(run.scenarios[1].peak, server_core=0.4, machine=0.99)
     run.scenarios[1] = replace(run.scenarios[1], steps=[crowded])
     assert verdicts(run)[0].text == "not told: something else had the machine"
