@@ -2,8 +2,8 @@
 
 Each scenario is a closed loop first, which finds the peak, and then open loops at shares of that peak. The
 server has a core to itself, where the system lets choose; its load, PostgreSQL and Redis have the others.
-Peers have their turn in the same run. What has to reach a share of the empty route's rate takes turns with it,
-for a machine may be half as fast a minute later.
+Peers have their turn in the same run. What has to reach a share of the empty route's rate takes turns with
+it, for a machine may be half as fast a minute later.
 """
 
 import contextlib
