@@ -478,7 +478,7 @@ def _end_as_interrupted() -> None:
 def main() -> None:
     """The `zonectl` command."""
     # A configuration is many small objects that all stay alive: collecting garbage repeatedly costs time.
-    gc.set_threshold(200_000, 50, 100)
+    gc.set_threshold(1_000_000, 50, 100)
     _end_as_interrupted()
     terminal.prepare()
     exit_code = run(sys.argv[1:])

@@ -127,10 +127,13 @@ def http_client(
     base_url: str, *, transport: type[ReadOnlyTransport], inner: httpx.BaseTransport | None = None
 ) -> Iterator[httpx.Client]:
     """A client for one command. *transport*: what it may send; *inner* replaces the network."""
-    base_path = httpx.URL(base_url).path.rstrip("/")
-    below = inner or httpx.HTTPTransport(verify=trust(), http2=False, limits=httpx.Limits(max_connections=2))
+    url = httpx.URL(base_url)
+    # To read the authorities takes a twentieth of a second. Where no TLS is spoken, nobody is trusted.
+    verify = trust() if url.scheme != "http" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    below = inner or httpx.HTTPTransport(verify=verify, http2=False, limits=httpx.Limits(max_connections=2))
     timeout = httpx.Timeout(30.0, read=300.0)
+    admitted = transport(below, url.path.rstrip("/"))
     with httpx.Client(
-        base_url=base_url, transport=transport(below, base_path), timeout=timeout, follow_redirects=False
+        base_url=base_url, transport=admitted, timeout=timeout, follow_redirects=False
     ) as client:
         yield client

@@ -1,5 +1,6 @@
 """`zonectl watch`: plans, or applies, each time a file is saved."""
 
+import gc
 import os
 from datetime import datetime
 from pathlib import Path
@@ -52,6 +53,7 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
                 _print_with_time(*tagged(Styled("error", "red"), *failure.lines))
         if not changed:
             _print_with_time(WATCHING)
+        gc.collect()  # a plan is in cycles, and there is time until the next save
 
     try:
         watch_files([watched_path], run_once)

@@ -159,7 +159,7 @@ class Kind:
     expiry: str | None = None
     _leaves: dict[str, MemberSchema] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def zoned(self) -> bool:
         """Tell whether entities of this kind live in a zone."""
         return self.scope == "zone"

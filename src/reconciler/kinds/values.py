@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from reconciler.output_documents import WriteDocument
@@ -59,7 +58,8 @@ class Key(NamedTuple):
         return f"{self.kind} `{self.name}`" + (f" in zone `{self.zone}`" if self.zone else "")
 
 
-@dataclass(frozen=True)
+# Of manifests and entities there are thousands, and to freeze an instance takes as long as to make it.
+@dataclass(slots=True)
 class Manifest:
     """One document that passed every check.
 
@@ -68,6 +68,7 @@ class Manifest:
         folder: the manifest's directory, relative to the root; paths in the manifest are relative to it.
         files: spec member -> path, relative to the root, of the file that its text came from.
         outside: objects that its texts name and mark as external.
+        key: its identity.
     """
 
     kind: Kind
@@ -80,6 +81,10 @@ class Manifest:
     folder: str = "."
     files: Mapping[str, str] = field(default_factory=dict)
     outside: tuple[ExternalName, ...] = ()
+    key: Key = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.key = Key(self.zone, self.kind.name, self.name)
 
     @property
     def handle(self) -> str | None:
@@ -92,13 +97,8 @@ class Manifest:
             return self.name
         return value if isinstance(value, str) else None
 
-    @cached_property
-    def key(self) -> Key:
-        """The identity."""
-        return Key(self.zone, self.kind.name, self.name)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ownership:
     """The ownership record of an entity: owner, manifest name, last applied fields. Changesets write it.
 
@@ -182,7 +182,7 @@ class InForce:
     missing_names: tuple[MissingName, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entity:
     """One entity as the snapshot shows it; references in `spec` are ids.
 

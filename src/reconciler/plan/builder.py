@@ -276,19 +276,18 @@ class _Builder:
                 f"`{match.foreign}` apply `lifecycle: {{release: true}}` first"
             )
             return
-        zone = self._zone_pointer(match)
         if manifest.kind.sole:
-            self._refuse_displacing(match, zone)
+            self._refuse_displacing(match)
         if match.found is None:
-            self._create(match, zone, Op.CREATE, None)
+            self._create(match, Op.CREATE, None)
         elif match.replaced:
-            self._replace(match, zone)
+            self._replace(match)
         else:
-            self._change(match, zone)
+            self._change(match)
 
-    def _refuse_displacing(self, match: Match, zone: Mapping[str, str] | None) -> None:
+    def _refuse_displacing(self, match: Match) -> None:
         """Refuse to take a value that one object of a zone can have from another owner's object."""
-        manifest, within = match.manifest, self.index.in_zone.get((zone or {}).get("id", ""), ())
+        manifest, within = match.manifest, self.index.in_zone.get(self._zone_id(match) or "", ())
         for member, record in taken_from_others(manifest.kind, match.wanted, within, self.owner):
             self.refused.append(
                 f"{manifest.origin}: only one {manifest.kind.name} of a zone can have `{member}: true`, and"
@@ -309,21 +308,19 @@ class _Builder:
         self.operations.release(found)
         self.actions.append(self.actions_for.of_match(match, Op.RELEASE, ()))
 
-    def _create(
-        self, match: Match, zone: Mapping[str, str] | None, op: Op, before: tuple[FieldChange, ...] | None
-    ) -> None:
+    def _create(self, match: Match, op: Op, before: tuple[FieldChange, ...] | None) -> None:
         changes = before
         if changes is None:
             changes = self.actions_for.creation_changes(match)
         if match.manifest.lifecycle.get("protect"):
             changes = (*changes, FieldChange(PROTECT, None, True))
-        self.operations.create(match, zone)
+        self.operations.create(match, self._zone_pointer(match))
         kind = match.manifest.kind
         self.actions.append(
             self.actions_for.of_match(match, op, changes, shown_once=kind.shows_once(match.manifest.spec))
         )
 
-    def _replace(self, match: Match, zone: Mapping[str, str] | None) -> None:
+    def _replace(self, match: Match) -> None:
         found = match.found
         assert found is not None  # noqa: S101 - a replacement replaces something
         if match.adopted:
@@ -338,9 +335,9 @@ class _Builder:
                 "replacing the zone would delete everything in it"
             )
             return
-        self._create(match, zone, Op.REPLACE, self.actions_for.replacement_changes(match, found))
+        self._create(match, Op.REPLACE, self.actions_for.replacement_changes(match, found))
 
-    def _change(self, match: Match, zone: Mapping[str, str] | None) -> None:
+    def _change(self, match: Match) -> None:
         found, manifest = match.found, match.manifest
         assert found is not None  # noqa: S101 - only existing entities change
         if self._renewed and found.ownership is not None:
@@ -363,7 +360,9 @@ class _Builder:
         if match.previous_name is not None:
             self.operations.rename(match)
         if changes or match.adopted:
-            self.operations.change("adopt" if match.adopted else "update", match, zone, changes)
+            self.operations.change(
+                "adopt" if match.adopted else "update", match, self._zone_pointer(match), changes
+            )
         op = Op.ADOPT if match.adopted else Op.RENAME if match.previous_name else Op.UPDATE
         changes = sorted(
             [*changes, *self.actions_for.implied_changes(match, found, changes, self._unlinked)],

@@ -33,6 +33,7 @@ class Match:
         replaced: fixed members that differ, or its lost secret; not empty means delete and create.
         wanted: leaf path -> value on the wire, without secrets.
         left_out: it is not created: it has expired, and the server does not have it.
+        key: the manifest's identity.
     """
 
     manifest: Manifest
@@ -47,11 +48,10 @@ class Match:
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
     handle: str | None = None
     left_out: bool = False
+    key: Key = field(init=False)
 
-    @property
-    def key(self) -> Key:
-        """The manifest's identity."""
-        return self.manifest.key
+    def __post_init__(self) -> None:
+        self.key = self.manifest.key
 
     @cached_property
     def local_id(self) -> str:
@@ -180,9 +180,11 @@ class Matcher:
             if zone_id == NEW_ZONE:
                 match.deleted = self._tombstone(match.manifest, self._former_zone_id(match.manifest))
                 continue
-            if match.found is None and match.handle is not None:
+            if match.found is not None:
+                continue
+            if match.handle is not None:
                 match.found = self._by_handle(match, zone_id)
-            elif match.found is None and match.manifest.kind.handle is None:
+            elif match.manifest.kind.handle is None:
                 match.found = self._by_identity(match, zone_id)
             if match.found is None or match.adopted:
                 match.deleted = self._tombstone(match.manifest, zone_id)
@@ -196,11 +198,14 @@ class Matcher:
         the least difference, first in fixed members, then in names, then in all other members. So a renamed
         entity is kept, and one that equals its manifest stays unchanged.
         """
-        kind = siblings[0].manifest.kind.name
+        kind, owned = siblings[0].manifest.kind.name, self.index.owned
+        if not any("previous_names" in match.manifest.lifecycle for match in siblings):
+            there = {match.key.name: owned.get((zone_id, kind, match.key.name)) for match in siblings}
+            return {name: entity for name, entity in there.items() if entity is not None}
         candidates: dict[str, list[str]] = {}
         for match in siblings:
             known = dict.fromkeys([match.key.name, *match.manifest.lifecycle.get("previous_names", ())])
-            candidates[match.key.name] = [name for name in known if (zone_id, kind, name) in self.index.owned]
+            candidates[match.key.name] = [name for name in known if (zone_id, kind, name) in owned]
         wanted = Counter(name for names in candidates.values() for name in names)
         offers: dict[str, dict[str, Cost]] = {}
         chosen: dict[str, str] = {}
@@ -210,14 +215,14 @@ class Matcher:
                 chosen[match.key.name] = names[0]
             elif names:
                 offers[match.key.name] = {
-                    name: (*self._misfit(match, self.index.owned[zone_id, kind, name]), place)
+                    name: (*self._misfit(match, owned[zone_id, kind, name]), place)
                     for place, name in enumerate(names)
                 }
         chosen.update(assign(offers))
         for match in siblings:
             if (name := chosen.get(match.key.name, match.key.name)) != match.key.name:
                 match.previous_name = name
-        return {new: self.index.owned[zone_id, kind, name] for new, name in chosen.items()}
+        return {new: owned[zone_id, kind, name] for new, name in chosen.items()}
 
     def _misfit(self, match: Match, entity: Entity) -> tuple[int, int]:
         """The difference between an entity and a manifest: in its identity, and in all other members.
@@ -345,7 +350,7 @@ class Matcher:
             Every reference of the manifest that names nothing on the server; `wanted` lacks these.
         """
         manifest, kind, unresolved = match.manifest, match.manifest.kind, Unresolved()
-        if kind.zoned:
+        if kind.zoned and manifest.zone not in self._zones:
             at: MemberPath = ("metadata", "zone")
             self._resolved(self.zone_pointer, manifest.zone or "", at, unresolved)
         if match.released or unresolved:  # without a zone, there is nothing that references could name

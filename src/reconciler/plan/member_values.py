@@ -21,7 +21,7 @@ def leaves(
     for name, value in spec.items():
         below = shape.members.get(name)
         path = before + name
-        if below is not None and below.nested and isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and below is not None and below.nested:
             yield from leaves(below, value, path + ".")
         else:
             yield path, below if below is not None else PLAIN, value
