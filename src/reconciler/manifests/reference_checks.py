@@ -131,7 +131,7 @@ class _Check:
     def addresses(self, manifest: Manifest) -> None:
         for path in manifest.kind.addresses:
             value = _at(manifest.spec, path)
-            for at, each in _listed(value, path):
+            for at, each in _listed(value, path) if value is not None else ():
                 if isinstance(each, dict) and each.get("of_zone") not in self.zones:
                     zone = each.get("of_zone")
                     message = f"there is no Zone `{zone}`{suggest(zone, self.zones)}"
@@ -180,6 +180,8 @@ class _Check:
 
     def with_files(self, manifest: Manifest) -> Manifest:
         """The manifest with each `*_file` member replaced by the text of the file it names."""
+        if manifest.kind.files.keys().isdisjoint(manifest.spec):
+            return manifest
         spec = dict(manifest.spec)
         files = {}
         for member, target in manifest.kind.files.items():
@@ -189,7 +191,7 @@ class _Check:
                 if text is not None:
                     spec[target] = text
                     files[target] = self.source.relative(self.source.opener.place(name, manifest.folder))
-        return replace(manifest, spec=spec, files=files) if spec != manifest.spec else manifest
+        return replace(manifest, spec=spec, files=files)
 
     def text(self, manifest: Manifest, member: str, name: str, ending: str) -> str | None:
         """The text of a file beside a manifest; the file must lie inside the configuration's root."""
@@ -331,5 +333,5 @@ def _listed(value: object, path: Sequence[str]) -> Iterator[tuple[MemberPath, An
     if isinstance(value, list):
         for position, each in enumerate(value):
             yield (*path, position), each
-    elif value is not None:
+    else:
         yield tuple(path), value

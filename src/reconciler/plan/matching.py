@@ -326,6 +326,8 @@ class Matcher:
 
         For a zone that does not exist yet, the server checks them.
         """
+        if not match.manifest.outside:
+            return []
         zone_id = self.zone_id(match.manifest)
         return [
             UnresolvedReference(

@@ -36,14 +36,15 @@ def three_way_diff(
     record = found.ownership
     owned = record.fields if record else frozenset()
     applied = record.applied if record else {}
-    texts = kind.text_paths
+    texts, spec = kind.text_paths, found.spec
+    one_version = found.in_force is None
     changes = []
     for path, value in wanted.items():
-        is_owned = path in owned
-        # First, because most members are equal. Versions and texts have two values on the server.
-        alike = found.in_force is None and path not in texts and value == value_at(found.spec, path)
-        change = None if alike else _compare_found(kind, path, value, found, text=path in texts)
-        if change is None and not is_owned and record is not None:
+        change = None
+        # Most members are equal. Of texts, and where there are versions, more than one value counts.
+        if not (one_version and value == value_at(spec, path) and path not in texts):
+            change = _compare_found(kind, path, value, found, text=path in texts)
+        if change is None and path not in owned and record is not None:
             change = FieldChange(path, value, value, ChangeState.CLAIM)
         if change is not None:
             changes.append(change)
@@ -54,10 +55,11 @@ def three_way_diff(
             changes.append(FieldChange(path, value, value, ChangeState.RELEASE))
         elif not shape.secret:
             changes.append(_compare_removed(path, shape, value, applied))
-    moved = {
-        change.path for change in changes if change.state not in (ChangeState.RELEASE, ChangeState.CLAIM)
-    }
-    changes.extend(_compare_secrets(kind, secrets, found, moved))
+    if secrets or (record is not None and record.secret_versions):
+        moved = {
+            change.path for change in changes if change.state not in (ChangeState.RELEASE, ChangeState.CLAIM)
+        }
+        changes.extend(_compare_secrets(kind, secrets, found, moved))
     if (record is not None and record.protect) != protect:
         changes.append(
             FieldChange(PROTECT, record is not None and record.protect, protect, ChangeState.PENDING)
@@ -233,19 +235,17 @@ def _is_set(shape: MemberSchema, value: object, found: Entity, wanted: Mapping[s
 
 def fixed_changes(kind: Kind, wanted: Mapping[str, object], found: Entity) -> list[str]:
     """The fixed members that would have to change; if there are any, the entity is replaced."""
-    paths = [
-        path
-        for path in kind.fixed_paths.intersection(wanted)
-        if not same_value(kind.leaf(path), wanted[path], value_at(found.spec, path))
-    ]
     owned = found.ownership.fields if found.ownership else frozenset()
-    # A removed member gets its default. Members of a fixed object are alternatives: another one replaces it.
-    gone = [
-        path
-        for path in owned.difference(wanted) & kind.fixed_paths
-        if not same_value(kind.leaf(path), kind.leaf(path).resets_to, value_at(found.spec, path))
-    ]
-    return sorted(paths + gone)
+    changes = []
+    for path in kind.fixed_paths:
+        if path not in wanted and path not in owned:
+            continue
+        shape = kind.leaf(path)
+        # A removed member gets its default. Members of a fixed object are alternatives: one replaces another.
+        value = wanted.get(path, shape.resets_to)
+        if not same_value(shape, value, value_at(found.spec, path)):
+            changes.append(path)
+    return sorted(changes)
 
 
 def with_new_ids(value: object, renewed: Mapping[str, object]) -> Any:

@@ -219,10 +219,11 @@ async def _lines(
     written = await changes.written_by_others(conn, kind, organization_id, slugs) if names else {}
     async with aclosing(changes.stream(conn, kind, organization_id, slugs)) as found:
         async for entity in found:
-            if getattr(entity, "scope_id", None) is not None:
+            values = entity.__dict__  # a model takes long to say that it lacks a member
+            if values.get("scope_id") is not None:
                 continue  # a role limited to a zone: no manifest can say it
             told = line(kind, entity, slugs, records.get(entity.id), extras(entity))
-            if getattr(entity, "application_id", None) in platform:
+            if values.get("application_id") in platform:
                 told["owner_type"] = OwnerType.PLATFORM
             if entity.id in in_force:
                 told["in_force"] = in_force[entity.id]
@@ -241,8 +242,8 @@ def line(
     extras: Mapping[str, Any],
 ) -> dict[str, Any]:
     """One entity as a line of the stream."""
-    zone_id = getattr(entity, "zone_id", None)
     values = entity.__dict__
+    zone_id = values.get("zone_id")
     found: dict[str, Any] = {
         "type": "entity",
         "kind": kind.name,
