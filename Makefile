@@ -63,7 +63,7 @@ chaos: $(DEV) ## two nodes under load while things break; what it cost, as a tab
 
 bench: ## measure, as tables (ONLY=figures,exchange,writes,tokens,vault,revocation,listing,growth,validate,plan,apply or scale with ZONES=N USERS=N; PEERS=1 beside node-oidc-provider; REPORT=folder for a page with plots; RECORD=1 for docs/figures.md)
 	@$(MAKE) --no-print-directory VENV='$(BENCH_VENV)' PYTHON='$(BENCH_PYTHON)' environment
-	@$(BENCH_VENV)/bin/python -m benchmarks $(if $(ONLY),--only '$(ONLY)') $(if $(PEERS),--peers) $(if $(REPORT),--report '$(REPORT)') $(if $(RECORD),--record)
+	@PYTHONDONTWRITEBYTECODE= $(BENCH_VENV)/bin/python -m benchmarks $(if $(ONLY),--only '$(ONLY)') $(if $(PEERS),--peers) $(if $(REPORT),--report '$(REPORT)') $(if $(RECORD),--record)
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds
 	$(BIN)/python -m runtime.schemas

@@ -63,11 +63,24 @@ class OwnershipRecord:
 
 
 def record_of(row: Row[Any]) -> OwnershipRecord:
-    """A row of `COLUMNS` as a record."""
-    values = row._asdict()
-    for name in ("source", "secret_stamps"):
-        values[name] = values[name] or {}
-    return OwnershipRecord(**{**values, "fields": tuple(values["fields"])})
+    """A row of `COLUMNS` as a record, whose attributes stand in the same order."""
+    zone_id, kind, entity_id, owner, name, fields, applied, versions, stamps, source, protect, undelivered = (
+        tuple[Any, ...](row)
+    )
+    return OwnershipRecord(
+        zone_id,
+        kind,
+        entity_id,
+        owner,
+        name,
+        tuple(fields),
+        applied,
+        versions,
+        stamps or {},
+        source or {},
+        protect,
+        undelivered,
+    )
 
 
 async def zones_of_others(
@@ -78,6 +91,8 @@ async def zones_of_others(
     here = columns.organization_id == organization_id
     zones = select(columns.entity_id, columns.owner, columns.name).where(here, columns.kind == ZONE.name)
     others = {row[0] for row in await conn.execute(zones) if row[1] != owner and row[2] not in names}
+    if not others:
+        return others
     mine = (columns.owner == owner, columns.zone_id.is_not(None))
     return others - set(await conn.scalars(select(columns.zone_id).distinct().where(here, *mine)))
 
