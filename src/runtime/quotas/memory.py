@@ -9,6 +9,7 @@ from runtime.services import cache_sizes as sizes
 from runtime.services import decision_log, epochs, upstream_refreshes
 from runtime.services.management.authentication import callers
 from runtime.services.zones import tagged_cache
+from runtime.storage import batching
 from runtime.storage.sql import shares
 
 _REQUESTS = "as many as are worked on"
@@ -194,6 +195,11 @@ MEMORY: tuple[BoundedMemory, ...] = (
         "runtime.storage.batching.RequestBatcher._sendings",
         "batches to Redis or the database",
         _REQUESTS,
+    ),
+    BoundedMemory(
+        "runtime.storage.batching.RequestBatcher._awaited",
+        "batches that others wait for",
+        str(batching.AT_ONCE),
     ),
     BoundedMemory(f"{_ZONE}._zones", "zones", _ZONES),
     BoundedMemory(f"{_KEYS}._held", "data keys that a key-management service has unwrapped", sizes.DATA_KEYS),

@@ -36,7 +36,7 @@ SessionUser = tuple[SessionRecord, User]
 
 
 class BrowserSessionReader:
-    """Reads browser sessions by cookie: those asked for in one turn of the event loop, on one connection."""
+    """Reads browser sessions by cookie: those asked for at the same time, on one connection."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
