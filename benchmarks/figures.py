@@ -18,7 +18,7 @@ from acme import Server
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import cores, floors, listing, peers, servers, tokens
-from benchmarks.exchange import SCOPES, Stage, exchange_form, prepare, put, run_load
+from benchmarks.exchange import SCOPES, Stage, exchange_form, prepare, run_load
 from benchmarks.load import Load, Outcome
 from benchmarks.results import PEAK, SHARES, Scenario, Step
 
@@ -104,19 +104,19 @@ def _scenarios(
                 load = replace(target.load, rate=share * peak.rate, seconds=_SECONDS)
                 steps.append(_step(target, share, load))
             compared = {each.beside for each in floors.FLOORS if each.scenario == name}
-            in_turns = {
-                other: _share(target.load, load) for other, load in beside.items() if other in compared
-            }
+            shares = {other: _share(target.load, load) for other, load in beside.items() if other in compared}
+        in_turns = {other: share for other, share in shares.items() if share is not None}
         yield Scenario(name, storage, steps, in_turns)
 
 
-def _share(load: Load, beside: Load) -> float:
-    """The share of the other's rate that a load reaches; the two take turns."""
-    rates = [
-        [put(replace(each, seconds=_TURN_SECONDS, warm_up=0.5)).rate for each in (load, beside)]
-        for _ in range(_TURNS)
-    ]
-    return statistics.median(one / other for one, other in rates)
+def _share(load: Load, beside: Load) -> float | None:
+    """The share of the other's rate that a load reaches; the two take turns. None where each had errors."""
+    shares = []
+    for _ in range(_TURNS):
+        one, other = (run_load(replace(each, seconds=_TURN_SECONDS, warm_up=0.5)) for each in (load, beside))
+        if not one.refused and not other.refused:
+            shares.append(one.rate / other.rate)
+    return statistics.median(shares) if shares else None
 
 
 def _step(target: Target, share: float, load: Load) -> Step:

@@ -28,6 +28,9 @@ request in a hundred failed, latencies are left out: they are of whatever was no
 _COSTS = """\
 At the peak. Statements and round trips include the service's own work in the background; waits are for
 each request, of all that waited."""
+_IN_TURNS = """\
+- What has a floor as a share of an empty route takes turns with it, seven times, and the median of these
+  shares counts: a machine may be half as fast a minute later."""
 _METHOD = """\
 - One worker of the service, with a core to itself; the load generator, PostgreSQL and Redis have the
   others.
@@ -36,8 +39,6 @@ _METHOD = """\
   each starts when it was due: what waits behind a slow answer counts as slow, too.
 - An empty route reads a form and answers. Sanic alone serves it: with the service's own connections the
   yardstick would grow whenever these became faster.
-- What has a floor as a share of an empty route takes turns with it, seven times, and the median of these
-  shares counts: a machine may be half as fast a minute later.
 - *Warm* is an exchange whose token was issued before; *cold* asks for other scopes each time, so that
   each is decided and signed. node-oidc-provider grants client credentials from memory and checks no
   subject token, consent or policy.
@@ -79,7 +80,7 @@ def _page(results: Results, folder: str) -> Iterator[str]:
     yield from _costs(results)
     yield from _facts(results)
     yield from _rows(results)
-    yield from _method()
+    yield from _method(results)
 
 
 def _machine(results: Results) -> Iterator[str]:
@@ -196,10 +197,12 @@ def _rows(results: Results) -> Iterator[str]:
     yield from _table(("what", "a second", "of an empty route", ""), rows)
 
 
-def _method() -> Iterator[str]:
+def _method(results: Results) -> Iterator[str]:
     yield "## How it is measured"
     yield ""
     yield _METHOD.format(shares=", ".join(f"{share:.0%}" for share in SHARES))
+    if any(each.in_turns for each in results.scenarios):
+        yield _IN_TURNS
     yield ""
 
 

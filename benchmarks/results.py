@@ -251,9 +251,9 @@ def verdicts(results: Results) -> list[Verdict]:
         if scenario is None or (floor.beside and beside is None):
             continue
         peaks = [each.peak for each in (scenario, beside) if each]
-        value = scenario.in_turns.get(floor.beside) or scenario.peak.rate / (
-            beside.peak.rate if beside else 1.0
-        )
+        value = scenario.in_turns.get(floor.beside)
+        if value is None:
+            value = scenario.peak.rate / (beside.peak.rate if beside else 1.0)
         was_refused = any(each.is_refused for each in peaks)
         found.append(Verdict(floor, value, is_crowded(scenario.peak), was_refused))
     return found
