@@ -139,8 +139,20 @@ def test_workers_that_do_not_stay(server: Server):
     assert not any(is_there(pid) for pid in ended)
 
 
-def test_workers_follow_their_parent(server: Server):
+@pytest.fixture
+def draining(make_server: Callable[..., Server], postgres_url: str, redis_url: str) -> Iterator[Server]:
+    """Two workers that serve for a minute more once they are told to stop."""
+    settings = {"ZONED_DATABASE_URL": postgres_url, "ZONED_REDIS_URL": redis_url, "ZONED_DRAIN_SECONDS": "60"}
+    made = make_server(ZONED_WORKERS="2", **settings)
+    made.start()
+    wait_until(lambda: ready(made) >= 2, made)
+    yield made
+    made.kill()
+
+
+def test_workers_follow_their_parent(draining: Server):
     """With the main process killed nobody serves on, and the address is free for the next start."""
+    server = draining
     assert server.process is not None
     left = workers(server)
     with httpx.Client(base_url=server.url, trust_env=False) as kept_alive:

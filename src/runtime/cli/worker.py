@@ -45,9 +45,14 @@ def work(settings: Settings, bound: socket.socket) -> None:
 
 def _clear_up() -> None:
     """Remove what the supervisor would have removed, if it is gone."""
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive() and (directory := os.environ.get(DIRECTORY)):
+    if _is_alone() and (directory := os.environ.get(DIRECTORY)):
         files.remove_directory(Path(directory))
+
+
+def _is_alone() -> bool:
+    """Tell whether the supervisor is gone: the address is for who takes its place, and at once."""
+    parent = multiprocessing.parent_process()
+    return parent is not None and not parent.is_alive()
 
 
 def _follow_parent(stop_seconds: float) -> None:
@@ -99,7 +104,7 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: floa
     _keep_what_is_there()
     await told.wait()
     log.info("stopping", connections=len(server.connections))
-    await _announce(app, drain_seconds)
+    await _announce(app, 0 if _is_alone() else drain_seconds)
     await server.before_stop()
     await _drain(app, server, bound)
     bound.close()

@@ -81,6 +81,7 @@ class Epochs:
         self._seen_at = 0.0  # on the database's clock
         self._read_at = -inf
         self._version: int | None = None  # of the database, before the latest reading
+        self._away_since: float | None = None  # since when the state has not answered
         self._asked_at = -inf
         self._answered: dict[tuple[str, ...], list[int | None]] = {}
         self._answered_as_of: tuple[float, int | None] = (-inf, None)
@@ -116,7 +117,12 @@ class Epochs:
             fetched = await self._state.fetch([*names, also] if also is not None else names)
         except Unavailable as failure:
             outage_warnings.warn(_STATE_AWAY, reason=failure.detail, cause=failure.internal)
+            self._away_since = self._away_since or monotonic()
             fetched = [None] * (len(names) + 1)
+        else:
+            if self._away_since is not None:
+                log.info("Redis answers again", after_seconds=round(monotonic() - self._away_since, 1))
+                self._away_since = None
         await self.recent()
         known = [self._newest(*each) for each in zip(names, fetched, strict=False)]
         self._remember_answer(names, known)

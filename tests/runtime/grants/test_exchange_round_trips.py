@@ -115,6 +115,22 @@ class Blinking(Away):
         await answering.raise_all(numbers, ttl_seconds=ttl_seconds)
 
 
+async def test_that_the_state_answers_again_is_logged_once(
+    scene: Scene, agent: App, api: Resource, ann: Person
+) -> None:
+    """With the time it was away, so that the log tells the whole outage."""
+    subject, state = await scene.company.token(scene.zone, agent, ann), Blinking()
+    services = with_state(scene.services, state)
+    with logged_lines() as lines:
+        answers = []
+        for state.is_away in (False, True, True, False, False):
+            answers.append(await scene.exchange(agent, subject, api, "read", services=services))
+
+    assert all(answers)
+    back = [line for line in lines if line["event"] == "Redis answers again"]
+    assert [(line["log_level"], line["after_seconds"] >= 0) for line in back] == [("info", True)]
+
+
 @pytest.mark.threat("18o", "35a")
 async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: Resource) -> None:
     """The state comes back with the epochs of before, and vouches for nothing that was ended meanwhile."""

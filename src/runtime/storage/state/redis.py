@@ -101,7 +101,8 @@ return counted
 """
 
 _TAKES_NO_WRITES = "the short-lived state takes no writes"
-_ANSWERED, _REFUSED = STATE_SECONDS.labels("answered"), STATE_SECONDS.labels("refused")
+# Each is there from the start: a rate over one that begins with its first count would not have that one.
+_ANSWERED, _REFUSED, _UNAVAILABLE = map(STATE_SECONDS.labels, ("answered", "refused", "unavailable"))
 _AWAY = (RedisError, OSError, TimeoutError)
 # A Redis at hand answers within milliseconds; without it a request goes on, where it may.
 TIMEOUT_SECONDS = 1.0
@@ -301,7 +302,7 @@ class RedisState:
                 yield trip
         except _AWAY as error:
             refuses = _refuses_writes(error)
-            STATE_SECONDS.labels("refused" if refuses else "unavailable").observe(monotonic() - began_at)
+            (_REFUSED if refuses else _UNAVAILABLE).observe(monotonic() - began_at)
             if refuses:
                 raise Unavailable(_TAKES_NO_WRITES, internal=str(error)) from error
             if not isinstance(error, ResponseError):  # that is an answer
