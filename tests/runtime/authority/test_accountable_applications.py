@@ -5,6 +5,7 @@ and workload identities.
 """
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from tests.runtime.clients import signing
 from tests.runtime.login.test_decision_records import last, records
 from tests.support.oauth_site import Client, Site
 from tests.support.publisher import publishing
+from tests.support.throttling import share_a_counter
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, USER
 from runtime.domain.kinds.provider import Provider
@@ -259,10 +261,12 @@ def test_a_blocked_client_is_recorded_with_its_application(site: Site, zone: Zon
     Of a client id that names nobody the record has none.
     """
     agent, other = site.app(zone, "agent"), site.app(zone, "other")
+    names = (f"nobody-{number}" for number in count())
+    unknown = next(each for each in names if not share_a_counter(each, agent.app.client_id))
     guesses = range(MAX_SECRET_GUESSES)
     assert {introspected(agent, client_secret="wrong").status_code for _ in guesses} == {401}
-    assert {introspected(other, client_id="nobody").status_code for _ in guesses} == {401}
-    assert introspected(agent).status_code == introspected(other, client_id="nobody").status_code == 429
+    assert {introspected(other, client_id=unknown).status_code for _ in guesses} == {401}
+    assert introspected(agent).status_code == introspected(other, client_id=unknown).status_code == 429
     blocked, nobody = records(site, zone)[-2:]
     assert blocked.reason.startswith("too_many_requests: ")
     assert (blocked.application_id, blocked.credential_id) == (agent.app.id, None)

@@ -311,9 +311,11 @@ def test_an_unknown_zone_has_no_token_endpoint(site: Site, chain: Chain) -> None
 
 def test_guessing_is_answered_with_retry_after(site: Site) -> None:
     """Whoever guesses too often is told when to come back."""
-    victim = site.make(site.company.app(site.zone, "guessed"))
+    zone = site.make(site.company.zone("Guesses"))  # where no other client of this address has to wait
+    victim = site.make(site.company.app(zone, "guessed"))
     sent = {"grant_type": "client_credentials", "client_id": victim.client_id, "client_secret": "wrong"}
-    answers = [site.post(sent) for _ in range(60)]
+    address = f"{zone.protocols.oauth2.issuer}/oauth/token"
+    answers = [site.http.post(address, data=sent) for _ in range(60)]
 
     slowed = [answer for answer in answers if answer.status_code == 429]
     assert slowed
