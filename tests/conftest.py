@@ -23,6 +23,7 @@ from tests.support.economy import economize
 from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.redis import RedisServer, running_redis
 from tests.support.server import Server, migrated, serve
+from tests.support.throttling import keep_one_window
 
 from runtime.logs import outage_warnings, throttled_warnings
 from runtime.storage.sql.database import Database
@@ -158,6 +159,12 @@ def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 @pytest.fixture(scope="session")
 def _sqlite_template() -> Path:
     return migrated()
+
+
+@pytest.fixture
+def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No window of a rate limit ends during the test."""
+    keep_one_window(monkeypatch)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tests.support.oauth_site import CALLBACK, PASSWORD, Answer, Browser, Client
 from tests.support.possession import Holder
 from tests.support.remembered import remembered
 from tests.support.server import serve
+from tests.support.throttling import keep_one_window
 
 from runtime.domain.kinds.zone import Zone
 from runtime.quotas.endpoints import ENDPOINTS
@@ -87,9 +88,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch, serve(tmp_path_factory.mktemp("flooded")) as server:
-        patch.setattr(
-            rate_limits.RateLimit, "window", lambda _limit, _now: 0
-        )  # no minute ends while a test counts
+        keep_one_window(patch)
         site = Site(server, company_of(server))
         zone, next_door = site.zone("Flooded"), site.zone("Next door")
         site.user(next_door)
@@ -332,7 +331,7 @@ def test_pages_leave_nothing_and_forms_little(tmp_path_factory: pytest.TempPathF
     """
     settings: dict[str, Any] = {"sign_ins_a_minute": 3, "proxies": 1}
     with pytest.MonkeyPatch.context() as patch, serve(tmp_path_factory.mktemp("pages"), **settings) as server:
-        patch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
+        keep_one_window(patch)
         site = Site(server, company_of(server))
         zone = site.zone()
         site.user(zone)

@@ -1,6 +1,15 @@
-"""Which client ids of one address are throttled together: there are few counters for each address."""
+"""Rate limits in tests: windows that last while a test counts, and client ids that are counted together."""
 
+import pytest
+
+from runtime.services import rate_limits
 from runtime.services.clients import authentication_throttling
+
+
+def keep_one_window(patch: pytest.MonkeyPatch) -> None:
+    """Let no window end while the patch lasts: what a test counts would begin at zero in the midst of it."""
+    patch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
+    patch.setattr(rate_limits.RateLimit, "ends_at", lambda limit, now: now + limit.seconds)
 
 
 def share_a_counter(one: str, other: str) -> bool:

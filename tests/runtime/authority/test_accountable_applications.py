@@ -227,6 +227,7 @@ def test_the_secret_of_a_suspended_application_is_no_guess(site: Site, zone: Zon
     assert authenticated(agent) == 200
 
 
+@pytest.mark.usefixtures("one_window")
 def test_guesses_at_a_suspended_application_are_counted(site: Site, zone: Zone, olga: User) -> None:
     """Who lacks the secret is not told by the throttle that the application is suspended, either."""
     agent = site.app(zone, "agent", accountable_user_id=olga.id)
@@ -255,6 +256,7 @@ def test_an_assertion_of_a_suspended_application_is_recorded_as_that(
     assert record.application_id == agent.app.id
 
 
+@pytest.mark.usefixtures("one_window")
 def test_a_blocked_client_is_recorded_with_its_application(site: Site, zone: Zone) -> None:
     """Who guesses at an application is found by it, also after a change of the zone has emptied the cache.
 

@@ -636,6 +636,7 @@ def _(scene: Scene) -> None:
 
 @pytest.mark.threat("39h")
 @pytest.mark.parametrize(("way", "condition"), documented(), ids=" - ".join)
+@pytest.mark.usefixtures("one_window")
 def test_only_who_meets_the_condition_is_admitted(
     site: Site, issuer: OpenIDServer, impostor: OpenIDServer, way: str, condition: str
 ) -> None:

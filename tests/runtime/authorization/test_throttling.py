@@ -15,6 +15,8 @@ from runtime.domain.errors import TooManyTries
 from runtime.services import rate_limits
 from runtime.services.login import throttling as login_limits
 
+pytestmark = pytest.mark.usefixtures("one_window")
+
 _MOST = 4
 
 
@@ -24,12 +26,6 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     settings: dict[str, Any] = {"sign_ins_a_minute": _MOST, "proxies": 1}
     with serve(tmp_path_factory.mktemp("slow"), **settings) as server:
         yield Site(server, company_of(server))
-
-
-@pytest.fixture(autouse=True)
-def one_window(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No minute ends while a test counts."""
-    monkeypatch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
 
 
 def authorize(client: Client, sender: str, **changes: Any) -> httpx.Response:

@@ -442,6 +442,7 @@ def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> No
 
 
 @pytest.mark.threat("7ad")
+@pytest.mark.usefixtures("one_window")
 def test_other_sites_are_not_flooded(
     site: Site, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:

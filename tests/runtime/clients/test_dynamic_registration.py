@@ -227,6 +227,7 @@ def test_an_organizations_home_zone_is_closed(site: Site) -> None:
     assert own["protocols"]["oauth2"]["cimd"]["enabled"] is False
 
 
+@pytest.mark.usefixtures("one_window")
 def test_registrations_are_slowed_down(site: Site) -> None:
     """By address and zone together, with a time to come back."""
     busy = site.zone("Busy")

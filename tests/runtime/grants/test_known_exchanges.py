@@ -248,6 +248,7 @@ class TestOnceMore:
         with pytest.raises(InvalidClient):
             await scene.post(form)
 
+    @pytest.mark.usefixtures("one_window")
     async def test_from_an_address_that_guessed_too_often_it_waits(self, scene: Scene, ann: Person) -> None:
         """As a request that is read does; and works from another one."""
         api = await scene.company.resource(scene.zone, "https://guessed.test", scopes=["read"])

@@ -196,6 +196,7 @@ async def test_a_wrong_secret_is_recorded_with_the_application_that_the_client_i
     assert (wrong.application_id, wrong.credential_id) == (recorded.agent.id, None)
 
 
+@pytest.mark.usefixtures("one_window")
 async def test_a_refusal_is_recorded_with_what_its_sender_was_told(company: Company) -> None:
     """A parameter that is missing; a secret that has expired; an address that is refused too often."""
     own = Scene(company, await company.zone())
@@ -232,6 +233,7 @@ async def test_a_refusal_is_recorded_with_what_its_sender_was_told(company: Comp
     assert expired.application_id == agent.id
 
 
+@pytest.mark.usefixtures("one_window")
 async def test_a_refusal_that_is_one_too_many_names_the_application(
     company: Company, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,14 +407,12 @@ async def test_large_batches_are_written(scene: Scene) -> None:
 
 
 @pytest.mark.threat("0e", "41a", "41c", "41k")
-async def test_what_strangers_are_refused_is_counted(
-    own_scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("one_window")
+async def test_what_strangers_are_refused_is_counted(own_scene: Scene) -> None:
     """1,500 refusals leave few rows, which say how many there were; who sends more is told to wait.
 
     Whoever is known has a row for each, as before, and who is in order is answered at the same address.
     """
-    monkeypatch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
     company, zone, services = own_scene.company, own_scene.zone, own_scene.services
     api = await company.resource(zone, "https://api.test")
     agent = await company.app(zone, "agent", dependencies=[api])
@@ -464,6 +464,7 @@ async def test_what_strangers_are_refused_is_counted(
     ("setting", "expected"),
     [("recorded_refusals_a_minute", 3), ("zone_recorded_refusals_a_minute", 3)],
 )
+@pytest.mark.usefixtures("one_window")
 async def test_settings_say_how_many_refusals_have_a_record(
     own_scene: Scene, setting: str, expected: int
 ) -> None:

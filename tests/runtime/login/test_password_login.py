@@ -120,6 +120,7 @@ class TestSignIn:
         assert back.fields["password"] == ""
         assert not [each for each in browser.http.cookies.jar if "session" in each.name]
 
+    @pytest.mark.usefixtures("one_window")
     def test_guessing_gets_slow_for_one_account_from_one_address(self, site: Site, browser: Browser) -> None:
         """After a few wrong tries there is a pause in which even the right password waits; others do not."""
         zone = site.zone()
@@ -142,6 +143,7 @@ class TestSignIn:
         assert attempt("grace@acme.example", PASSWORD) == 303
 
     @pytest.mark.threat("25g")
+    @pytest.mark.usefixtures("one_window")
     def test_whoever_has_many_addresses_of_one_network_is_one(self, site: Site) -> None:
         """An IPv6 network is given to one holder: each of its addresses is no other sender."""
         zone = site.zone()

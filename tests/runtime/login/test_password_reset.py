@@ -126,6 +126,7 @@ class TestRequestingALink:
         assert page.response.status_code == 400
         assert "E-mail address is not an e-mail address." in page.text
 
+    @pytest.mark.usefixtures("one_window")
     def test_links_to_one_address_are_limited(self, browser: Browser, zone: Zone) -> None:
         """Also for an address without an account: else the limit would tell."""
         allowed = range(rate_limits.PASSWORD_RESETS_TO_ADDRESS.amount)  # type: ignore[arg-type]
@@ -385,6 +386,7 @@ class TestOnTheAccountPage:
         assert "Wrong current password." in refused.text
         assert isinstance(sign_in(site.app(zone), PASSWORD), Answer)
 
+    @pytest.mark.usefixtures("one_window")
     def test_guesses_at_it_are_limited_like_sign_ins(self, browser: Browser, account: Page) -> None:
         """A borrowed browser is no way to guess faster."""
         page = account

@@ -12,6 +12,8 @@ from runtime.services.rate_limiter import RateLimiter
 from runtime.services.rate_limits import FREE_PASSWORD_TRIES, PASSWORDS_IN_ZONE
 from runtime.storage.state.memory import InProcessState
 
+pytestmark = pytest.mark.usefixtures("one_window")
+
 STORAGE = ("embedded", "servers")
 ADA, HERE = "ada@acme.example", "192.0.2.1"
 

@@ -309,6 +309,7 @@ def test_an_unknown_zone_has_no_token_endpoint(site: Site, chain: Chain) -> None
     assert answer.status_code == 404
 
 
+@pytest.mark.usefixtures("one_window")
 def test_guessing_is_answered_with_retry_after(site: Site) -> None:
     """Whoever guesses too often is told when to come back."""
     zone = site.make(site.company.zone("Guesses"))  # where no other client of this address has to wait

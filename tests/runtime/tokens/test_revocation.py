@@ -17,7 +17,7 @@ from tests.support.oauth_site import Browser, Site, claims
 from tests.support.rewired import run_job
 
 from runtime.domain.kinds.resource import Resource
-from runtime.services import rate_limits, revocation_list
+from runtime.services import revocation_list
 from runtime.services.container import Services
 from runtime.services.decision_log import Decision
 from runtime.services.rate_limits import RECORDED_REFUSALS_OF_ADDRESS
@@ -649,11 +649,9 @@ def _recorded(site: Site, app: App) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.threat("0e", "41k")
-def test_unknown_tokens_of_a_public_client_are_counted(
-    site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("one_window")
+def test_unknown_tokens_of_a_public_client_are_counted(site: Site, browser: Browser) -> None:
     """So many have a row each, the rest have one together; what is revoked in fact has its row as ever."""
-    monkeypatch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
     shop = Shop(site)
     most = RECORDED_REFUSALS_OF_ADDRESS.amount_under(site.services.settings)
     first, second = (shop.public.sign_in(browser)["access_token"] for _ in range(2))
@@ -673,11 +671,9 @@ def test_unknown_tokens_of_a_public_client_are_counted(
 
 
 @pytest.mark.threat("41k")
-def test_unknown_tokens_of_a_known_client_have_a_row_each(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("one_window")
+def test_unknown_tokens_of_a_known_client_have_a_row_each(site: Site) -> None:
     """An application that has proved itself is no stranger: nothing that it does is only counted."""
-    monkeypatch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
     shop = Shop(site)
     most = RECORDED_REFUSALS_OF_ADDRESS.amount_under(site.services.settings)
 

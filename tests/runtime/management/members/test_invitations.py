@@ -213,6 +213,7 @@ def test_names_do_not_write_the_mail(api: Api) -> None:
 
 
 @pytest.mark.threat("31s")
+@pytest.mark.usefixtures("one_window")
 def test_mail_to_strangers_is_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deleting and inviting again is no way to fill somebody's mailbox, nor is asking for many."""
     email = address()

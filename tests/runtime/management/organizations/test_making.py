@@ -195,6 +195,7 @@ def test_who_is_disabled_at_home_acts_nowhere(api: Api) -> None:
 
 
 @pytest.mark.threat("31s")
+@pytest.mark.usefixtures("one_window")
 def test_organizations_made_in_a_day_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs keys, a zone and mail; whoever makes many waits, others do not."""
     ada, bob = someone(api, "org_admin").calling(), someone(api, "org_admin").calling()

@@ -156,6 +156,7 @@ class TestServiceAccounts:
         return str(answer.json()["access_token"])
 
 
+@pytest.mark.usefixtures("one_window")
 def test_guessing_a_secret_is_slowed_down(api: Api) -> None:
     """After twenty failures a client id has to wait, from the address that guessed."""
     url = f"{api.server.url}/service-account-token"
