@@ -1134,3 +1134,36 @@ CREATE FUNCTION audit_events_refuse_kept() RETURNS trigger LANGUAGE plpgsql
 
 CREATE TRIGGER audit_events_no_delete BEFORE DELETE ON audit_events
     FOR EACH ROW EXECUTE FUNCTION audit_events_refuse_kept();
+
+ALTER TABLE application_credentials ALTER COLUMN application_id SET (n_distinct = -1);
+ALTER TABLE application_credentials ALTER COLUMN provider_id SET (n_distinct = -1);
+ALTER TABLE application_dependencies ALTER COLUMN application_id SET (n_distinct = -1);
+ALTER TABLE application_dependencies ALTER COLUMN resource_id SET (n_distinct = -1);
+ALTER TABLE consents ALTER COLUMN application_id SET (n_distinct = -1);
+ALTER TABLE consents ALTER COLUMN user_agent_id SET (n_distinct = -1);
+ALTER TABLE consents ALTER COLUMN user_id SET (n_distinct = -1);
+ALTER TABLE delegated_grants ALTER COLUMN provider_id SET (n_distinct = -1);
+ALTER TABLE delegated_grants ALTER COLUMN resource_id SET (n_distinct = -1);
+ALTER TABLE delegated_grants ALTER COLUMN user_id SET (n_distinct = -1);
+ALTER TABLE group_invitees ALTER COLUMN group_id SET (n_distinct = -1);
+ALTER TABLE group_members ALTER COLUMN group_id SET (n_distinct = -1);
+ALTER TABLE group_members ALTER COLUMN user_id SET (n_distinct = -1);
+ALTER TABLE policy_set_bindings ALTER COLUMN policy_set_id SET (n_distinct = -1);
+ALTER TABLE policy_set_bindings ALTER COLUMN policy_set_version_id SET (n_distinct = -1);
+ALTER TABLE policy_set_versions ALTER COLUMN policy_set_id SET (n_distinct = -1);
+ALTER TABLE policy_versions ALTER COLUMN policy_id SET (n_distinct = -1);
+ALTER TABLE refresh_families ALTER COLUMN application_id SET (n_distinct = -1);
+ALTER TABLE refresh_families ALTER COLUMN session_id SET (n_distinct = -1);
+ALTER TABLE refresh_families ALTER COLUMN user_agent_id SET (n_distinct = -1);
+ALTER TABLE refresh_families ALTER COLUMN user_id SET (n_distinct = -1);
+ALTER TABLE role_assignments ALTER COLUMN role_id SET (n_distinct = -1);
+ALTER TABLE service_account_credentials ALTER COLUMN service_account_id SET (n_distinct = -1);
+ALTER TABLE session_issuers ALTER COLUMN session_id SET (n_distinct = -1);
+ALTER TABLE sessions ALTER COLUMN application_id SET (n_distinct = -1);
+ALTER TABLE sessions ALTER COLUMN browser_session_id SET (n_distinct = -1);
+ALTER TABLE sessions ALTER COLUMN parent_id SET (n_distinct = -1);
+ALTER TABLE sessions ALTER COLUMN user_agent_id SET (n_distinct = -1);
+ALTER TABLE sessions ALTER COLUMN user_id SET (n_distinct = -1);
+ALTER TABLE user_credentials ALTER COLUMN user_id SET (n_distinct = -1);
+ALTER TABLE vault_tokens ALTER COLUMN grant_id SET (n_distinct = -1);
+ALTER TABLE zone_address_uses ALTER COLUMN issuer SET (n_distinct = -1);

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import ColumnElement, String, Table, cast, event, func, insert, literal, select, true
+from sqlalchemy import ColumnElement, String, Table, cast, event, func, insert, literal, select, text, true
 from tests.support.factories import App, Company, found_company
 
 from runtime.domain.identifiers import new_id
@@ -169,7 +169,13 @@ async def company(storage: Services) -> Company:
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 async def test_ends_more_sessions_than_a_statement_has_values(company: Company, way: str) -> None:
-    """With their refresh tokens, and each application is told of each."""
+    """With their refresh tokens, and each application is told of each.
+
+    PostgreSQL has counted what there was before, as it does now and then: a zone of it has none of these.
+    """
+    if company.services.database.dialect == "postgresql":
+        async with company.services.database.transaction() as conn:
+            await conn.execute(text("ANALYZE"))
     who = await signed_in(company)
     # A provider means sessions of browsers; anything else ends those below one, too.
     await who.multiply(who.browser if way == "hear_of_logout" else who.below, MANY)

@@ -481,6 +481,26 @@ async def test_a_database_that_hangs_is_unavailable(postgres_url):
         await database.close()
 
 
+async def test_a_statement_that_is_given_up_ends(postgres_url):
+    """Where the server would go on with it, others would wait for its locks as long."""
+    database, other = Database.open(postgres_url, statement_timeout_seconds=1), Database.open(postgres_url)
+    lock = text("SELECT pg_advisory_xact_lock(1), pg_sleep(:seconds)")
+
+    async def hold(seconds: float) -> None:
+        async with database.transaction() as conn:
+            await conn.execute(lock, {"seconds": seconds})
+
+    try:
+        await hold(0)
+        with pytest.raises(Unavailable, match="does not answer"):
+            await hold(60)
+        async with asyncio.timeout(10), other.transaction() as conn:
+            await conn.execute(lock, {"seconds": 0})
+    finally:
+        await database.close()
+        await other.close()
+
+
 def test_other_databases_are_refused():
     """Only two databases are supported, and the message says which."""
     with pytest.raises(ValueError, match="sqlite"):

@@ -17,7 +17,7 @@ from sqlalchemy import JSON, Connection, MetaData, insert, inspect, null, select
 from tests import conftest
 from tests.support.postgres import PostgresServer
 
-from runtime.storage.sql import api_keys, ddl
+from runtime.storage.sql import api_keys, column_statistics, ddl
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.migrate import VersionUnusable, migrate, require_usable
@@ -82,6 +82,20 @@ async def test_migrations_and_descriptions_agree_in_every_detail(
             assert await migrated.run_sync(_described) == await made.run_sync(_described)
     finally:
         await other.close()
+
+
+async def test_the_planner_is_told_of_every_reference(database):
+    """Those that are added later, too: their migration tells it."""
+    if database.dialect != "postgresql":
+        pytest.skip("SQLite's planner is told nothing")
+    query = """
+        SELECT attrelid::regclass::text, attname FROM pg_attribute
+        WHERE attoptions @> ARRAY['n_distinct=-1'] ORDER BY 1, 2
+    """
+    async with database.reading() as conn:
+        found = [tuple(row) for row in await conn.execute(text(query))]
+    assert found == column_statistics.with_many_values()
+    assert ("sessions", "user_id") in found
 
 
 async def test_another_process_migrates_to_the_same_tables(

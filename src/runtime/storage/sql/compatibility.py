@@ -14,7 +14,10 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, delete, inse
 # something, or changes what it means, belongs here, and comes a release after the last program that used it.
 BREAKING = {"0043": "programs of before refuse every version that they do not know"}
 # Versions that do more than to make tables, columns and indexes -> why programs of before can go on.
-STATEMENTS = {"0044": "the table has its name and its columns, and rows are read and written as before"}
+STATEMENTS = {
+    "0044": "the table has its name and its columns, and rows are read and written as before",
+    "0048": "only the planner is told something; every statement means what it meant",
+}
 
 _TABLE = Table("schema_compatibility", MetaData(), Column("oldest_version", String, nullable=False))
 TABLE = _TABLE.name

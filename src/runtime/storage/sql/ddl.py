@@ -4,6 +4,7 @@ from sqlalchemy import Dialect, Index, Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import AddConstraint, CreateIndex, CreateTable
 
+from runtime.storage.sql import column_statistics
 from runtime.storage.sql.columns import ONLY_ON
 from runtime.storage.sql.organization_tables import DEFAULT_PARTITION, GUARDS
 from runtime.storage.sql.tables import METADATA
@@ -26,7 +27,8 @@ def dump() -> str:
             if key.use_alter
         ]
     guards = [f"{statement};" for statement in (*DEFAULT_PARTITION, *GUARDS["postgresql"])]
-    return "\n\n".join([*parts, *late, *guards]) + "\n"
+    told = "\n".join(f"{statement};" for statement in column_statistics.statements())
+    return "\n\n".join([*parts, *late, *guards, told]) + "\n"
 
 
 def _sorted(table: Table) -> list[Index]:

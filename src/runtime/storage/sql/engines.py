@@ -22,6 +22,7 @@ from runtime.storage.sql.sqlite import BEGIN, Driver
 BUSY_SECONDS = 15
 CONNECT_SECONDS = 5
 POOL_SECONDS = 10.0
+GIVEN_UP_SECONDS = 2  # for PostgreSQL to say that it has given up a statement
 WATCHING_SECONDS = 1.8  # for a small question on the connection that is kept for those
 _DRY_RUN_POOL_SECONDS = 60
 _DRY_RUN_PAGES = 65_536  # of 4 KiB: what SQLite keeps in memory for one of them
@@ -63,17 +64,14 @@ def postgresql(address: URL, connections: int, *, statement_timeout: float | Non
         connections: that are kept; as many again are made when they are needed.
         statement_timeout: in seconds; None for no end.
     """
-    return _postgresql(
-        address, {"timeout": CONNECT_SECONDS, "command_timeout": statement_timeout}, connections
-    )
+    return _within_time(address, connections, statement_timeout)
 
 
 def postgresql_for_dry_runs(
     address: URL, connections: int, *, statement_timeout: float | None
 ) -> AsyncEngine:
     """The engine of connections on which nothing is ever committed."""
-    limits = {"timeout": CONNECT_SECONDS, "command_timeout": statement_timeout}
-    return _postgresql(address, limits, connections, more=0, timeout=_DRY_RUN_POOL_SECONDS)
+    return _within_time(address, connections, statement_timeout, more=0, timeout=_DRY_RUN_POOL_SECONDS)
 
 
 def postgresql_for_watching(address: URL) -> AsyncEngine:
@@ -107,6 +105,27 @@ def _sqlite(address: URL, size: int, **options: Any) -> AsyncEngine:
         address.set(drivername="sqlite+aiosqlite"), size, module=Driver(), pool_use_lifo=True, **options
     )
     event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
+    return engine
+
+
+def _within_time(
+    address: URL, connections: int, statement_timeout: float | None, **options: Any
+) -> AsyncEngine:
+    """An engine whose statements PostgreSQL itself ends in time.
+
+    A connection that is closed meanwhile does not end its statement, which would go on to hold its locks.
+    """
+    longest = None if statement_timeout is None else statement_timeout + GIVEN_UP_SECONDS
+    limits = {"timeout": CONNECT_SECONDS, "command_timeout": longest}
+    engine = _postgresql(address, limits, connections, **options)
+    if statement_timeout is not None:
+        milliseconds = round(statement_timeout * 1000)
+
+        # Not among the options of the connection: poolers in between refuse those that they do not know.
+        def limit(connection: Any, _record: Any) -> None:
+            connection.run_async(lambda driver: driver.execute(f"SET statement_timeout = {milliseconds}"))
+
+        event.listen(engine.sync_engine, "connect", limit)
     return engine
 
 

@@ -18,6 +18,19 @@ _users = TABLES["User"]
 _applications = TABLES["Application"]
 _user_agents = TABLES["UserAgent"]
 _sessions = METADATA.tables["sessions"]
+_READ = [
+    _sessions.c[name]
+    for name in (
+        "organization_id",
+        "zone_id",
+        "id",
+        "user_id",
+        "client_id",
+        "created_at",
+        "application_id",
+        "user_agent_id",
+    )
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,42 +62,34 @@ async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: st
         return []
     # Offline sessions that were begun in one of these outlive it; their clients are told all the same.
     begun_in = and_(among(_sessions.c.browser_session_id, session_ids), _sessions.c.status == "active")
+    theirs = select(*_READ).where(_sessions.c.zone_id == zone_id, _sessions.c.client_id.is_not(None))
+    # The sessions come first, each part by its index: PostgreSQL, which does not know how many they are when
+    # it plans this, may begin with all users of the zone, and compare each session with all of these.
+    found_by_index = union_all(theirs.where(among(_sessions.c.id, session_ids)), theirs.where(begun_in))
+    told = found_by_index.cte("told").prefix_with("MATERIALIZED", dialect="postgresql")
     asked = (
         select(
-            _sessions.c.organization_id,
-            _sessions.c.id,
-            _sessions.c.client_id,
-            _sessions.c.created_at,
+            told.c.organization_id,
+            told.c.id,
+            told.c.client_id,
+            told.c.created_at,
             _users.c.identifier,
-            _sessions.c.application_id,
-            _sessions.c.user_agent_id,
+            told.c.application_id,
+            told.c.user_agent_id,
             _applications.c.protocols,
             _user_agents.c.client_metadata,
         )
-        .join(_users, and_(_users.c.zone_id == _sessions.c.zone_id, _users.c.id == _sessions.c.user_id))
+        .join(_users, and_(_users.c.zone_id == told.c.zone_id, _users.c.id == told.c.user_id))
         .outerjoin(
             _applications,
-            and_(
-                _applications.c.zone_id == _sessions.c.zone_id,
-                _applications.c.id == _sessions.c.application_id,
-            ),
+            and_(_applications.c.zone_id == told.c.zone_id, _applications.c.id == told.c.application_id),
         )
         .outerjoin(
             _user_agents,
-            and_(
-                _user_agents.c.zone_id == _sessions.c.zone_id,
-                _user_agents.c.id == _sessions.c.user_agent_id,
-            ),
-        )
-        .where(
-            _sessions.c.zone_id == zone_id,
-            _sessions.c.client_id.is_not(None),
+            and_(_user_agents.c.zone_id == told.c.zone_id, _user_agents.c.id == told.c.user_agent_id),
         )
     )
-    # Two queries by index: of a subquery with both, PostgreSQL may read the whole once for each session.
-    found = await conn.execute(
-        union_all(asked.where(among(_sessions.c.id, session_ids)), asked.where(begun_in))
-    )
+    found = await conn.execute(asked)
     rows = list({row.id: row for row in found}.values())
     # Of many sessions, few clients: each is read once.
     clients = {(row.application_id, row.user_agent_id): row for row in rows}
