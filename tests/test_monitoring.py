@@ -252,7 +252,11 @@ _KMS_REFUSES = 'service="aws_kms",operation="decrypt",outcome="refused"'
 TROUBLE = {
     "ZonedNodeDown": {f"up{{{_NODE}}}": "0x30"},
     "ZonedNotScraped": {'up{instance="one",job="other"}': "1x30"},
-    "ZonedWorkersExit": {f'process_start_time_seconds{{{_NODE},worker="0"}}': "100 100 160 220 280 280x25"},
+    "ZonedWorkersExit": {f"zoned_workers_replaced_total{{{_NODE}}}": "0 0 1 2 3 3x25"},
+    "ZonedNodeRestarts": {
+        f'process_start_time_seconds{{{_NODE},worker="{number}"}}': "100 100 160 220 280 280x25"
+        for number in (1, 2)
+    },
     "ZonedServerErrors": {
         f'zoned_request_seconds_count{{{_TOKENS},outcome="2xx"}}': "0+1000x30",
         f'zoned_request_seconds_count{{{_TOKENS},outcome="server_error"}}': "0+60x30",
@@ -291,7 +295,9 @@ TROUBLE = {
 # What is no trouble, and might be taken for it.
 _WELL = {
     f"up{{{_NODE}}}": "1x30",
-    f'process_start_time_seconds{{{_NODE},worker="0"}}': "100x10 160x20",
+    f'process_start_time_seconds{{{_NODE},worker="1"}}': "100 100 160 220 220x26",  # twice
+    f'process_start_time_seconds{{{_NODE},worker="2"}}': "100x30",
+    f"zoned_workers_replaced_total{{{_NODE}}}": "0 0 1 2 2x26",
     f'zoned_request_seconds_count{{{_TOKENS},outcome="2xx"}}': "0+100x30",
     f'zoned_request_seconds_count{{{_TOKENS},outcome="too_many_requests"}}': "0+900x30",
     f'zoned_request_seconds_count{{{_TOKENS},outcome="invalid_grant"}}': "0+900x30",

@@ -4,6 +4,8 @@ Also the endpoints for those who run it: `/healthz`, `/readyz` and `/metrics`.
 """
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -34,7 +36,7 @@ from runtime.api.shared.paths import PathRouter
 from runtime.api.shared.request_ids import NumberedRequest
 from runtime.domain.errors import Unavailable
 from runtime.logs import configure_logs, log
-from runtime.metrics import exposition
+from runtime.metrics import WORKER_NUMBER, exposition
 from runtime.quotas import BOUNDS, sizes
 from runtime.services import readiness
 from runtime.services.clock import Clock, system_time
@@ -326,8 +328,13 @@ def build(
         app.ctx.services.zones.start()
         if settings.jobs:
             await app.ctx.jobs.start()
+
+    @app.after_server_start
+    async def tell(app: Sanic[Any, Any]) -> None:
         log.info(
             "ready",
+            worker=WORKER_NUMBER,
+            pid=os.getpid(),
             listen=settings.listen,
             public_url=settings.public_url,
             storage=app.ctx.services.database.dialect,
@@ -374,12 +381,23 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
 
 
 def listening_socket(listen: str) -> socket.socket:
-    """A bound socket for an `address:port`; port 0 takes a free one. Raises OSError, ValueError."""
+    """A bound socket for an `address:port`; port 0 takes a free one. Raises OSError, ValueError.
+
+    Nobody else can bind that address, and until the socket listens connections to it are refused.
+    """
     address, _, port = listen.rpartition(":")
     host = address.strip("[]") or "127.0.0.1"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.bind((host, int(port)))
+    # With SO_REUSEADDR others that have it could bind the port, too, for as long as nobody listens there.
+    try:
+        bound.bind((host, int(port)))
+    except OSError as failure:
+        if failure.errno != errno.EADDRINUSE:
+            raise
+        # It may be connections of a former process alone, open or ended, which SO_REUSEADDR disregards.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, int(port)))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     bound.set_inheritable(True)
     return bound

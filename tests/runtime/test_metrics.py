@@ -14,6 +14,7 @@ from tests.support.server import Server, serve
 from runtime.api.shared.request_metrics import endpoint_of
 from runtime.app import build
 from runtime.domain import errors
+from runtime.metrics import ReplacedWorkers
 from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.cache_sizes import CacheSize
@@ -199,3 +200,14 @@ def test_what_a_dead_worker_counted_stays(tmp_path: Path):
     assert _told_by(tmp_path, 1, 3)[count] == "3.0"
     assert _told_by(tmp_path, 1, 0)[count] == "3.0"
     assert _told_by(tmp_path, 1, 1)[count] == "4.0"
+
+
+def test_replaced_workers_are_counted_by_their_supervisor(tmp_path: Path):
+    """From zero on, which an alert can tell from nothing; whichever workers there are, in one sum."""
+    name = "zoned_workers_replaced_total"
+    replaced = ReplacedWorkers(tmp_path)
+    before = _told_by(tmp_path, 1, 0)[name]
+    replaced.add()
+    replaced.add()
+
+    assert (before, _told_by(tmp_path, 1, 0)[name], _told_by(tmp_path, 2, 0)[name]) == ("0.0", "2.0", "2.0")

@@ -16,7 +16,7 @@ from runtime.cli.execution import CommandError, errors_in_one_line, with_service
 from runtime.cli.operators import current_operator
 from runtime.cli.private_files import close_private_files
 from runtime.cli.supervisor import Supervisor, SupervisorError
-from runtime.cli.worker import serve_until_told
+from runtime.cli.worker import ListenError, serve_until_told
 from runtime.logs import configure_logs, log
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
@@ -26,7 +26,8 @@ from runtime.storage.sql.sqlite import files_of
 # What the system says of an address -> what to do.
 _ADVICE = {
     errno.EADDRINUSE: (
-        "another process listens there, which `ss -ltnp` names: stop it, or set ZONED_LISTEN to another port"
+        "another process has the port, which `ss -ltnp` names once it listens: stop it, or set ZONED_LISTEN"
+        " to another port"
     ),
     errno.EADDRNOTAVAIL: "no network interface of this machine has that address",
     errno.EACCES: "this account may not use the port: take one from 1024 on, with a proxy in front",
@@ -44,7 +45,6 @@ def serve(settings: Settings) -> None:
     with_services(settings, partial(organizations.complete_home_zones, by=current_operator()))
     for left in close_private_files(settings):
         click.echo(f"Warning: {left}", err=True)
-    _listen(settings, bound)
     configure_logs(settings)
     if is_incomplete:
         log.warning("the database may lack writes, for it was copied without its `-wal`: run `zoned doctor`")
@@ -54,6 +54,9 @@ def serve(settings: Settings) -> None:
                 serve_until_told(settings, bound)
             else:
                 Supervisor(settings, bound).run()
+    except ListenError:
+        in_use = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        raise _cannot_listen(settings, in_use) from None
     except SupervisorError as failure:
         raise CommandError(str(failure)) from None
     finally:
@@ -77,7 +80,7 @@ def _marked(settings: Settings) -> AbstractContextManager[None]:
 
 
 def _bind(settings: Settings) -> socket.socket:
-    """The socket of the address to listen on. Raises CommandError."""
+    """The socket of the address to listen on, which is this process's from now on. Raises CommandError."""
     try:
         return listening_socket(settings.listen)
     except OSError as failure:
@@ -86,18 +89,6 @@ def _bind(settings: Settings) -> socket.socket:
         raise CommandError(
             f"ZONED_LISTEN `{settings.listen}` is not an address and a port, as in `127.0.0.1:8080`"
         ) from None
-
-
-def _listen(settings: Settings, bound: socket.socket) -> None:
-    """Take the port, here and not in a worker. Raises CommandError.
-
-    Of two that start at once, both are bound: one of them finds out here that the other one listens.
-    """
-    try:
-        bound.listen()
-    except OSError as failure:
-        bound.close()
-        raise _cannot_listen(settings, failure) from None
 
 
 def _cannot_listen(settings: Settings, failure: OSError) -> CommandError:

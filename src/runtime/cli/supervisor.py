@@ -16,9 +16,9 @@ from pathlib import Path
 from time import monotonic
 
 from runtime import files
-from runtime.cli.worker import STOP_SECONDS, work
+from runtime.cli.worker import LISTEN_EXIT_CODE, STOP_SECONDS, ListenError, work
 from runtime.logs import log
-from runtime.metrics import DIRECTORY, WORKER, pid_file
+from runtime.metrics import DIRECTORY, WORKER, ReplacedWorkers, pid_file
 from runtime.settings import Settings
 
 # Workers that end so often are not helped by another start: whoever watches this process takes over.
@@ -40,18 +40,19 @@ class Supervisor:
         self._ends: deque[float] = deque(maxlen=max(_ENDS, settings.workers + 1))
 
     def run(self) -> None:
-        """Serve until a signal asks to stop. Raises SupervisorError."""
+        """Serve until a signal asks to stop. Raises SupervisorError, ListenError."""
         asked = _stop_signal()
         try:
             self._metrics = files.make_temporary_directory("zoned-metrics-")
         except OSError as failure:
             raise SupervisorError(f"no temporary directory for the metrics: {failure}; set TMPDIR") from None
         os.environ[DIRECTORY] = str(self._metrics)
+        replaced = ReplacedWorkers(self._metrics)
         try:
             for number in range(1, self._settings.workers + 1):
                 self._start(number)
             while asked not in wait([asked, *(worker.sentinel for worker in self._workers.values())]):
-                self._replace_ended()
+                self._replace_ended(replaced)
         finally:
             failed = self._stop()
             files.remove_directory(self._metrics)
@@ -70,10 +71,12 @@ class Supervisor:
         with suppress(OSError):  # a full disk keeps no worker from its work
             files.rewrite(pid_file(self._metrics, number), str(worker.pid).encode())
 
-    def _replace_ended(self) -> None:
+    def _replace_ended(self, replaced: ReplacedWorkers) -> None:
         for number, worker in self._workers.items():
             if worker.is_alive():
                 continue
+            if worker.exitcode == LISTEN_EXIT_CODE:
+                raise ListenError
             log.error("a worker exited unexpectedly", worker=number, pid=worker.pid, how=_how_ended(worker))
             self._ends.append(monotonic())
             if len(self._ends) == self._ends.maxlen and self._ends[-1] - self._ends[0] < _WITHIN_SECONDS:
@@ -82,6 +85,8 @@ class Supervisor:
                     f"the last with {_how_ended(worker)}: see the log lines before this one"
                 )
             self._start(number)
+            with suppress(OSError):  # the next that is counted brings this one
+                replaced.add()
             log.warning("a replacement worker was started", worker=number, pid=self._workers[number].pid)
 
     def _stop(self) -> list[str]:

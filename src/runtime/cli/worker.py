@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -25,6 +26,8 @@ from runtime.logs import log
 from runtime.metrics import DIRECTORY
 from runtime.settings import Settings
 
+# How a worker exits that cannot listen: as `sysexits.h` has it, and no uncaught exception ends a process so.
+LISTEN_EXIT_CODE = os.EX_UNAVAILABLE
 _GRACE_SECONDS = 20  # for the answers to requests that have arrived
 # Refreshes of upstream tokens that answers do not wait for have 20 more, and token events 5. After that, and
 # `drain_seconds` before it, the process hangs.
@@ -35,11 +38,18 @@ _LOOK_SECONDS = 0.05
 _GC_THRESHOLDS = (2_000, 20, 20)  # as `gc.set_threshold` takes them
 
 
+class ListenError(Exception):
+    """Another process listens on the address."""
+
+
 def work(settings: Settings, bound: socket.socket) -> None:
     """Be one of several workers: serve for as long as the process that started this one is there."""
     stop_seconds = STOP_SECONDS + settings.drain_seconds
     threading.Thread(target=_follow_parent, args=(stop_seconds,), name="parent", daemon=True).start()
-    serve_until_told(settings, bound)
+    try:
+        serve_until_told(settings, bound)
+    except ListenError:
+        sys.exit(LISTEN_EXIT_CODE)
     _clear_up()
 
 
@@ -70,13 +80,13 @@ def _follow_parent(stop_seconds: float) -> None:
 def serve_until_told(settings: Settings, bound: socket.socket) -> None:
     """Serve on a bound socket until SIGTERM or SIGINT.
 
-    Then what has arrived is answered, what is queued is written, and the call returns.
+    Then what has arrived is answered, what is queued is written, and the call returns. Raises ListenError.
     """
     serve(build(settings), bound, drain_seconds=settings.drain_seconds)
 
 
 def serve(app: Sanic[Any, Any], bound: socket.socket, *, drain_seconds: float = 0) -> None:
-    """Serve an application as `serve_until_told` does.
+    """Serve an application as `serve_until_told` does. Raises ListenError.
 
     Args:
         drain_seconds: how long it goes on serving once it is told to stop, for balancers to hear of it.
@@ -99,6 +109,12 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: floa
     app.state.server_info.append(ApplicationServerInfo({"version": HTTP.VERSION_1}))
     await server.startup()
     await server.before_start()
+    try:
+        _listen(bound)
+    except ListenError:
+        await server.before_stop()
+        await server.after_stop()
+        raise
     await server.start_serving()
     await server.after_start()
     _keep_what_is_there()
@@ -109,6 +125,16 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: floa
     await _drain(app, server, bound)
     bound.close()
     await server.after_stop()
+
+
+def _listen(bound: socket.socket) -> None:
+    """Let connections come, unless another worker does already. Raises ListenError."""
+    # `listening_socket` left it out to keep others away; connections of a former process would prevent this.
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.listen()
+    except OSError as failure:  # of two that bound it at the same moment, one finds out here
+        raise ListenError from failure
 
 
 def _keep_what_is_there() -> None:

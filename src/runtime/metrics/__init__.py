@@ -31,11 +31,12 @@ from runtime.metrics.worker_values import WorkerValues, value_class
 WORKER = "worker-"  # what the processes of workers are called, before their number
 DIRECTORY = "ZONEWRIGHT_METRICS_DIRECTORY"  # the environment variable by which workers find their files
 _PID = ".pid"
+_SUPERVISOR_NUMBER = 0  # in the name of its file, beside those of the workers
 
 _name = current_process().name
-_number = int(_name.removeprefix(WORKER)) if _name.startswith(WORKER) else 1
+WORKER_NUMBER = int(_name.removeprefix(WORKER)) if _name.startswith(WORKER) else 1  # of this process
 _directory = Path(os.environ[DIRECTORY]) if _name.startswith(WORKER) and DIRECTORY in os.environ else None
-_shared = WorkerValues(_directory, _number) if _directory else None
+_shared = WorkerValues(_directory, WORKER_NUMBER) if _directory else None
 
 # prometheus_client decides where a number lives when its metric is declared: before what follows.
 values.ValueClass = value_class(_shared) if _shared else values.MutexValue
@@ -165,6 +166,9 @@ LOOP_LAG = Histogram(
     "Seconds that a worker was late for a task that was due, measured every two seconds",
     buckets=_WAITS,
 )
+WORKERS_REPLACED = Counter(
+    "zoned_workers_replaced_total", "Workers that exited unexpectedly and were replaced by another"
+)
 BUILD = Gauge("zoned_build_info", "1, with the version of the service", ["version"], multiprocess_mode="max")
 
 
@@ -178,6 +182,28 @@ def write_values() -> None:
     """Let the other workers of the node know this one's numbers. Raises OSError."""
     if _shared is not None:
         _shared.write()
+
+
+class ReplacedWorkers:
+    """The count of workers that were replaced, which their supervisor keeps.
+
+    It is in a file like those of the workers, so that it is summed with their zeros.
+
+    Args:
+        directory: that of the workers' files.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        [metric] = WORKERS_REPLACED.describe()
+        self._values = WorkerValues(directory, _SUPERVISOR_NUMBER)
+        self._count = value_class(self._values)(
+            metric.type, metric.name, f"{metric.name}_total", (), (), metric.documentation
+        )
+
+    def add(self) -> None:
+        """Count one more. Raises OSError when the workers do not know of it before the next."""
+        self._count.inc(1)
+        self._values.write()
 
 
 class _Processes:
