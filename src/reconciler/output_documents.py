@@ -202,6 +202,20 @@ class ProbableRenameDocument(TypedDict):
     keep: NotRequired[Mapping[str, str]]
 
 
+class InactivePolicyDocument(TypedDict):
+    """A policy that the plan writes and that decides nothing, because the active policy set does not list it.
+
+    `policy` is `Kind zone/name`, `place` that of its manifest. `active_set` is the active policy set, null
+    where the zone's default policies are active. `listed_by`: inactive policy sets of the configuration that
+    list the policy, each with its place.
+    """
+
+    policy: str
+    place: str
+    active_set: str | None
+    listed_by: NotRequired[Sequence[str]]
+
+
 class LostProviderDocument(TypedDict):
     """A resource that stays and loses its credential provider, each as `Kind zone/identifier`.
 
@@ -352,6 +366,7 @@ class PlanDocument(TypedDict):
     that no configuration manages) and `unmanaged_truncated` (kinds of which the server did not list all);
     `missing_names` (names in active policies that match no object, also after an apply); `without_permit`
     (titles of policy sets that refuse every token, since no policy in them has a `permit`);
+    `inactive_policies` (policies that it writes and that no active policy set lists: they decide nothing);
     `probable_renames` (objects that are deleted while a similar one is created); `left_out` (titles of
     objects that are not created, since they have expired already); `lost_providers` (resources that stay and
     lose their credential provider); `undelivered` (titles of objects whose one-time secret was never
@@ -383,6 +398,7 @@ class PlanDocument(TypedDict):
     unmanaged_truncated: NotRequired[Sequence[str]]
     missing_names: NotRequired[Sequence[MissingNameDocument]]
     without_permit: NotRequired[Sequence[str]]
+    inactive_policies: NotRequired[Sequence[InactivePolicyDocument]]
     probable_renames: NotRequired[Sequence[ProbableRenameDocument]]
     left_out: NotRequired[Sequence[str]]
     lost_providers: NotRequired[Sequence[LostProviderDocument]]

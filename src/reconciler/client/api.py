@@ -159,10 +159,13 @@ class Api:
             chosen = [each for each in found if each.get("owner_type") != "platform"]
         if len(chosen) == 1:
             return chosen[0]
-        slugs = ", ".join(f"`{each['slug']}`" for each in found[:_MOST_NAMED])
+        slugs = ", ".join(f"`{each['slug']}` ({each['name']})" for each in found[:_MOST_NAMED]) or "none"
         if name is not None:
-            raise ApiError(f"`--zone {name}`: no zone has this id or slug; this credential can read {slugs}")
-        raise ApiError(f"say which zone with `--zone`; this credential can read {slugs or 'none'}")
+            raise ApiError(
+                f"`--zone {name}`: no zone has this id or slug, and manifests may call a zone otherwise; give"
+                f" the slug; this credential can read {slugs}"
+            )
+        raise ApiError(f"say which zone with `--zone SLUG`; this credential can read {slugs}")
 
     def decisions(
         self, zone_id: str, asked: Iterable[tuple[str, str]], *, limit: int

@@ -46,7 +46,8 @@ def plan_command(path: Path, options: Options) -> int:
             plan, refusals, dry_run.cascades, decisions=decisions, refused=refused, place=place
         )
         notes = (*note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
-        print_lines(*lines, *notes, *expiry_lines(remaining, place), *warning_lines(context.configuration))
+        warnings = warning_lines(context.configuration, planned=True)
+        print_lines(*lines, *notes, *expiry_lines(remaining, place), *warnings)
         if dry_run.rejection is not None:
             print_error(*rejection_lines(dry_run.rejection, place))
     return plan_exit_code(plan, refusals, dry_run.rejection)

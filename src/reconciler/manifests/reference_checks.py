@@ -16,6 +16,7 @@ from reconciler.kinds.values import Key
 from .diagnostics import Diagnostic, bounded, suggest
 from .document_diagnostics import RedactedDocument, more_problems
 from .encoding import InvalidEncoding, decode
+from .inactive_policies import CODE, inactive_policies
 from .policy_name_checks import PolicyNameChecks
 from .separate_handles import separate_handles
 from .source_files import MAX_FILE_BYTES, SETTINGS_FILE, SourceFiles
@@ -26,7 +27,7 @@ from .yaml_reader import YamlDocument, read_documents
 MAX_TEXT_BYTES = 1024 * 1024
 MOST_FINDINGS = 1000  # of a configuration
 MOST_GUESSES = 100  # searches for a similar name
-MOST_WARNINGS = 100
+MOST_WARNINGS = 100  # with the same code
 
 
 def check_references(
@@ -60,7 +61,8 @@ class _Check:
         self.by_key: dict[Key, Manifest] = {}
         self.zoned = {manifest.kind.name: manifest.kind.zoned for manifest in manifests}
         own = {manifest.name for manifest in manifests if manifest.kind.name == "Zone"}
-        self.zones = own | set(elsewhere)
+        self.elsewhere = frozenset(elsewhere)
+        self.zones = own | self.elsewhere
         self.found: list[Diagnostic] = []
         self.more = 0
         self._shown: dict[Origin, RedactedDocument] = {}
@@ -172,10 +174,15 @@ class _Check:
     def warnings(self) -> list[Diagnostic]:
         """What is valid, and probably not meant; bounded."""
         found = []
-        for manifest, message in islice(separate_handles(self.manifests), MOST_WARNINGS):
-            text, shown = self.shown(manifest)
-            path = ("metadata", "name")
-            found.append(shown.diagnose(manifest.origin.path, text, path, "separate-identifier", message))
+        noted = {
+            "separate-identifier": separate_handles(self.manifests),
+            CODE: inactive_policies(self.manifests, self.elsewhere),
+        }
+        for code, of_manifests in noted.items():
+            for manifest, message in islice(of_manifests, MOST_WARNINGS):
+                text, shown = self.shown(manifest)
+                path = ("metadata", "name")
+                found.append(shown.diagnose(manifest.origin.path, text, path, code, message))
         return found
 
     def with_files(self, manifest: Manifest) -> Manifest:

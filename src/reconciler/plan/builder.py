@@ -15,6 +15,7 @@ from .changeset import ChangesetBuilder, local_ids, unlink
 from .dependency_order import dependency_order
 from .display_names import DisplayNames
 from .exclusive_members import taken_from_others
+from .inactive_policies import find_inactive_policies
 from .lost_providers import find_lost_providers
 from .matching import Match, Matcher
 from .member_values import leaves
@@ -72,7 +73,8 @@ def build_plan(
     for match in builder.in_order():
         builder.settle(match)
     builder.prune()
-    following = builder.preview().of(builder.operations.in_order())
+    preview, operations = builder.preview(), builder.operations.in_order()
+    following = preview.of(operations)
     return Plan(
         tool_version=tool_version,
         owner=owner,
@@ -81,7 +83,7 @@ def build_plan(
         base_revision=snapshot.revision,
         source=dict(source or {}),
         actions=tuple(with_zone_moves(builder.actions)),
-        operations=builder.operations.in_order(),
+        operations=operations,
         owned=dict(sorted(builder.index.counts.items())),
         manifest_count=len(manifests),
         refused=tuple(builder.refused),
@@ -93,6 +95,7 @@ def build_plan(
         unmanaged_truncated=snapshot.undescribable_truncated,
         missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at[0], hint).all(),
         without_permit=find_sets_without_permit(builder.matcher.matches, builder.actions, kinds),
+        inactive_policies=find_inactive_policies(preview, operations, builder.matcher.matches, builder.index),
         probable_renames=find_probable_renames(builder.actions, kinds),
         lost_providers=find_lost_providers(builder.actions, builder.index, kinds),
         left_out=left_out,
@@ -336,6 +339,9 @@ class _Builder:
             )
             return
         self._create(match, Op.REPLACE, self.actions_for.replacement_changes(match, found))
+        handle = found.handle
+        if handle is not None and match.replaced == [match.omitted_handle]:
+            self.actions[-1] = replace(self.actions[-1], keep=(match.replaced[0], handle))
 
     def _change(self, match: Match) -> None:
         found, manifest = match.found, match.manifest

@@ -59,6 +59,14 @@ class Match:
         return _local_id(self.key)
 
     @property
+    def omitted_handle(self) -> str | None:
+        """The member with the handle, where the manifest omits it: it is the manifest's name."""
+        handle = self.manifest.kind.handle
+        if handle is None or handle not in self.manifest.kind.spec.members:
+            return None
+        return handle if self.manifest.spec.get(handle) is None else None
+
+    @property
     def new(self) -> bool:
         """Tell whether the changeset creates the entity."""
         return not (self.released or self.left_out) and (self.found is None or bool(self.replaced))

@@ -12,6 +12,7 @@ from reconciler.output_documents import (
     PLAN,
     ActionDocument,
     ChangeDocument,
+    InactivePolicyDocument,
     LostProviderDocument,
     PlanDocument,
     ProbableRenameDocument,
@@ -39,6 +40,7 @@ NOT_IN_DIGEST = (
     "unmanaged_truncated",
     "missing_names",
     "without_permit",
+    "inactive_policies",
     "probable_renames",
     "left_out",
     "lost_providers",
@@ -138,6 +140,8 @@ class Action:
         shown_once: the answer to its creation has a secret that is never shown again.
         secret_ends: the secret that it had stops working.
         deleted: the entity was deleted by others, and is created or adopted again.
+        keep: of a replacement only because the manifest omits its fixed handle, the member and the value to
+            write so that the object is kept. A hint, and so in no document.
         write: the last write by others, where it reverts one. Not in the digest: not every caller may read
             it.
     """
@@ -158,6 +162,7 @@ class Action:
     shown_once: bool = False
     secret_ends: bool = False
     deleted: bool = False
+    keep: tuple[str, str] | None = field(default=None, compare=False)
     write: Write | None = field(default=None, compare=False)
 
     def as_json(self) -> ActionDocument:
@@ -283,6 +288,7 @@ class ProbableRename:
         differing: the members in which the two differ, besides the handle.
         handle: the member with the handle, where the old value would have to be written to be kept.
         old_handle: that value.
+        is_fixed: it never changes: with another one the object is replaced, also under `previous_names`.
     """
 
     kind: str
@@ -293,6 +299,7 @@ class ProbableRename:
     differing: tuple[str, ...] = ()
     handle: str | None = None
     old_handle: str | None = None
+    is_fixed: bool = False
 
     def as_json(self) -> ProbableRenameDocument:
         """As a JSON object; what does not apply is left out."""
@@ -306,6 +313,39 @@ class ProbableRename:
             document["differing"] = list(self.differing)
         if self.handle is not None and self.old_handle is not None:
             document["keep"] = {self.handle: self.old_handle}
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class InactivePolicy:
+    """A policy that the plan writes and that the active policy set does not list: it decides nothing.
+
+    Attributes:
+        zone: the zone's name for people.
+        place: `file:line` of its manifest.
+        active_set: the active policy set, as `Kind/name`; None for the zone's default policies.
+        set_place: `file:line` of that set's manifest, where this configuration has one.
+        set_owner: the other configuration that manages that set, where one does.
+        listed_by: the inactive policy sets of this configuration that list the policy, each with its place.
+    """
+
+    zone: str | None
+    policy: str
+    place: str
+    active_set: str | None = None
+    set_place: str | None = None
+    set_owner: str | None = None
+    listed_by: tuple[str, ...] = ()
+
+    def as_json(self) -> InactivePolicyDocument:
+        """As a JSON object; what does not apply is left out."""
+        document: InactivePolicyDocument = {
+            "policy": title_of("Policy", self.zone, self.policy),
+            "place": self.place,
+            "active_set": self.active_set,
+        }
+        if self.listed_by:
+            document["listed_by"] = list(self.listed_by)
         return document
 
 
@@ -361,6 +401,7 @@ class Plan:
             only, and so not in a saved plan.
         unmanaged_truncated: kinds of which the server did not list all objects.
         without_permit: titles of policy sets that refuse every token: no policy in them has a `permit`.
+        inactive_policies: policies that it writes and that decide nothing, since no active set lists them.
         probable_renames: objects that are deleted while a similar one is created beside them.
         lost_providers: resources that stay and lose their credential provider.
         left_out: titles of what has expired and does not exist: it is not created.
@@ -394,6 +435,7 @@ class Plan:
     unmanaged_truncated: tuple[str, ...] = field(default=(), compare=False)
     missing_names: tuple[MissingPolicyName, ...] = field(default=(), compare=False)
     without_permit: tuple[str, ...] = field(default=(), compare=False)
+    inactive_policies: tuple[InactivePolicy, ...] = field(default=(), compare=False)
     probable_renames: tuple[ProbableRename, ...] = field(default=(), compare=False)
     lost_providers: tuple[LostProvider, ...] = field(default=(), compare=False)
     left_out: tuple[str, ...] = field(default=(), compare=False)

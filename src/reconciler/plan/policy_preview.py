@@ -68,6 +68,18 @@ class PolicyPreview:
             apart += zone.exempt()
         return PolicyImpact(tuple(deciding), tuple(widened), tuple(apart))
 
+    def inactive_policies(self, operations: Sequence[Operation]) -> Iterator[tuple[str, str | None]]:
+        """The policies that these operations write and that are not active afterwards, by key.
+
+        Each comes with the policy set that is active in its zone; None for the zone's default policies.
+        """
+        by_zone: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+        for each in operations:
+            for pointer in each.get("zone", {}).items() if each["kind"] in (POLICY, POLICY_SET) else ():
+                by_zone[pointer].append(each)
+        for (member, zone), found in by_zone.items():
+            yield from self._zone(zone, found).inactive_policies(is_new=member == "local_id")
+
     def _zone(self, zone_id: str, operations: Sequence[Operation]) -> "_Zone":
         relevant = {*self.vocabulary.kinds.values(), ASSIGNMENT, POLICY, POLICY_SET}
         entities = [each for each in self.in_zone.get(zone_id, ()) if each.kind in relevant]
@@ -192,6 +204,19 @@ class _Zone:
         for each in self._entity(policy_set).spec.get("policies", ()):
             if each in self._by_id and (described := self._entity(each).spec.get("description")):
                 yield described
+
+    def inactive_policies(self, *, is_new: bool) -> Iterator[tuple[str, str | None]]:
+        """The written policies that the active set does not list; none where that set is not known.
+
+        Args:
+            is_new: the changeset creates the zone, with its default policies active.
+        """
+        after = self._decides_after
+        if after is None and not is_new:
+            return
+        for key in dict.fromkeys(map(self._key, self._written(POLICY))):
+            if key not in self._texts_after:
+                yield key, after if after != self._first_set else None
 
     # --- the texts of the active policies
 

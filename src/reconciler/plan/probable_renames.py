@@ -106,6 +106,7 @@ def _rename(old: Action, new: Action, kinds: Kinds) -> ProbableRename:
     keeps = handle is not None and old.handle is not None and old.handle != new.handle
     kind = kinds.by_name.get(old.kind)
     settable = handle is not None and kind is not None and handle in kind.spec.members
+    named = keeps and settable
     differing = _differing(_content(old, handle), _content(new, handle))
     return ProbableRename(
         old.kind,
@@ -114,6 +115,7 @@ def _rename(old: Action, new: Action, kinds: Kinds) -> ProbableRename:
         new.name,
         new.reason,
         tuple(differing),
-        handle if keeps and settable else None,
-        old.handle if keeps and settable else None,
+        handle if named else None,
+        old.handle if named else None,
+        is_fixed=bool(named and kind and handle and kind.leaf(handle).fixed),
     )

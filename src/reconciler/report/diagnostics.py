@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from unicodedata import combining, east_asian_width
 
 from reconciler.manifests import Configuration, Diagnostic
+from reconciler.manifests.inactive_policies import CODE as INACTIVE_POLICY
 from reconciler.manifests.source_files import seen_from_here
 from reconciler.output_documents import VALIDATION, ValidationDocument
 from reconciler.terminal import Line, Styled, printable
@@ -24,10 +25,17 @@ def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
         yield from diagnostic_block(each, seen_from_here(root / each.path))
 
 
-def warning_lines(configuration: Configuration) -> Iterator[Line]:
-    """The same for each warning."""
+def warning_lines(configuration: Configuration, *, planned: bool = False) -> Iterator[Line]:
+    """The same for each warning.
+
+    Args:
+        planned: a plan is shown as well. It says which of the policies that it writes decide nothing, and
+            knows the policy sets outside the configuration, which `validate` does not.
+    """
     root, level = configuration.source.root, Styled("warning", "yellow")
     for each in configuration.warnings:
+        if planned and each.code == INACTIVE_POLICY:
+            continue
         yield from diagnostic_block(each, seen_from_here(root / each.path), level=level)
 
 

@@ -15,6 +15,7 @@ from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmana
 from .decision_impact import decision_impact_lines, decision_impact_summary
 from .diagnostics import diagnostic_block
 from .expiries import Expiry
+from .inactive_policies import inactive_policy_lines
 from .lost_providers import lost_provider_lines
 from .places import Places, as_recorded
 from .policy_impact import impact_lines, impact_summary, missing_name_lines, without_permit_lines
@@ -56,6 +57,7 @@ def plan_lines(
     yield from decision_impact_lines(decisions or ())
     yield from missing_name_lines(plan.missing_names, place)
     yield from without_permit_lines(plan.without_permit)
+    yield from inactive_policy_lines(plan.inactive_policies, plan.owner, place)
     yield from lost_provider_lines(plan.lost_providers)
     yield from probable_rename_lines(plan.probable_renames, place)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
@@ -137,6 +139,8 @@ def plan_json(
         document["unmanaged_truncated"] = list(plan.unmanaged_truncated)
     if plan.without_permit:
         document["without_permit"] = list(plan.without_permit)
+    if plan.inactive_policies:
+        document["inactive_policies"] = [each.as_json() for each in plan.inactive_policies]
     if plan.probable_renames:
         document["probable_renames"] = [each.as_json() for each in plan.probable_renames]
     if plan.lost_providers:
@@ -198,6 +202,12 @@ def action_lines(
     for change in action.changes:
         yield from change_lines(change, action.op, kind.leaf(change.path) if kind else MemberSchema())
         yield from in_force_lines(change)
+    if action.keep is not None:
+        member, value = action.keep
+        yield (
+            f"    to keep the object, write `{member}: {as_text(value)}` in its `spec`: without it, the"
+            " manifest's name is taken for it, and it cannot change"
+        )
 
 
 def _is_of_others(action: Action) -> bool:

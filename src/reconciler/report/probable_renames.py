@@ -30,11 +30,10 @@ def _lines(each: ProbableRename, place: Places) -> Iterator[Line]:
         "    the new one is another object: tokens, sessions, grants and secrets of the old one end, and"
         " nothing is carried over"
     )
-    identifier = (
-        f"; also write `{each.handle}: {as_text(each.old_handle)}` in its `spec`, unless it is to change, too"
-        if each.handle is not None
-        else ""
-    )
+    identifier = ""
+    if each.handle is not None:
+        why = "which cannot change" if each.is_fixed else "unless it is to change, too"
+        identifier = f"; also write `{each.handle}: {as_text(each.old_handle)}` in its `spec`, {why}"
     names = as_text([each.before])
     yield (
         f"    to keep the object, write `lifecycle: {{previous_names: {names}}}` in the manifest of"

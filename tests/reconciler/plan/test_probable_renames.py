@@ -14,6 +14,8 @@ from reconciler.kinds import Manifest, load_kinds
 from reconciler.plan import Action, FieldChange
 from reconciler.plan.model import Op, ProbableRename
 from reconciler.plan.probable_renames import MOST_COMPARED, find_probable_renames
+from reconciler.report.plans import plan_lines
+from reconciler.terminal import plain
 
 CONTENT: dict[str, object] = {"name": "Agent", "description": "Answers", "consent": "explicit"}
 
@@ -153,7 +155,7 @@ def test_text_and_json_have_it(config: Folder, server: FakeServer, zonectl: Call
         in told
     )
     assert 'write `lifecycle: {previous_names: ["reader"]}` in the manifest of viewer (' in told
-    assert '; also write `identifier: "reader"` in its `spec`' in told
+    assert '; also write `identifier: "reader"` in its `spec`, which cannot change' in told
     document = json.loads(zonectl("plan", config, "--output", "json").out)
     assert document["probable_renames"] == [
         {
@@ -164,3 +166,32 @@ def test_text_and_json_have_it(config: Folder, server: FakeServer, zonectl: Call
             "keep": {"identifier": "reader"},
         }
     ]
+
+
+class TestRoles:
+    READER = manifest("Role", "reader", description="Reads everything")
+
+    def viewer(self, **spec: Any) -> Manifest:
+        """The role with another name, and its former one in `previous_names`."""
+        lifecycle = {"previous_names": ["reader"]}
+        return manifest("Role", "viewer", lifecycle=lifecycle, description="Reads everything", **spec)
+
+    def test_what_it_says_keeps_the_object(self, world: World) -> None:
+        """With both the former name and the former identifier."""
+        settle(world, [zone(), self.READER])
+        plan = plan_for(world, [zone(), self.viewer(identifier="reader")])
+        assert plan.summary() == {"rename": 1}
+
+    def test_a_replacement_for_an_omitted_identifier_says_what_to_write(self, world: World) -> None:
+        """It is the manifest's name, and it cannot change."""
+        settle(world, [zone(), self.READER])
+        plan = plan_for(world, [zone(), self.viewer()])
+        assert plan.summary() == {"replace": 1}
+        text = "\n".join(plain(line) for line in plan_lines(plan))
+        assert 'to keep the object, write `identifier: "reader"` in its `spec`' in text
+
+    def test_a_replacement_for_another_identifier_does_not(self, world: World) -> None:
+        """Somebody has written it."""
+        settle(world, [zone(), self.READER])
+        (action,) = plan_for(world, [zone(), self.viewer(identifier="watcher")]).actions
+        assert (action.op, action.keep) == (Op.REPLACE, None)

@@ -149,11 +149,12 @@ def test_an_unknown_event_or_outcome_is_a_usage_error_with_the_known_ones(asked:
 def test_an_unknown_zone_is_answered_with_those_that_are(
     asked: Asked, zonectl: Callable[..., Result]
 ) -> None:
-    """The message lists the slugs that the credential can read."""
+    """The message lists the slugs that the credential can read, since manifests may call a zone otherwise."""
     done = zonectl("decisions", "--zone", "nowhere")
 
     assert done.exit_code == 1
     assert "`--zone nowhere`: no zone has this id or slug" in done.err
+    assert "give the slug" in done.err
     assert f"`{asked.company.zone}`" in done.err
 
 
