@@ -305,7 +305,7 @@ def build(
     )
     app.config.update(_LIMITS)
     app.config.PROXIES_COUNT = settings.proxies or None
-    app.ctx.settings, app.ctx.is_stopping = settings, False
+    app.ctx.settings, app.ctx.listen, app.ctx.is_stopping = settings, settings.listen, False
     errors.bind(app)
     management.bind(app)
     oauth.bind(app)
@@ -335,7 +335,7 @@ def build(
             "ready",
             worker=WORKER_NUMBER,
             pid=os.getpid(),
-            listen=settings.listen,
+            listen=app.ctx.listen,
             public_url=settings.public_url,
             storage=app.ctx.services.database.dialect,
         )
@@ -378,6 +378,12 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
         app.ctx.measuring.measure()
         body, content_type = await asyncio.to_thread(exposition)
         return raw(body, content_type=content_type)
+
+
+def address_of(bound: socket.socket) -> str:
+    """`address:port` of a socket, as ZONED_LISTEN has it."""
+    host, port, *_ = bound.getsockname()
+    return f"[{host}]:{port}" if bound.family == socket.AF_INET6 else f"{host}:{port}"
 
 
 def listening_socket(listen: str) -> socket.socket:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ from tests.support.redis import RedisServer
 from tests.support.systemd import complaints, needs_systemd
 from tests.support.waiting import wait_until
 
-from runtime.cli.worker import STOP_SECONDS
+from runtime.cli.worker import BACKLOG, STOP_SECONDS
 from runtime.services import readiness
 
 pytestmark = pytest.mark.long
@@ -383,6 +384,11 @@ def activated(tmp_path: Path) -> Iterator[Activated]:
         made.stop()
 
 
+def longest_queue(listening: socket.socket) -> int:
+    """How many connections may wait to be accepted: `tcpi_sacked` of tcp(7), for a socket that listens."""
+    return int(struct.unpack_from("I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 64), 28)[0])
+
+
 class TestSystemd:
     def test_connections_wait_while_the_service_is_restarted(self, activated: Activated) -> None:
         """None is refused: the socket belongs to systemd, before the first start and after each stop."""
@@ -394,6 +400,17 @@ class TestSystemd:
                 statuses.append(early.recv(100).split(b"\r\n")[0])
                 activated.stop()
         assert statuses == [b"HTTP/1.1 200 OK"] * 2, activated.log.read_text()
+
+    def test_as_many_connections_may_wait_as_the_socket_unit_says(self, activated: Activated) -> None:
+        """Also once the service has listened there, and while it is restarted."""
+        unit = configparser.RawConfigParser(strict=False)
+        unit.read(DEPLOY / "systemd/zoned.socket")
+        assert int(unit["Socket"]["Backlog"]) == BACKLOG
+        activated.passed.listen(BACKLOG)
+        before = longest_queue(activated.passed)
+        activated.start()
+        assert httpx.get(f"{activated.url}/readyz", trust_env=False, timeout=90).status_code == 200
+        assert longest_queue(activated.passed) == before > 100
 
     def test_the_socket_of_another_process_is_not_taken(self, make_server, monkeypatch) -> None:  # type: ignore[no-untyped-def]
         """A variable that was inherited says nothing of this process, which listens on its own address."""

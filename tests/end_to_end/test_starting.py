@@ -125,6 +125,7 @@ def test_a_ready_worker_says_which_it_is(telling: Telling) -> None:
     events = [json.loads(line) for line in telling.log.read_text().splitlines() if line.startswith("{")]
     told = {each["worker"]: each["pid"] for each in events if each["event"] == "ready"}
     assert told.keys() == {1, 2}
+    assert {each["listen"] for each in events if each["event"] == "ready"} == {f"127.0.0.1:{telling.port}"}
     assert sorted(told.values()) == sorted(workers(telling))
 
 

@@ -140,7 +140,8 @@ def connections(allowed: int, workers: int) -> Iterator[Finding]:
             Check.CONNECTIONS,
             f"PostgreSQL allows {allowed} connections, and the {workers} workers of this machine"
             f" open up to {needed}",
-            f"set `max_connections` to {CONNECTIONS_A_WORKER} for each worker of all machines, or run fewer",
+            f"set `max_connections` to {CONNECTIONS_A_WORKER} for each worker of all machines, and what"
+            " PostgreSQL reserves (`superuser_reserved_connections`) and others need besides, or run fewer",
         )
 
 

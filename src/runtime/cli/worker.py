@@ -1,6 +1,7 @@
 """A worker process of `zoned serve`: serves until SIGTERM, or until its supervisor is gone."""
 
 import asyncio
+import errno
 import gc
 import multiprocessing
 import os
@@ -21,13 +22,15 @@ from sanic.models.server_types import Signal
 
 from runtime import files
 from runtime.api.shared.connections import PromptProtocol
-from runtime.app import build
+from runtime.app import address_of, build
 from runtime.logs import log
 from runtime.metrics import DIRECTORY
 from runtime.settings import Settings
 
 # How a worker exits that cannot listen: as `sysexits.h` has it, and no uncaught exception ends a process so.
 LISTEN_EXIT_CODE = os.EX_UNAVAILABLE
+# Connections that wait to be accepted: while workers are busy; at a socket of systemd, while none is there.
+BACKLOG = 4096
 _GRACE_SECONDS = 20  # for the answers to requests that have arrived
 # Refreshes of upstream tokens that answers do not wait for have 20 more, and token events 5. After that, and
 # `drain_seconds` before it, the process hangs.
@@ -101,11 +104,13 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: floa
         asyncio.get_running_loop().add_signal_handler(each, told.set)
     server: Any = await app.create_server(  # Sanic's methods of it have no types
         sock=bound,
+        backlog=BACKLOG,
         protocol=PromptProtocol,
         access_log=False,
         asyncio_server_kwargs={"start_serving": False},  # not before the parts are there
     )
     # Without it Sanic announces the HTTP/3 servers beside this one, of which there are none: `alt-svc:`.
+    app.ctx.listen = address_of(bound)
     app.state.server_info.append(ApplicationServerInfo({"version": HTTP.VERSION_1}))
     await server.startup()
     await server.before_start()
@@ -129,12 +134,14 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: floa
 
 def _listen(bound: socket.socket) -> None:
     """Let connections come, unless another worker does already. Raises ListenError."""
-    # `listening_socket` left it out to keep others away; connections of a former process would prevent this.
+    # Bound without it, to keep others away; connections of a former process would prevent this.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.listen()
-    except OSError as failure:  # of two that bound it at the same moment, one finds out here
-        raise ListenError from failure
+        bound.listen(BACKLOG)
+    except OSError as failure:
+        if failure.errno != errno.EADDRINUSE:
+            raise
+        raise ListenError from failure  # of two that bound it at the same moment, one finds out here
 
 
 def _keep_what_is_there() -> None:

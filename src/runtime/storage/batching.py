@@ -1,7 +1,7 @@
 """Batches concurrent requests: what is asked while two batches are under way is sent in one round trip.
 
 A round trip costs the same whether it carries one question or thirty; a busy worker has that many at once. An
-idle one asks at once: a question waits only where two trips are under way already.
+idle one asks at once: a question waits only where two batches are under way already.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from typing import Generic, TypeVar
 from runtime.domain.errors import Unavailable
 
 AT_ONCE = 2
-MOST = 128  # questions of one trip: those of others are not to wait for a long one
-SLOW_SECONDS = 0.5  # whoever waits for a trip that takes longer waits alone
+MOST = 128  # questions of one batch: those of others are not to wait for a long one
+SLOW_SECONDS = 0.5  # whoever waits for a batch that takes longer waits alone
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 
 class RequestBatcher(Generic[Q, A]):
-    """Collects questions until the event loop turns and a trip may begin, then asks them together."""
+    """Collects questions until the event loop turns and a batch may begin, then asks them together."""
 
     def __init__(self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
         """Args:
@@ -45,13 +45,13 @@ class RequestBatcher(Generic[Q, A]):
         self._waiting = [each for each in self._waiting if not each[1].done()]
         while self._waiting and len(self._awaited) < AT_ONCE:
             gathered, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-            sending = loop.create_task(self._travel(gathered), context=Context())  # of no request
+            sending = loop.create_task(self._send(gathered), context=Context())  # of no request
             self._sendings.add(sending)
             self._awaited[sending] = loop.call_later(SLOW_SECONDS, self._give_way, sending)
             sending.add_done_callback(self._ended, context=Context())
 
     def _give_way(self, sending: "asyncio.Task[None]") -> None:
-        """Let others go on without a trip that may never end, as on a connection that was lost unseen."""
+        """Let others go on without a batch that may never end, as on a connection that was lost unseen."""
         self._awaited.pop(sending).cancel()
         self._start()
 
@@ -60,7 +60,7 @@ class RequestBatcher(Generic[Q, A]):
         if sending in self._awaited:
             self._give_way(sending)
 
-    async def _travel(self, gathered: list[tuple[Q, "asyncio.Future[A]"]]) -> None:
+    async def _send(self, gathered: list[tuple[Q, "asyncio.Future[A]"]]) -> None:
         try:
             answers = await self._ask([question for question, _ in gathered])
             answered = list(zip(gathered, answers, strict=True))

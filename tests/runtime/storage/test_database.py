@@ -16,7 +16,7 @@ from tests.support.waiting import let_elapse, until
 
 from runtime.domain.errors import Unavailable
 from runtime.domain.kinds import APPLICATION, ORGANIZATION, USER
-from runtime.storage.sql import entities
+from runtime.storage.sql import engines, entities
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.sqlite import CommitWatch
 from runtime.storage.sql.tables import organization_heads
@@ -496,6 +496,29 @@ async def test_a_statement_that_is_given_up_ends(postgres_url):
             await hold(60)
         async with asyncio.timeout(10), other.transaction() as conn:
             await conn.execute(lock, {"seconds": 0})
+    finally:
+        await database.close()
+        await other.close()
+
+
+async def test_a_transaction_that_is_left_ends(postgres_url, monkeypatch: pytest.MonkeyPatch):
+    """A process that hangs keeps nobody from what it had locked; it is told so when it goes on."""
+    monkeypatch.setattr(engines, "IDLE_SECONDS", 0.5)
+    database, other = Database.open(postgres_url), Database.open(postgres_url)
+    lock = text("SELECT pg_advisory_xact_lock(2)")
+
+    async def stall() -> None:
+        async with database.transaction() as conn:
+            await conn.execute(lock)
+            async with asyncio.timeout(20), other.transaction() as others:
+                await others.execute(lock)
+            await conn.execute(lock)
+
+    try:
+        with pytest.raises(Unavailable, match="does not answer"):
+            await stall()
+        async with database.transaction() as conn:
+            await conn.execute(lock)
     finally:
         await database.close()
         await other.close()

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import JSON, Connection, MetaData, insert, inspect, null, select, text
 from tests import conftest
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import PostgresServer, running_postgres
 
 from runtime.storage.sql import api_keys, column_statistics, ddl
 from runtime.storage.sql import migrate as migrations
@@ -431,6 +432,16 @@ def _fill(connection: Connection, revision: str, rows: dict[str, list[dict[str, 
             connection.execute(insert(reflected.tables[table]), {**rest, **one})
 
 
+def _many_sessions(connection: Connection) -> None:
+    """Sessions of one user, on so many pages that an autovacuum may be made to last."""
+    reflected = MetaData()
+    reflected.reflect(connection, only=["sessions"], resolve_fks=False)
+    sessions = reflected.tables["sessions"]
+    rest = {column.name: _anything(column) for column in sessions.columns if not column.nullable}
+    connection.execute(text("SET LOCAL session_replication_role = replica"))
+    connection.execute(insert(sessions), [{**rest, "id": f"s{number}"} for number in range(5_000)])
+
+
 async def _migrate_from(url: str, revision: str, rows: dict[str, list[dict[str, Any]]]) -> None:
     """Migrate a database to the newest version that is at a revision, with these rows in it."""
     older = Database.open(url, migrating=True)
@@ -439,6 +450,74 @@ async def _migrate_from(url: str, revision: str, rows: dict[str, list[dict[str, 
     await older.close()
 
     await migrate(url)
+
+
+async def test_what_was_counted_is_counted_again(postgres: PostgresServer):
+    """For what the planner is told since; what was never counted is left so."""
+    url = await postgres.empty()
+    company, zone = {"organization_id": "acme"}, {"organization_id": "acme", "zone_id": "plain"}
+    users = [{**zone, "id": f"u{number}", "identifier": f"u{number}"} for number in range(2)]
+    sessions = [{**zone, "id": f"s{number}", "user_id": "u0", "status": "active"} for number in range(20)]
+    rows = {
+        "organizations": [{"id": "acme"}],
+        "zones": [{"id": "plain", **company}],
+        "users": users,
+        "sessions": sessions,
+    }
+    older = Database.open(url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_fill, "0047", rows)
+    counted = text("SELECT n_distinct FROM pg_stats WHERE tablename = 'sessions' AND attname = 'user_id'")
+    never = text("SELECT reltuples FROM pg_class WHERE relname = 'refresh_families'")
+    async with older.transaction() as conn:
+        await conn.execute(text("ANALYZE sessions"))
+        assert (await conn.scalar(counted), await conn.scalar(never)) == (1, -1)
+    await older.close()
+
+    await migrate(url)
+
+    newer = Database.open(url)
+    async with newer.reading() as conn:
+        assert (await conn.scalar(counted), await conn.scalar(never)) == (-1, -1)
+    await newer.close()
+    await postgres.drop(url)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server whose settings the test may change."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.mark.long
+async def test_autovacuum_gives_way_to_a_migration(
+    own_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+):
+    """One that lasts would lock it out of a table for as long, which half a second's wait does not end."""
+    monkeypatch.setattr(migrations, "_TRY_FOR_SECONDS", 0.1)
+    vacuuming = text("SELECT count(*) FROM pg_stat_progress_vacuum WHERE relid = to_regclass('sessions')")
+    slowly = "autovacuum_vacuum_insert_threshold = 1, autovacuum_vacuum_cost_limit = 1"
+    url = await own_postgres.empty()
+    older = Database.open(url, migrating=True)
+    async with older.transaction() as conn:
+        await conn.run_sync(_fill, "0047", {})
+    async with older.querying() as conn:
+        for statement in (
+            "ALTER SYSTEM SET autovacuum_naptime = '1s'",
+            "SELECT pg_reload_conf()",
+            f"ALTER TABLE sessions SET ({slowly}, autovacuum_vacuum_cost_delay = 100)",
+        ):
+            await conn.execute(text(statement))
+    async with older.transaction() as conn:
+        await conn.run_sync(_many_sessions)
+    async with older.querying() as conn, asyncio.timeout(60):
+        while not await conn.scalar(vacuuming):
+            pass
+        await migrate(url)
+        told = "SELECT count(*) FROM pg_attribute WHERE attoptions @> ARRAY['n_distinct=-1']"
+        assert await conn.scalar(text(told)) == len(column_statistics.with_many_values())
+    await older.close()
 
 
 async def test_secrets_from_before_are_for_the_present_address(empty_url):

@@ -218,6 +218,37 @@ async def test_a_lock_that_is_not_to_be_had_says_so(services: Services, events: 
     assert await _bounds(services) == bounds
 
 
+async def test_a_conversion_may_take_longer_than_other_statements(
+    services: Services, events: _Log, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row is read: here, somebody keeps it from that for longer than a statement may take."""
+    await events.add(WEDNESDAY)
+    limited = Database.open(postgres_url, statement_timeout_seconds=0.3)
+    validate = storage._validate
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'ALTER TABLE % VALIDATE %'"
+        " AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '1 s'"
+    )
+
+    async def kept_from_it(database: Database) -> None:
+        async with services.database.transaction() as conn, services.database.querying() as looking:
+            await conn.execute(text(f"LOCK TABLE {DEFAULT} IN SHARE UPDATE EXCLUSIVE MODE"))
+            validation = asyncio.create_task(validate(database))
+            async with asyncio.timeout(20):
+                while not validation.done() and not await looking.scalar(waiting):
+                    pass
+        await validation
+
+    monkeypatch.setattr(storage, "_validate", kept_from_it)
+    try:
+        await storage.close_default(limited, None, WEDNESDAY + DAY)
+        assert await _rows(services, PAST) == 1
+        async with limited.reading() as conn:
+            assert await conn.scalar(text("SHOW statement_timeout")) == "300ms"
+    finally:
+        await limited.close()
+
+
 async def test_a_conversion_that_fails_refuses_no_event(services: Services, events: _Log) -> None:
     """The check that it begins with is gone, so the default partition takes events of any time."""
     await events.add(WEDNESDAY)

@@ -19,7 +19,8 @@ from runtime.domain.errors import Unavailable
 # crashed, or not started yet; failing disks; nobody let in; a database that is being restored.
 _AWAY_STATES = ("08", "28", "53", "57P", "58", "3D000")
 _DISK_FULL = "53100"
-_CANCELED = "57014"  # by a limit that the database has for statements, or by somebody who runs it
+# Canceled by a limit of time, or by somebody who runs the database; ended, being idle in a transaction.
+_GIVEN_UP = ("57014", "25P03")
 _NO_ROOM_OF_SQLITE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)  # the latter with a quota
 _DATA_STATES = ("22",)  # a value that cannot be converted, is out of range, or has a NUL
 # A write on what is a standby by now; a transaction that was begun for reading has it, too.
@@ -112,7 +113,7 @@ def _reason(cause: BaseException, *, for_reading: bool) -> str | None:
         return TAKES_NO_WRITES
     if state in _NO_TABLE:
         return LACKS_TABLES
-    if state == _CANCELED:
+    if state in _GIVEN_UP:
         return "the database does not answer"
     if state == _NO_PRIVILEGE:
         return "the database account lacks privileges"

@@ -10,6 +10,11 @@ minutes. It is told that columns that refer to what is deleted together have as 
 
 from collections.abc import Sequence
 
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from runtime.storage.sql import autovacuum
+from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import METADATA
 
 # Distinct values, as a share of the rows: PostgreSQL writes that as a negative number. With fewer, a plan for
@@ -17,6 +22,14 @@ from runtime.storage.sql.tables import METADATA
 MANY = -1
 # Columns that are looked up by a key, with a zone, and have no reference.
 _WITHOUT_REFERENCE = [("sessions", "browser_session_id")]
+# Of a table that was never counted, the planner expects more than of one that was found empty: it stays so.
+_COUNTED_OTHERWISE = text(
+    "SELECT DISTINCT tablename FROM pg_stats JOIN pg_attribute"
+    " ON attrelid = to_regclass(quote_ident(tablename)) AND pg_attribute.attname = pg_stats.attname"
+    " WHERE schemaname = current_schema()"
+    " AND attoptions @> ARRAY['n_distinct=' || CAST(:many AS text)] AND n_distinct <> :many"
+    " ORDER BY tablename"
+).bindparams(many=MANY)
 
 
 def with_many_values() -> Sequence[tuple[str, str]]:
@@ -36,3 +49,20 @@ def statements() -> Sequence[str]:
         f"ALTER TABLE {table} ALTER COLUMN {column} SET (n_distinct = {MANY})"
         for table, column in with_many_values()
     ]
+
+
+async def count_again(database: Database) -> None:
+    """Let it count for what it has been told since it counted: a sample of each table, nobody waits.
+
+    A table that is being vacuumed is left out: PostgreSQL counts that by itself in time.
+    """
+    async with database.querying() as conn:
+        tables = [row.tablename for row in await conn.execute(_COUNTED_OTHERWISE)]
+    for table in tables:
+        try:
+            async with database.transaction() as conn:
+                for statement in (*autovacuum.keep_off([table]), f"ANALYZE {table}"):
+                    await conn.exec_driver_sql(statement)
+        except DBAPIError as failure:
+            if not autovacuum.is_locked_out(failure):
+                raise

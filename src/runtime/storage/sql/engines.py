@@ -23,6 +23,8 @@ BUSY_SECONDS = 15
 CONNECT_SECONDS = 5
 POOL_SECONDS = 10.0
 GIVEN_UP_SECONDS = 2  # for PostgreSQL to say that it has given up a statement
+# A process that hangs in a transaction holds its locks no longer; twice what the reader of an answer may lag.
+IDLE_SECONDS = 120
 WATCHING_SECONDS = 1.8  # for a small question on the connection that is kept for those
 _DRY_RUN_POOL_SECONDS = 60
 _DRY_RUN_PAGES = 65_536  # of 4 KiB: what SQLite keeps in memory for one of them
@@ -111,19 +113,23 @@ def _sqlite(address: URL, size: int, **options: Any) -> AsyncEngine:
 def _within_time(
     address: URL, connections: int, statement_timeout: float | None, **options: Any
 ) -> AsyncEngine:
-    """An engine whose statements PostgreSQL itself ends in time.
+    """An engine whose statements and forgotten transactions PostgreSQL itself ends in time.
 
-    A connection that is closed meanwhile does not end its statement, which would go on to hold its locks.
+    A connection that is closed meanwhile does not end its statement, which would go on to hold its locks; nor
+    does one of a process that has been stopped, or whose machine is gone.
     """
     longest = None if statement_timeout is None else statement_timeout + GIVEN_UP_SECONDS
     limits = {"timeout": CONNECT_SECONDS, "command_timeout": longest}
     engine = _postgresql(address, limits, connections, **options)
     if statement_timeout is not None:
-        milliseconds = round(statement_timeout * 1000)
+        limits_of_session = (
+            f"SET statement_timeout = {round(statement_timeout * 1000)};"
+            f"SET idle_in_transaction_session_timeout = {round(IDLE_SECONDS * 1000)}"
+        )
 
         # Not among the options of the connection: poolers in between refuse those that they do not know.
         def limit(connection: Any, _record: Any) -> None:
-            connection.run_async(lambda driver: driver.execute(f"SET statement_timeout = {milliseconds}"))
+            connection.run_async(lambda driver: driver.execute(limits_of_session))
 
         event.listen(engine.sync_engine, "connect", limit)
     return engine

@@ -12,13 +12,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
 from runtime.domain.operator_errors import OperatorError
-from runtime.storage.sql import compatibility
+from runtime.storage.sql import autovacuum, column_statistics, compatibility
 from runtime.storage.sql.columns import ONLY_ON
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import METADATA
@@ -29,7 +29,6 @@ _LOCK = 7_286_193_001
 # While a migration waits for a table, whoever comes next waits behind it. So it gives way, before PostgreSQL
 # would look for a deadlock (after a second) and might end a request for it, and tries again.
 _LOCK_TIMEOUT_MS = 500
-_LOCK_NOT_AVAILABLE = "55P03"
 _TRY_FOR_SECONDS = 300.0
 # What is answered where the version is no secret, but nobody's business: the log names both.
 _OF_A_NEWER = "a newer zoned has migrated the database, which this one cannot serve: run the newer one here"
@@ -67,16 +66,22 @@ async def migrate(url: str, *, then: Then | None = None) -> Migration:
     database = Database.open(url, migrating=True)
     try:
         async for attempt in stamina.retry_context(
-            on=_gave_way, attempts=None, timeout=_TRY_FOR_SECONDS, wait_initial=0.2, wait_max=2.0
+            on=autovacuum.is_locked_out,
+            attempts=None,
+            timeout=_TRY_FOR_SECONDS,
+            wait_initial=0.2,
+            wait_max=2.0,
         ):
             with attempt:
-                return await _migrate(database, then)
-        raise AssertionError("the last attempt raises")
+                migrated = await _migrate(database, then)
+        if database.dialect == "postgresql" and migrated.before not in (None, migrated.after):
+            await column_statistics.count_again(database)
+        return migrated
     except DBAPIError as failure:
-        if not _gave_way(failure):
+        if not autovacuum.is_locked_out(failure):
             raise
         raise VersionUnusable(
-            "the tables are in use by a transaction that does not end, and nothing was changed",
+            "the tables are in use by a transaction or a vacuum that does not end, and nothing was changed",
             "end it (`pg_stat_activity` has it), and run `zoned migrate` again",
         ) from None
     finally:
@@ -87,11 +92,14 @@ async def _migrate(database: Database, then: Then | None) -> Migration:
     async with database.transaction() as connection:
         if database.dialect == "postgresql":
             await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            await connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
         before = await connection.run_sync(_version)
         if before is not None and before not in lineage():
             await connection.run_sync(_refuse_incompatible, before)
             return Migration(before, before)
+        if database.dialect == "postgresql":
+            if before not in (None, newest()):
+                await _keep_autovacuum_off(connection)
+            await connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
         await connection.run_sync(_upgrade)
         after = await connection.run_sync(_version)
         if (
@@ -104,9 +112,16 @@ async def _migrate(database: Database, then: Then | None) -> Migration:
         return Migration(before, after)
 
 
-def _gave_way(failure: Exception) -> bool:
-    """Whether a table was in use for longer than a migration waits for it."""
-    return isinstance(failure, DBAPIError) and getattr(failure.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
+async def _keep_autovacuum_off(connection: AsyncConnection) -> None:
+    """From all tables, or from none where one does not give way: the migration may not need that table."""
+    there = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    try:
+        async with connection.begin_nested():
+            for statement in autovacuum.keep_off(METADATA.tables.keys() & {*there}):
+                await connection.exec_driver_sql(statement)
+    except DBAPIError as failure:
+        if not autovacuum.is_locked_out(failure):
+            raise
 
 
 async def require_usable(url: str) -> None:

@@ -18,14 +18,16 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.storage.sql import autovacuum
 from runtime.storage.sql.database import Database
+from runtime.storage.sql.engines import GIVEN_UP_SECONDS
 
 TABLE, DEFAULT, PAST = "token_events", "token_events_default", "token_events_past"
 WIDEST = timedelta(days=28)
 _MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
 _LOCK_TIMEOUT = "300ms"
 _CLOSED = "token_events_default_closed"  # the check by which PostgreSQL knows what a partition has
-_VALIDATION_SECONDS = 3_600.0
+_VALIDATION_SECONDS = 3_600
 # Both at once and in the order in which whoever adds events takes them; partitions refer to organizations.
 _LOCK = f"LOCK TABLE ONLY {TABLE}, organizations IN ACCESS EXCLUSIVE MODE"
 _BOUND = re.compile(r"FOR VALUES FROM \((MINVALUE|'[^']+')\) TO \('([^']+)'\)")
@@ -145,7 +147,12 @@ async def _change(database: Database, *statements: str) -> None:
     """Change tables in one transaction."""
     try:
         async with database.transaction() as conn:
-            for statement in (f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'", _LOCK, *statements):
+            for statement in (
+                *autovacuum.keep_off([TABLE, "organizations"]),
+                f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'",
+                _LOCK,
+                *statements,
+            ):
                 await conn.exec_driver_sql(statement)
     except DBAPIError as failure:
         if getattr(failure.orig, "sqlstate", None) in ("55P03", "40P01"):
@@ -157,9 +164,12 @@ async def _validate(database: Database) -> None:
     """Have every row read, while others read and write; for longer than any other statement may take."""
     async with database.querying(apart=True) as conn:
         driver: Any = (await conn.get_raw_connection()).driver_connection
-        await driver.execute(
-            f"ALTER TABLE {DEFAULT} VALIDATE CONSTRAINT {_CLOSED}", timeout=_VALIDATION_SECONDS
-        )
+        async with driver.transaction():
+            await driver.execute(f"SET LOCAL statement_timeout = '{_VALIDATION_SECONDS}s'")
+            await driver.execute(
+                f"ALTER TABLE {DEFAULT} VALIDATE CONSTRAINT {_CLOSED}",
+                timeout=_VALIDATION_SECONDS + GIVEN_UP_SECONDS,
+            )
 
 
 def _name(since: datetime) -> str:
