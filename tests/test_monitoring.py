@@ -253,10 +253,7 @@ TROUBLE = {
     "ZonedNodeDown": {f"up{{{_NODE}}}": "0x30"},
     "ZonedNotScraped": {'up{instance="one",job="other"}': "1x30"},
     "ZonedWorkersExit": {f"zoned_workers_replaced_total{{{_NODE}}}": "0 0 1 2 3 3x25"},
-    "ZonedNodeRestarts": {
-        f'process_start_time_seconds{{{_NODE},worker="{number}"}}': "100 100 160 220 280 280x25"
-        for number in (1, 2)
-    },
+    "ZonedNodeRestarts": {f"zoned_node_start_time_seconds{{{_NODE}}}": "100 100 160 220 280 280x25"},
     "ZonedServerErrors": {
         f'zoned_request_seconds_count{{{_TOKENS},outcome="2xx"}}': "0+1000x30",
         f'zoned_request_seconds_count{{{_TOKENS},outcome="server_error"}}': "0+60x30",
@@ -266,7 +263,14 @@ TROUBLE = {
         f'zoned_request_seconds_bucket{{{_TOKENS},outcome="2xx",le="1"}}': "0+100x30",
         f'zoned_request_seconds_bucket{{{_TOKENS},outcome="2xx",le="+Inf"}}': "0+100x30",
     },
-    "ZonedDatabaseUnavailable": {f"zoned_database_unavailable_total{{{_NODE}}}": "0+3x30"},
+    "ZonedDatabaseUnavailable": {
+        f"zoned_database_unavailable_total{{{_NODE}}}": "0+3x30",
+        f'zoned_request_seconds_count{{{_TOKENS},outcome="2xx"}}': "0+50x30",
+    },
+    "ZonedOpenFiles": {
+        f'process_open_fds{{{_NODE},worker="1"}}': "950x30",
+        f'process_max_fds{{{_NODE},worker="1"}}': "1024x30",
+    },
     "ZonedDatabasePoolExhausted": {
         f'zoned_database_wait_seconds_bucket{{{_NODE},le="0.1"}}': "0+80x30",
         f'zoned_database_wait_seconds_bucket{{{_NODE},le="1"}}': "0+100x30",
@@ -295,13 +299,15 @@ TROUBLE = {
 # What is no trouble, and might be taken for it.
 _WELL = {
     f"up{{{_NODE}}}": "1x30",
-    f'process_start_time_seconds{{{_NODE},worker="1"}}': "100 100 160 220 220x26",  # twice
-    f'process_start_time_seconds{{{_NODE},worker="2"}}': "100x30",
+    f"zoned_node_start_time_seconds{{{_NODE}}}": "100 100 160 220 220x26",  # twice
+    f'process_start_time_seconds{{{_NODE},worker="1"}}': "100 100 160 220 280 340 340x24",
     f"zoned_workers_replaced_total{{{_NODE}}}": "0 0 1 2 2x26",
     f'zoned_request_seconds_count{{{_TOKENS},outcome="2xx"}}': "0+100x30",
     f'zoned_request_seconds_count{{{_TOKENS},outcome="too_many_requests"}}': "0+900x30",
     f'zoned_request_seconds_count{{{_TOKENS},outcome="invalid_grant"}}': "0+900x30",
-    f"zoned_database_unavailable_total{{{_NODE}}}": "0x10 1x20",
+    f"zoned_database_unavailable_total{{{_NODE}}}": "0x10 1+1x20",  # of 1,000 requests a minute
+    f'process_open_fds{{{_NODE},worker="1"}}': "900x30",
+    f'process_max_fds{{{_NODE},worker="1"}}': "1024x30",
     f'zoned_state_seconds_count{{{_NODE},outcome="answered"}}': "0+300x30",
     f'zoned_outbox_messages{{{_NODE},state="dead"}}': "7x10 2x20",
 }

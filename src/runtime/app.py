@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+import stamina
 from sanic import Sanic
 from sanic.config import Config
 from sanic.exceptions import ServerError
@@ -74,6 +75,8 @@ _LIMITS = {
     "FALLBACK_ERROR_FORMAT": "json",
     "MOTD": False,
 }
+
+stamina.instrumentation.set_on_retry_hooks(())  # whoever tries again says so in words of this service
 
 
 class UnsafeSettings(Exception):
@@ -315,7 +318,11 @@ def build(
 
     @app.before_server_start
     async def connect(app: Sanic[Any, Any]) -> None:
-        app.ctx.services = await make_services(settings, system=system)
+        async for attempt in stamina.retry_context(
+            on=_is_awaited, attempts=None, timeout=None, wait_initial=1, wait_max=1, wait_jitter=0
+        ):
+            with attempt:
+                app.ctx.services = await make_services(settings, system=system)
         app.ctx.jobs = JobRunner(app.ctx.services, JOBS)
         if tracing is not None:
             tracing.start()
@@ -352,6 +359,13 @@ def build(
             await tracing.stop()
 
     return app
+
+
+def _is_awaited(failure: Exception) -> bool:
+    """Tell whether a worker waits and tries again: the others serve with the connections that they have."""
+    if isinstance(failure, Unavailable):
+        log.warning("not ready", worker=WORKER_NUMBER, reason=failure.detail, internal=failure.internal)
+    return isinstance(failure, Unavailable)
 
 
 def _bind_operations(app: Sanic[Any, Any]) -> None:

@@ -1,5 +1,6 @@
 """Processes of `zoned serve` that die, one or all of them: others answer again, or the service ends."""
 
+import asyncio
 import os
 import re
 import signal
@@ -7,7 +8,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
+import asyncpg
 import httpx
 import pytest
 from acme import Server
@@ -139,6 +142,49 @@ def test_workers_that_do_not_stay(server: Server):
         server.log.read_text()
     )
     assert not any(is_there(pid) for pid in ended)
+
+
+@pytest.fixture
+def without_connections(postgres_url: str) -> Iterator[Callable[[bool], None]]:
+    """Lets the database refuse new connections, those that there are stay; or take them again."""
+    parts = urlsplit(postgres_url.replace("+asyncpg", ""))
+
+    async def set_allowed(is_allowed: bool) -> None:
+        connection = await asyncpg.connect(parts._replace(path="/postgres").geturl())
+        await connection.execute(f"ALTER DATABASE {parts.path[1:]} ALLOW_CONNECTIONS {is_allowed}")
+        await connection.close()
+
+    yield lambda refuses: asyncio.run(set_allowed(not refuses))
+    asyncio.run(set_allowed(True))
+
+
+def test_a_worker_waits_for_a_database_that_takes_no_connections(
+    server: Server, without_connections: Callable[[bool], None]
+):
+    """The other one serves meanwhile with those that it has; a node would not get any by starting again."""
+    first, other = sorted(workers(server))
+    without_connections(True)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: server.log.read_text().count("not ready") > 5, server)
+    assert sorted(set(workers(server)) - {other}) != []
+    assert other in workers(server)
+    assert httpx.get(f"{server.url}/healthz", trust_env=False).status_code == 200
+    assert "Traceback" not in server.log.read_text()
+
+    without_connections(False)
+    wait_until(lambda: ready(server) == 3, server)
+
+
+def test_stopped_while_a_worker_waits_for_the_database(
+    server: Server, without_connections: Callable[[bool], None]
+):
+    """It has nothing to finish."""
+    without_connections(True)
+    os.kill(workers(server)[0], signal.SIGKILL)
+    wait_until(lambda: server.log.read_text().count("not ready") > 1, server)
+    assert server.process is not None
+    server.process.terminate()
+    check_end(server, {0})
 
 
 @pytest.fixture

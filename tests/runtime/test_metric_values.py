@@ -63,8 +63,8 @@ from runtime.storage.sql.tables import outbox
 
 EXPIRING = replace(TOKENS, refresh_token="rt-0")
 TWO_HOURS = timedelta(hours=2)
-# What a node may have, which is a setting and does not move.
-_SETTINGS = {"zoned_database_connections_max"}
+# What a node may have, and since when it runs: that does not move.
+_SETTINGS = {"zoned_database_connections_max", "zoned_node_start_time_seconds"}
 # Kept by the process above several workers: tests/end_to_end/test_supervisor.py kills one.
 _OF_SUPERVISOR = {"zoned_workers_replaced"}
 

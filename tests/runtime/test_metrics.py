@@ -14,7 +14,7 @@ from tests.support.server import Server, serve
 from runtime.api.shared.request_metrics import endpoint_of
 from runtime.app import build
 from runtime.domain import errors
-from runtime.metrics import ReplacedWorkers
+from runtime.metrics import SupervisorMetrics
 from runtime.services import cache_sizes
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.cache_sizes import CacheSize
@@ -205,9 +205,9 @@ def test_what_a_dead_worker_counted_stays(tmp_path: Path):
 def test_replaced_workers_are_counted_by_their_supervisor(tmp_path: Path):
     """From zero on, which an alert can tell from nothing; whichever workers there are, in one sum."""
     name = "zoned_workers_replaced_total"
-    replaced = ReplacedWorkers(tmp_path)
+    supervisor = SupervisorMetrics(tmp_path)
     before = _told_by(tmp_path, 1, 0)[name]
-    replaced.add()
-    replaced.add()
+    supervisor.count_replaced()
+    supervisor.count_replaced()
 
     assert (before, _told_by(tmp_path, 1, 0)[name], _told_by(tmp_path, 2, 0)[name]) == ("0.0", "2.0", "2.0")

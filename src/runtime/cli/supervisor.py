@@ -18,7 +18,7 @@ from time import monotonic
 from runtime import files
 from runtime.cli.worker import LISTEN_EXIT_CODE, STOP_SECONDS, ListenError, work
 from runtime.logs import log
-from runtime.metrics import DIRECTORY, WORKER, ReplacedWorkers, pid_file
+from runtime.metrics import DIRECTORY, WORKER, SupervisorMetrics, pid_file
 from runtime.settings import Settings
 
 # Workers that end so often are not helped by another start: whoever watches this process takes over.
@@ -47,12 +47,14 @@ class Supervisor:
         except OSError as failure:
             raise SupervisorError(f"no temporary directory for the metrics: {failure}; set TMPDIR") from None
         os.environ[DIRECTORY] = str(self._metrics)
-        replaced = ReplacedWorkers(self._metrics)
+        own = SupervisorMetrics(self._metrics)
+        with suppress(OSError):  # what comes later brings it
+            own.write()
         try:
             for number in range(1, self._settings.workers + 1):
                 self._start(number)
             while asked not in wait([asked, *(worker.sentinel for worker in self._workers.values())]):
-                self._replace_ended(replaced)
+                self._replace_ended(own)
         finally:
             failed = self._stop()
             files.remove_directory(self._metrics)
@@ -71,7 +73,7 @@ class Supervisor:
         with suppress(OSError):  # a full disk keeps no worker from its work
             files.rewrite(pid_file(self._metrics, number), str(worker.pid).encode())
 
-    def _replace_ended(self, replaced: ReplacedWorkers) -> None:
+    def _replace_ended(self, own: SupervisorMetrics) -> None:
         for number, worker in self._workers.items():
             if worker.is_alive():
                 continue
@@ -86,7 +88,7 @@ class Supervisor:
                 )
             self._start(number)
             with suppress(OSError):  # the next that is counted brings this one
-                replaced.add()
+                own.count_replaced()
             log.warning("a replacement worker was started", worker=number, pid=self._workers[number].pid)
 
     def _stop(self) -> list[str]:

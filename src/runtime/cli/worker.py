@@ -113,7 +113,9 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: floa
     app.ctx.listen = address_of(bound)
     app.state.server_info.append(ApplicationServerInfo({"version": HTTP.VERSION_1}))
     await server.startup()
-    await server.before_start()
+    if not await _start(app, server, told):
+        bound.close()
+        return
     try:
         _listen(bound)
     except ListenError:
@@ -130,6 +132,19 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket, drain_seconds: floa
     await _drain(app, server, bound)
     bound.close()
     await server.after_stop()
+
+
+async def _start(app: Sanic[Any, Any], server: Any, told: asyncio.Event) -> bool:
+    """Get everything ready; False where that was waited for when the process was told to stop."""
+    starting, stopping = asyncio.ensure_future(server.before_start()), asyncio.ensure_future(told.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done() and not hasattr(app.ctx, "services"):
+        starting.cancel()
+        await asyncio.wait({starting})
+        return False
+    await starting
+    stopping.cancel()
+    return True
 
 
 def _listen(bound: socket.socket) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from multiprocessing import current_process
 from pathlib import Path
+from time import time
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -26,7 +27,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from runtime.metrics.worker_values import WorkerValues, value_class
+from runtime.metrics.worker_values import WorkerValue, WorkerValues, value_class
 
 WORKER = "worker-"  # what the processes of workers are called, before their number
 DIRECTORY = "ZONEWRIGHT_METRICS_DIRECTORY"  # the environment variable by which workers find their files
@@ -166,6 +167,11 @@ LOOP_LAG = Histogram(
     "Seconds that a worker was late for a task that was due, measured every two seconds",
     buckets=_WAITS,
 )
+NODE_STARTED = Gauge(
+    "zoned_node_start_time_seconds",
+    "When `zoned serve` was started, in seconds since 1970; workers may be younger",
+    multiprocess_mode="max",
+)
 WORKERS_REPLACED = Counter(
     "zoned_workers_replaced_total", "Workers that exited unexpectedly and were replaced by another"
 )
@@ -184,26 +190,41 @@ def write_values() -> None:
         _shared.write()
 
 
-class ReplacedWorkers:
-    """The count of workers that were replaced, which their supervisor keeps.
+def note_start() -> None:
+    """Say that the node was started now, where this process is all of it."""
+    if _shared is None:
+        NODE_STARTED.set(time())
 
-    It is in a file like those of the workers, so that it is summed with their zeros.
+
+class SupervisorMetrics:
+    """When a node was started, and how many workers were replaced since, which their supervisor knows.
+
+    They are in files like those of the workers, so that they are taken together with their zeros.
 
     Args:
         directory: that of the workers' files.
     """
 
     def __init__(self, directory: Path) -> None:
-        [metric] = WORKERS_REPLACED.describe()
         self._values = WorkerValues(directory, _SUPERVISOR_NUMBER)
-        self._count = value_class(self._values)(
-            metric.type, metric.name, f"{metric.name}_total", (), (), metric.documentation
-        )
+        self._replaced = self._value(WORKERS_REPLACED, "_total")
+        self._value(NODE_STARTED).set(time())
 
-    def add(self) -> None:
-        """Count one more. Raises OSError when the workers do not know of it before the next."""
-        self._count.inc(1)
+    def write(self) -> None:
+        """Let the workers know. Raises OSError when they do not before the next time."""
         self._values.write()
+
+    def count_replaced(self) -> None:
+        """Count one more worker that was replaced. Raises OSError as `write`."""
+        self._replaced.inc(1)
+        self.write()
+
+    def _value(self, metric: Counter | Gauge, suffix: str = "") -> WorkerValue:
+        [told] = metric.describe()
+        mode = "max" if isinstance(metric, Gauge) else ""
+        return value_class(self._values)(
+            told.type, told.name, f"{told.name}{suffix}", (), (), told.documentation, mode
+        )
 
 
 class _Processes:

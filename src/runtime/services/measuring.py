@@ -30,6 +30,7 @@ class Measuring:
         self._loop: asyncio.Task[None] | None = None
         self._counted: dict[tuple[str, str], int] = {}
         self._outbox_due = 0.0
+        metrics.note_start()
         metrics.BUILD.labels(version("zonewright")).set(1)
 
     def start(self) -> None:

