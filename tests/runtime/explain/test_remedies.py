@@ -234,6 +234,18 @@ async def test_a_policy_that_forbids_part_of_a_key_is_named(desk: Desk) -> None:
     assert "rule `no-writing`, forbids it" in hop.remedies[0]
 
 
+async def test_a_rule_without_a_name_is_counted_from_one(desk: Desk) -> None:
+    """As people count, and as `zonectl` does beside it."""
+    await desk.store()
+    without_name = NO_WRITING.partition("forbid")
+    await desk.scene.company.policies(desk.scene.zone, PERMIT, "".join(without_name[1:]))
+
+    hop = await last_hop(desk, desk.agent)
+
+    assert [each.rule for each in hop.policies] == ["0"]
+    assert "rule 1, forbids it" in hop.remedies[0]
+
+
 async def own(case: Case, **more: object) -> tuple[Explanation, str | None]:
     """The explanation of a token of the agent's own, and the error of a real request."""
     form = [("grant_type", "client_credentials"), ("resource", case.target), *case.agent.form.items()]

@@ -219,10 +219,15 @@ def _policy(policies: Sequence[DecidingPolicy], application: str, named: str) ->
     if not policies:
         return [f"add a policy to the active policy set that permits `{application}` to use `{named}`"]
     return [
-        f"policy `{each.policy or each.policy_version_id}`, rule `{each.rule}`, forbids it{_at(each.source)};"
+        f"policy `{each.policy or each.policy_version_id}`, {_rule(each.rule)}, forbids it{_at(each.source)};"
         " if that is not intended, change the rule, or the groups and roles that it names"
         for each in policies
     ]
+
+
+def _rule(name: str) -> str:
+    """A rule by its `@id`, or by its position in the text, counted from 1 for people."""
+    return f"rule {int(name) + 1}" if name.isascii() and name.isdecimal() else f"rule `{name}`"
 
 
 async def _place(services: Services, zone: CachedZone, entity: Entity | None, kind: Kind[Any]) -> str:
