@@ -264,7 +264,7 @@ TROUBLE = {
         f'zoned_request_seconds_bucket{{{_TOKENS},outcome="2xx",le="+Inf"}}': "0+100x30",
     },
     "ZonedDatabaseUnavailable": {
-        f"zoned_database_unavailable_total{{{_NODE}}}": "0+3x30",
+        f"zoned_database_unavailable_total{{{_NODE}}}": "0+300x30",
         f'zoned_request_seconds_count{{{_TOKENS},outcome="2xx"}}': "0+50x30",
     },
     "ZonedOpenFiles": {

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 import reconciler
 from reconciler import terminal
-from reconciler.exit_codes import FAILED, INTERRUPTED, USAGE, CommandFailed
+from reconciler.exit_codes import FAILED, INTERRUPTED, USAGE, CommandFailed, Declined
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -114,6 +115,12 @@ _request_examples = click.option(
     "--no-request-examples",
     is_flag=True,
     help="Do not name users and requests in the decision impact, only count them.",
+)
+
+
+_ZONE_TO_READ = click.option(
+    "--zone",
+    help="Id, slug or manifest name of the zone; default: the only one that the credential can read.",
 )
 
 
@@ -256,7 +263,7 @@ def watch(path: Path, applies: bool, **options: "Unpack[Options]") -> None:
 
 
 @cli.command(epilog=_exits(0, 1, 5, 64, 130))
-@click.option("--zone", help="Id or slug of the zone; default: the only one that the credential can read.")
+@_ZONE_TO_READ
 @click.option(
     "--request",
     multiple=True,
@@ -290,7 +297,7 @@ def decisions(**options: "Unpack[DecisionOptions]") -> int:
 
 
 @cli.command(epilog=_exits(0, 1, 5, 64, 130, refused="the exchange would be refused"))
-@click.option("--zone", help="Id or slug of the zone; default: the only one that the credential can read.")
+@_ZONE_TO_READ
 @click.option(
     "--application", metavar="APP", required=True, help="Id, identifier or manifest name of who asks."
 )
@@ -432,6 +439,9 @@ def run(arguments: Sequence[str]) -> int:
         done = cli.main(args=list(arguments), prog_name="zonectl", standalone_mode=False)
     except CommandFailed as failure:
         return _end(failure, arguments)
+    except NoArgsIsHelpError as error:  # a group without a command: its help is the message
+        terminal.print_lines(*error.format_message().splitlines(), err=True)
+        return USAGE
     except click.UsageError as error:
         if error.ctx is not None:
             terminal.print_lines(*error.ctx.get_usage().splitlines(), err=True)
@@ -455,7 +465,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _end(failure: CommandFailed, arguments: Sequence[str], *, printed: bool = False) -> int:
     if failure.lines and not printed:
-        if failure.exit_code == INTERRUPTED:  # the user interrupted it: no error
+        if failure.exit_code == INTERRUPTED or isinstance(failure, Declined):  # the user's own choice
             terminal.print_lines(*failure.lines, err=True)
         else:
             terminal.print_error(*failure.lines)

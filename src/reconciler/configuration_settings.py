@@ -234,8 +234,15 @@ def find_owner(option: str | None, configured: ConfigurationSettings, source: So
 
 def _how_to_name_owner(source: SourceFiles) -> str:
     """How to name the missing owner: in the directory of the first path on the command line."""
-    named = source.named[0] if source.named[0].is_dir() else source.named[0].parent
+    first = source.named[0]
+    named = first if first.is_dir() else first.parent
     file = named / SETTINGS_FILE
+    if first != named and file.is_file():
+        folder = seen_from_here(named)
+        return (
+            f"`{seen_from_here(first)}` is one file of a configuration, whose owner {_shown(named)} names:"
+            f" name its directory, as in `zonectl plan {folder}`"
+        )
     outside = "or give `--owner NAME`, or set ZONECTL_OWNER"
     if file.is_file():
         return f"{_shown(named)} has no `owner`: write `owner: NAME` into it, {outside}"

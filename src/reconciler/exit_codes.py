@@ -23,6 +23,13 @@ class CommandFailed(Exception):
         self.document = error_document(exit_code, *lines) if document is None else document
 
 
+class Declined(CommandFailed):
+    """The user answered no: nothing was changed, which is no error."""
+
+    def __init__(self) -> None:
+        super().__init__(FAILED, "nothing was changed")
+
+
 def error_document(
     exit_code: int, *lines: Line, problems: Sequence[ProblemDocument] | None = None
 ) -> ErrorDocument:

@@ -71,8 +71,9 @@ class ActionDocument(TypedDict):
     """The action on one object. `reason` is `file:line` of its manifest, or a sentence without one.
 
     `moved_from`, `moved_to`: the other zone, of an object that is deleted in one and created again in the
-    other. `deleted`: the object was deleted by others and is created again. `write`, in drift alone: the last
-    write.
+    other. `deleted`: the object was deleted by others and is created again. `keep`: the object is replaced
+    only because its manifest omits this member; with this value in its `spec` it is kept. `write`, in drift
+    alone: the last write.
     """
 
     op: Literal["create", "update", "adopt", "rename", "replace", "release", "delete"]
@@ -90,6 +91,7 @@ class ActionDocument(TypedDict):
     shown_once: NotRequired[bool]
     secret_ends: NotRequired[bool]
     deleted: NotRequired[bool]
+    keep: NotRequired[Mapping[str, str]]
     write: NotRequired[WriteDocument]
     changes: Sequence[ChangeDocument]
 
@@ -203,17 +205,21 @@ class ProbableRenameDocument(TypedDict):
 
 
 class InactivePolicyDocument(TypedDict):
-    """A policy that the plan writes and that decides nothing, because the active policy set does not list it.
+    """A policy that decides nothing after the plan, because the active policy set does not list it.
 
-    `policy` is `Kind zone/name`, `place` that of its manifest. `active_set` is the active policy set, null
-    where the zone's default policies are active. `listed_by`: inactive policy sets of the configuration that
-    list the policy, each with its place.
+    `policy` and `active_set` are `Kind zone/name`; `active_set` is null where the zone's default policies are
+    active. `place` and `set_place` are those of the two manifests; without a `set_place`, the active set is
+    not of this configuration: `set_owner` manages it, or nobody does. `listed_by`: inactive policy sets of
+    the configuration that list the policy, each with its place. `unchanged`: the plan does not write it.
     """
 
     policy: str
     place: str
     active_set: str | None
+    set_place: NotRequired[str]
+    set_owner: NotRequired[str]
     listed_by: NotRequired[Sequence[str]]
+    unchanged: NotRequired[bool]
 
 
 class LostProviderDocument(TypedDict):
@@ -366,7 +372,7 @@ class PlanDocument(TypedDict):
     that no configuration manages) and `unmanaged_truncated` (kinds of which the server did not list all);
     `missing_names` (names in active policies that match no object, also after an apply); `without_permit`
     (titles of policy sets that refuse every token, since no policy in them has a `permit`);
-    `inactive_policies` (policies that it writes and that no active policy set lists: they decide nothing);
+    `inactive_policies` (policies of the owner that no active policy set lists: they decide nothing);
     `probable_renames` (objects that are deleted while a similar one is created); `left_out` (titles of
     objects that are not created, since they have expired already); `lost_providers` (resources that stay and
     lose their credential provider); `undelivered` (titles of objects whose one-time secret was never
@@ -463,10 +469,20 @@ class ResultDocument(TypedDict):
     status: NotRequired[str]
 
 
+class ZoneAddressDocument(TypedDict):
+    """A zone that was created: its manifest's name, and by what the server and applications know it."""
+
+    name: str
+    id: str
+    slug: str
+    issuer: str
+
+
 class ReceiptDocument(TypedDict):
     """The receipt of an apply. Without operations nothing changed, and no request was sent.
 
-    `replayed`: the plan had been applied before. `problems`: it was applied, but a later step failed.
+    `replayed`: the plan had been applied before. `problems`: it was applied, but a later step failed. `zones`
+    are those that it created. `secret_files` have secrets that are shown once, also of a replayed apply.
     """
 
     format: Literal["zonewright/receipt/v1"]
@@ -484,6 +500,7 @@ class ReceiptDocument(TypedDict):
     summary: Mapping[str, int]
     operations: Sequence[ResultDocument]
     secret_files: Sequence[str]
+    zones: NotRequired[Sequence[ZoneAddressDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
 
 

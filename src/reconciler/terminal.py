@@ -10,6 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from types import TracebackType
 from typing import NamedTuple
@@ -33,6 +34,7 @@ Line = str | Styled | Sequence[str | Styled]
 # CI systems interpret: GitHub `::name::` at the start of a line and `##[name]` anywhere, Azure Pipelines
 # `##vso[name]`, TeamCity `##teamcity[name`.
 _TOGETHER = 1_000  # lines that are written at once
+_COLUMNS = 80  # of what is read later, in a log or a file
 _COMMAND = re.compile(r"##(?:\[|vso\[|teamcity\[)", re.IGNORECASE)
 
 
@@ -155,6 +157,15 @@ def _print_exception(kind: type[BaseException], error: BaseException, trace: Tra
 def read_input(at_most: int) -> bytes:
     """Standard input to its end, *at_most* so many bytes of it."""
     return sys.stdin.buffer.read(at_most)
+
+
+def columns() -> int:
+    """The width of the terminal that output goes to; 80 where there is none."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # no terminal, or no stream of the system
+            if found := os.get_terminal_size(stream.fileno()).columns:
+                return found
+    return _COLUMNS
 
 
 def is_interactive() -> bool:

@@ -1,18 +1,26 @@
 """Applies a plan: sends its changeset, writes one-time secrets to files, and makes the receipt."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from reconciler.client import Api, ApiError
 from reconciler.client.api import Progress
-from reconciler.output_documents import RECEIPT, ReceiptDocument, ResultDocument
+from reconciler.output_documents import RECEIPT, ReceiptDocument, ResultDocument, ZoneAddressDocument
 from reconciler.plan import Plan
 
 from .changeset_body import changeset_body, replace_secrets
-from .one_time_secrets import DeliveryResult, check_delivery, deliver, unconfirmed_files
+from .one_time_secrets import (
+    DeliveryResult,
+    check_delivery,
+    created_with_secrets,
+    deliver,
+    file_with_secret,
+    unconfirmed_files,
+)
 from .secrets import SecretMissing, SecretSources, read_secret, reveal
 
 
@@ -22,6 +30,8 @@ class ApplyResult:
 
     Attributes:
         lost: a one-time secret was in an answer that never arrived, or could not be written.
+        delivered: objects whose one-time secret arrived when the plan was applied before, with its file in
+            the directory of secrets, where it is there.
         unwritten: why secrets could not be written; one message each.
         unconfirmed: why the delivery could not be confirmed to the server; empty when it was.
     """
@@ -32,6 +42,7 @@ class ApplyResult:
     lost: bool
     unwritten: tuple[str, ...] = ()
     unconfirmed: str = ""
+    delivered: tuple[tuple[str, Path | None], ...] = ()
 
 
 def apply_plan(
@@ -58,14 +69,22 @@ def apply_plan(
     results = outcome.body.get("operations", [])
     done = deliver(plan, results, secrets_directory) if secrets_directory is not None else DeliveryResult()
     expected = sum(action.shown_once for action in plan.actions)
-    receipt = _receipt(plan, outcome.body, done.written, replayed=outcome.replayed)
+    if outcome.replayed:
+        earlier = _earlier_delivery(api, plan, results, secrets_directory)
+    else:
+        earlier = _EarlierDelivery(lost=len(done.written) < expected)
+    files = [*done.written, *(file for _, file in earlier.delivered if file is not None)]
+    receipt = _receipt(plan, outcome.body, files, replayed=outcome.replayed)
+    if zones := _zone_addresses(api, results):
+        receipt["zones"] = zones
     return ApplyResult(
         receipt,
         done.written,
         outcome.replayed,
-        len(done.written) < expected,
+        earlier.lost,
         done.failed,
         _confirm(api, plan, done),
+        earlier.delivered,
     )
 
 
@@ -73,6 +92,73 @@ def _confirm(api: Api, plan: Plan, done: DeliveryResult) -> str:
     """Confirm the delivery of secrets to the server: the error message, or an empty string."""
     arrived = [(each["kind"], each["id"]) for each in done.arrived]
     return _send_confirmation(api, plan, arrived, f"{plan.idempotency_key}+delivered")
+
+
+class _EarlierDelivery(NamedTuple):
+    """What became of one-time secrets of a plan that had been applied before.
+
+    Attributes:
+        delivered: as `ApplyResult.delivered`.
+        lost: a secret is not known to have arrived.
+    """
+
+    delivered: tuple[tuple[str, Path | None], ...] = ()
+    lost: bool = False
+
+
+def _earlier_delivery(
+    api: Api, plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path | None
+) -> _EarlierDelivery:
+    """What became of the secrets of a plan that was applied before this apply sent it again.
+
+    A secret arrived where the directory has its file, which is confirmed now if it never was, or where the
+    server knows that it was delivered. That of an object which is gone is not looked for.
+    """
+    made = created_with_secrets(plan, results)
+    if not made:
+        return _EarlierDelivery()
+    confirmed = _confirmed_deliveries(api, plan)
+    delivered, unconfirmed, lost = [], [], False
+    for each in made:
+        file = file_with_secret(plan.organization_id, each, directory) if directory is not None else None
+        is_confirmed = confirmed.get(str(each.id)) if confirmed is not None else False
+        if file is not None or is_confirmed:
+            delivered.append((each.title, file))
+        if is_confirmed is False:
+            lost = lost or file is None
+            unconfirmed += [(each.kind, str(each.id))] if file is not None else []
+    _send_confirmation(api, plan, unconfirmed, f"{plan.idempotency_key}+found")
+    return _EarlierDelivery(tuple(delivered), lost)
+
+
+def _confirmed_deliveries(api: Api, plan: Plan) -> Mapping[str, bool] | None:
+    """Id of each managed object -> whether its one-time secret was delivered, if it has one.
+
+    None where the server does not answer.
+    """
+    try:
+        entities = api.snapshot(plan.owner).entities
+    except ApiError:
+        return None
+    return {each.id: not each.ownership.undelivered for each in entities if each.ownership is not None}
+
+
+def _zone_addresses(api: Api, results: Sequence[Mapping[str, Any]]) -> list[ZoneAddressDocument]:
+    """Slug and issuer of each zone that was created, as far as the caller may read them."""
+    found: list[ZoneAddressDocument] = []
+    for each in results:
+        if (each["op"], each["kind"]) == ("create", "Zone"):
+            with suppress(ApiError):  # the zones are created, whatever is known of them
+                zone = api.zone_with_id(str(each["id"]))
+                found.append(
+                    {
+                        "name": str(each.get("name") or zone["name"]),
+                        "id": str(zone["id"]),
+                        "slug": str(zone["slug"]),
+                        "issuer": str(zone["protocols"]["oauth2"]["issuer"]),
+                    }
+                )
+    return found
 
 
 def confirm_delivered_files(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[str, Path]]:

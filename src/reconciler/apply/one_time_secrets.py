@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +13,8 @@ from reconciler.files import check_writable, read_private, write_private
 from reconciler.plan import Action, Plan, Refusal
 from reconciler.plan.model import Op
 from reconciler.plan.operations import spec_of
+
+from .git_ignore import make_ignored
 
 MAX_NAME_BYTES = 240  # file systems take 255
 
@@ -49,6 +51,7 @@ def check_delivery(plan: Plan, directory: Path | None) -> None:
             " name a directory for it with `--secrets-dir DIRECTORY`"
         )
     try:
+        make_ignored(directory)
         check_writable(directory)
     except OSError as error:
         raise DeliveryImpossible(f"`{directory}` cannot be written to: {error.strerror}") from error
@@ -119,6 +122,17 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
             written.append(file)
             arrived.append(result)
     return DeliveryResult(tuple(written), tuple(failed), tuple(arrived))
+
+
+def created_with_secrets(plan: Plan, results: Sequence[Mapping[str, Any]]) -> list[Action]:
+    """The objects with a one-time secret that an applied changeset has created, with their ids."""
+    actions = _creations(plan)
+    found = ((actions.get(int(each["index"])), each) for each in results)
+    return [
+        replace(action, id=str(result["id"]))
+        for action, result in found
+        if action is not None and action.shown_once
+    ]
 
 
 def unconfirmed_files(plan: Plan, directory: Path) -> list[tuple[Action, Path]]:

@@ -63,6 +63,11 @@ class ParsedPolicies:
     readable: bool = True
     rules: tuple[Rule, ...] = ()
 
+    @property
+    def may_permit(self) -> bool:
+        """Tell whether a rule permits anything, or may do so in a text that only the engine can parse."""
+        return not self.readable or any(rule.effect == "permit" for rule in self.rules)
+
 
 class _Unreadable(Exception):
     def __init__(self, token: PolicyToken, message: str, known: Iterable[str] = ()) -> None:

@@ -1,6 +1,6 @@
 """The API client's calls: find zones, fetch a snapshot, dry-run and apply a changeset, read decisions."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -42,6 +42,7 @@ NDJSON = "application/x-ndjson"
 ATTEMPTS = 5
 _PAGE = 100
 _MOST_NAMED = 20
+_NO_OWNER = "-"  # for what is told whoever asks
 _LOOK = "; check the address, including `https` or `http`, and that the server is running"
 
 Progress = Callable[[int, int], None]
@@ -147,25 +148,61 @@ class Api:
         """All zones that the caller may read. Raises ApiError."""
         return list(self._all("/zones", ()))
 
-    def zone(self, name: str | None) -> Mapping[str, Any]:
-        """The zone of that id or slug; without a name the only one that is not the organization's own.
+    def zone(self, name: str | None, *, is_exact: bool = False) -> Mapping[str, Any]:
+        """The zone of that id, slug or manifest's name; without a name the only one not of the organization.
 
+        Args:
+            is_exact: a manifest's name is not enough, for what must not go to another zone: whoever may
+                commit to a configuration of the organization chooses those.
         Raises: ApiError when there is none, or more than one to choose from.
         """
         found = self.zones()
         if name is not None:
             chosen = [each for each in found if name in (each["id"], each["slug"])]
+            if not chosen:
+                chosen = self._zones_called(name, found)
+                if is_exact and chosen:
+                    raise ApiError(f"`--zone {name}` is a manifest's name; give the slug: {_slugs(chosen)}")
         else:
             chosen = [each for each in found if each.get("owner_type") != "platform"]
         if len(chosen) == 1:
             return chosen[0]
-        slugs = ", ".join(f"`{each['slug']}` ({each['name']})" for each in found[:_MOST_NAMED]) or "none"
+        if name is not None and chosen:
+            raise ApiError(
+                f"`--zone {name}`: several zones have this manifest name; give the slug of one:"
+                f" {_slugs(chosen)}"
+            )
         if name is not None:
             raise ApiError(
-                f"`--zone {name}`: no zone has this id or slug, and manifests may call a zone otherwise; give"
-                f" the slug; this credential can read {slugs}"
+                f"`--zone {name}`: no zone has this id, slug or manifest name; give the slug; this credential"
+                f" can read {_slugs(found)}"
             )
-        raise ApiError(f"say which zone with `--zone SLUG`; this credential can read {slugs}")
+        raise ApiError(f"say which zone with `--zone SLUG`; this credential can read {_slugs(found)}")
+
+    def zone_with_id(self, zone_id: str) -> Mapping[str, Any]:
+        """The zone of that id. Raises ApiError."""
+        answer = self._send("GET", f"/zones/{quote(zone_id, safe='')}")
+        self._check(answer)
+        return _json(answer)
+
+    def _zones_called(self, name: str, zones: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Those of the zones whose manifest has that name; none where the caller may not read snapshots."""
+        try:
+            entities = self.snapshot(_NO_OWNER).entities  # with the zones of every owner
+        except ApiError:
+            return []
+        called = {
+            each.id
+            for each in entities
+            if each.kind == "Zone" and each.ownership is not None and each.ownership.name == name
+        }
+        return [each for each in zones if each["id"] in called]
+
+    def provider(self, zone_id: str, provider_id: str) -> Mapping[str, Any]:
+        """The provider of that id. Raises ApiError."""
+        answer = self._send("GET", f"/zones/{zone_id}/providers/{quote(provider_id, safe='')}")
+        self._check(answer)
+        return _json(answer)
 
     def decisions(
         self, zone_id: str, asked: Iterable[tuple[str, str]], *, limit: int
@@ -406,6 +443,10 @@ class Api:
                 "without the path of a zone or of the API"
             )
         raise rejection(answer.status_code, body)
+
+
+def _slugs(zones: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"`{each['slug']}` ({each['name']})" for each in zones[:_MOST_NAMED]) or "none"
 
 
 def _body(answer: httpx.Response) -> Any:

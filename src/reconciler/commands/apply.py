@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.apply import DryRunResult
-from reconciler.exit_codes import FAILED, CommandFailed
+from reconciler.exit_codes import Declined
 from reconciler.manifests.source_files import ENDINGS
 from reconciler.report.plans import plan_json, plan_lines
 from reconciler.terminal import print_lines
@@ -44,5 +44,5 @@ def apply_command(path: Path, options: Options, *, approve: Callable[[str], bool
         check_expected_digest(plan, options, document)
         raise_if_refused(plan, refusals, dry_run, context.places, printed=options["output"] == "text")
         if not plan.empty and interactive and not approve(context.server):
-            raise CommandFailed(FAILED, "nothing was changed")
+            raise Declined
         send_plan(context.api, plan, options, sources, context.configuration)

@@ -16,6 +16,7 @@ from reconciler.apply import (
     deferred_interrupts,
     empty_receipt,
 )
+from reconciler.apply.git_ignore import IGNORE_FILE, would_be_committed
 from reconciler.client import Api, NotReached, Rejected
 from reconciler.client.api import SendState
 from reconciler.exit_codes import FAILED, INTERRUPTED, REFUSED, STALE, CommandFailed
@@ -27,7 +28,7 @@ from reconciler.report.places import Places, as_recorded
 from reconciler.report.plans import applied_summary, plan_json, rejection_lines
 from reconciler.report.progress import show_progress
 from reconciler.report.value_diff import counted
-from reconciler.terminal import print_json, print_lines
+from reconciler.terminal import Styled, print_json, print_lines
 
 from .context import rejection_failure, report_rejections
 from .options import Options
@@ -149,6 +150,33 @@ def _lost_answers(api: Api) -> Iterator[None]:
         raise
 
 
+def _delivered_lines(done: ApplyResult) -> Iterator[str]:
+    """Where the secrets are that an earlier apply of the same plan has delivered."""
+    for title, file in done.delivered:
+        if file is not None:
+            yield f"the secret of {title} is in {file}"
+        else:
+            yield f"the secret of {title} was delivered by that apply, to another `--secrets-dir`"
+
+
+def _zone_lines(done: ApplyResult) -> Iterator[str]:
+    """By what the server and applications know each zone that was created."""
+    for zone in done.receipt.get("zones", ()):
+        yield f"zone {zone['name']}: slug {zone['slug']}, issuer {zone['issuer']}"
+
+
+def _warn_of_commit(done: ApplyResult) -> None:
+    """Warn of files with secrets that `git add` would take along."""
+    for file in done.files:
+        if would_be_committed(file):
+            message = (
+                f"`git add` would commit the secrets in {file.parent}: it is in a work tree of git, and not"
+                f" ignored; write `*` into {file.parent / IGNORE_FILE}"
+            )
+            print_lines((Styled("warning", "yellow"), f": {message}"), err=True)
+            return
+
+
 def _report_result(done: ApplyResult, options: Options) -> None:
     if options.get("output") != "json":
         summary, revision = applied_summary(done.receipt["summary"]), done.receipt["revision"]
@@ -157,7 +185,8 @@ def _report_result(done: ApplyResult, options: Options) -> None:
             print_lines(f"already applied, as revision {revision}: {summary}; nothing was changed now")
         else:
             print_lines(f"applied: {summary} ({count}), now at revision {revision}")
-        print_lines(*(f"wrote {file}" for file in done.files))
+        print_lines(*(f"wrote {file}" for file in done.files), *_delivered_lines(done), *_zone_lines(done))
+    _warn_of_commit(done)
     problems = []
     if done.lost:
         problems.append("a secret that is shown once did not arrive; get a new one with `--renew-lost`")

@@ -51,7 +51,7 @@ class DecisionOptions(ConnectionOptions, total=False):
     """The options of `decisions`, by the name of their parameter.
 
     Attributes:
-        zone: id or slug; None for the only one.
+        zone: id, slug or manifest's name; None for the only one.
         user, application, resource: an id or an identifier; of a user also the e-mail address, of the
             others the manifest's name.
     """
@@ -72,7 +72,7 @@ class ExplainOptions(ConnectionOptions, total=False):
     """The options of `explain`, by the name of their parameter.
 
     Attributes:
-        zone: id or slug; None for the only one.
+        zone: id, slug or manifest's name; None for the only one.
         scope: none for all that can be had.
         user: None for a token of the application's own.
         via: applications that the token comes through, the first one first.

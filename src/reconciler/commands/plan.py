@@ -46,7 +46,7 @@ def plan_command(path: Path, options: Options) -> int:
             plan, refusals, dry_run.cascades, decisions=decisions, refused=refused, place=place
         )
         notes = (*note_lines(plan, options, sources), *one_time_secret_lines(plan, options))
-        warnings = warning_lines(context.configuration, planned=True)
+        warnings = warning_lines(context.configuration, plan)
         print_lines(*lines, *notes, *expiry_lines(remaining, place), *warnings)
         if dry_run.rejection is not None:
             print_error(*rejection_lines(dry_run.rejection, place))

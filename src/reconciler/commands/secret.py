@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.apply.secrets import MAX_SECRET_BYTES, SHORTEST_OWN, SecretValue
-from reconciler.client import Api, Connection
-from reconciler.exit_codes import FAILED, REFUSED, USAGE, CommandFailed
+from reconciler.client import Api, ApiError, Connection
+from reconciler.exit_codes import FAILED, REFUSED, USAGE, CommandFailed, Declined
 from reconciler.files import FileRefused, Root, check_place, read_named
 from reconciler.output_documents import SECRETS, SecretDocument
 from reconciler.report.secrets import secret_lines
@@ -19,6 +19,7 @@ from .context import open_secrets, open_zones
 from .options import SecretOptions
 
 _TOKEN = "token"  # the type of a secret that exchanges hand out
+_VAULT = "service-vault"  # type and identifier of the provider that hands them out
 
 
 def set_command(resource: str, options: SecretOptions) -> int:
@@ -26,7 +27,7 @@ def set_command(resource: str, options: SecretOptions) -> int:
     value = _read_value(options.get("value_file"))  # before anything is sent
     with open_secrets(options) as (api, connection):
         _require_foreign(value, connection)
-        zone = api.zone(options.get("zone"))
+        zone = api.zone(options.get("zone"), is_exact=True)
         target = api.resource(str(zone["id"]), resource)
         before = _find_secret(api, zone, target, options.get("name"))
         data = {"type": _TOKEN, "token": value.reveal()}
@@ -35,17 +36,16 @@ def set_command(resource: str, options: SecretOptions) -> int:
             stored = api.create_secret(str(zone["id"]), str(target["id"]), name, data)
         else:
             stored = api.replace_secret(str(zone["id"]), str(before["id"]), data)
-    done = "stored" if before is None else "replaced"
-    _report(
-        options, zone, [_document(stored, target)], f"{done}; applications get it with their next exchange"
-    )
+        done = "stored" if before is None else "replaced"
+        message = f"{done}{_handed_out(api, str(zone['id']), target)}"
+    _report(options, zone, [_document(stored, target)], message)
     return 0
 
 
 def list_command(options: SecretOptions) -> int:
     """`zonectl secret list`: the secrets of a zone, without their values. Raises CommandFailed."""
     with open_zones(options) as api:
-        zone = api.zone(options.get("zone"))
+        zone = api.zone(options.get("zone"), is_exact=True)
         found = api.secrets(str(zone["id"]))
         resources = api.resources_by_id(str(zone["id"]), (str(each["entity_id"]) for each in found))
     documents = [_document(each, resources.get(str(each["entity_id"]))) for each in found]
@@ -60,14 +60,14 @@ def delete_command(resource: str, options: SecretOptions, *, approve: Callable[[
         approve: asks the user a question; false cancels.
     """
     with open_secrets(options) as (api, _):
-        zone = api.zone(options.get("zone"))
+        zone = api.zone(options.get("zone"), is_exact=True)
         target = api.resource(str(zone["id"]), resource)
         found = _find_secret(api, zone, target, options.get("name"))
         if found is None:
             raise CommandFailed(FAILED, f"no key is stored for the resource `{target['identifier']}`")
         question = f"Delete the secret `{found['name']}` of `{target['identifier']}`?"
         if not options.get("yes") and not approve(question):
-            raise CommandFailed(FAILED, "nothing was changed")
+            raise Declined
         api.delete_secret(str(zone["id"]), str(found["id"]))
     _report(
         options,
@@ -76,6 +76,25 @@ def delete_command(resource: str, options: SecretOptions, *, approve: Callable[[
         "deleted; exchanges for the resource do not get it any more",
     )
     return 0
+
+
+def _handed_out(api: Api, zone_id: str, resource: Mapping[str, Any]) -> str:
+    """Whether applications get the key of a resource: its credential provider decides that.
+
+    Empty where the caller may not read the provider.
+    """
+    provider_id = resource.get("credential_provider_id")
+    try:
+        provider = api.provider(zone_id, str(provider_id)) if provider_id is not None else None
+    except ApiError:  # the key is stored all the same
+        return ""
+    if provider is not None and provider["type"] == _VAULT:
+        return "; applications get it with their next exchange"
+    has = f"is `{provider['identifier']}`" if provider is not None else "is not set"
+    return (
+        f"; no exchange hands it out, since the resource's `credential_provider` {has}: set it to"
+        f" `{{external: {_VAULT}}}`, the zone's vault"
+    )
 
 
 def _read_value(file: Path | None) -> SecretValue:

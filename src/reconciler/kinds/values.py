@@ -97,6 +97,14 @@ class Manifest:
             return self.name
         return value if isinstance(value, str) else None
 
+    @property
+    def omitted_handle(self) -> str | None:
+        """The member with the handle, where the manifest omits it: it is the manifest's name."""
+        handle = self.kind.handle
+        if handle is None or handle not in self.kind.spec.members:
+            return None
+        return handle if self.spec.get(handle) is None else None
+
 
 @dataclass(slots=True)
 class Ownership:

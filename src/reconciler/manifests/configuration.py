@@ -14,7 +14,7 @@ from .document_diagnostics import document_diagnostics
 from .encoding import InvalidEncoding, decode
 from .reference_checks import check_references
 from .schema_checks import Validators
-from .source_files import ENDINGS, MAX_FILE_BYTES, SourceError, SourceFiles, seen_from_here
+from .source_files import ENDINGS, MAX_FILE_BYTES, SETTINGS_FILE, SourceError, SourceFiles, seen_from_here
 from .validation_cache import Entry, ValidationCache
 from .yaml_reader import InvalidYaml, read_documents
 
@@ -73,7 +73,13 @@ def load_configuration(
 def nothing_in(source: SourceFiles) -> str:
     named = ", ".join(f"`{seen_from_here(path)}`" for path in source.named[:5])
     if not source.files:
-        return f"there are no manifests in {named}: no file there ends with `.yaml` or `.yml`"
+        what = f"there are no manifests in {named}: no file there"
+        if not any((path / SETTINGS_FILE).is_file() for path in source.named):
+            return f"{what} ends with `.yaml` or `.yml`"
+        return (
+            f"{what} besides {SETTINGS_FILE} ends with `.yaml` or `.yml`; to remove a configuration, release"
+            ' its objects: see "Remove a configuration" in docs/zonectl.md'
+        )
     return f"there are no manifests in {named}: what was read holds nothing but comments"
 
 

@@ -1,7 +1,7 @@
 """Diagnostics: message, source location, excerpt, and the suggestion "did you mean"."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from reconciler.output_documents import DiagnosticDocument
@@ -20,7 +20,7 @@ class Diagnostic:
 
     `line`, `column` and `end_column` count from 1 (0: the file as a whole). `excerpt` is the line as written,
     or a part of it, without secrets; `mark` is the part that the problem is about, from its first character
-    to behind its last.
+    to behind its last. `zone`: the zone of the manifest, where a finding depends on what else is in it.
     """
 
     path: str
@@ -31,6 +31,7 @@ class Diagnostic:
     message: str
     excerpt: str = ""
     mark: tuple[int, int] = (0, 0)
+    zone: str | None = field(default=None, compare=False)
 
     def as_json(self) -> DiagnosticDocument:
         """The finding as a JSON object."""

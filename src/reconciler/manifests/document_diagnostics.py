@@ -37,6 +37,13 @@ def more_problems(path: str, count: int) -> Diagnostic:
     return diagnose(path, "", None, "more", f"{count:,} more problems are not shown; correct these first")
 
 
+def more_warnings(path: str, code: str, count: int) -> Diagnostic:
+    """The note that there are more warnings with a code than are listed. It has the same code."""
+    return diagnose(
+        path, "", None, code, f"{count:,} more warnings like these are not shown; correct these first"
+    )
+
+
 def find_span(places: Mapping[MemberPath, MemberSpans], path: MemberPath, *, on_key: bool) -> Span:
     """The source span of a path; the nearest parent's when it has none."""
     while path and path not in places:

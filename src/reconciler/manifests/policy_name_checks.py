@@ -21,10 +21,12 @@ class PolicyNameChecks:
 
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         self._described: dict[tuple[str | None, str], dict[str, Manifest]] = defaultdict(dict)
+        self._named: dict[tuple[str | None, str, str], Manifest] = {}
         self._renamed: dict[tuple[str | None, str, str], Manifest] = {}
         for manifest in manifests:
             if manifest.handle is not None:
                 self._described[manifest.zone, manifest.kind.name].setdefault(manifest.handle, manifest)
+                self._named.setdefault((manifest.zone, manifest.kind.name, manifest.name), manifest)
             for name in manifest.lifecycle.get("previous_names", ()):
                 self._renamed.setdefault((manifest.zone, manifest.kind.name, name), manifest)
 
@@ -85,9 +87,21 @@ class PolicyNameChecks:
         return self._described[manifest.zone, kind].get(name.id)
 
     def _hint(self, manifest: Manifest, kind: str, name: EntityName) -> str:
-        """The similar name that was probably intended, or how to list the name as external or absent."""
-        renamed = self._renamed.get((manifest.zone, kind, name.id))
+        """The name that was probably intended, or how to list the name as external or absent."""
+        place = manifest.zone, kind, name.id
+        named, renamed = self._named.get(place), self._renamed.get(place)
+        if named is not None:
+            written = EntityName(name.type, named.handle or "")
+            return (
+                f"; this is the name of its manifest ({named.origin}), and policies use the"
+                f" {named.kind.handle}: write `{written}`"
+            )
         if renamed is not None and renamed.handle is not None:
+            if (member := renamed.omitted_handle) is not None and renamed.kind.leaf(member).fixed:
+                return (
+                    f"; {kind} `{renamed.name}` had that name ({renamed.origin}), and its {member} cannot"
+                    f" change: write `{member}: {name.id}` in its `spec`"
+                )
             return f"; it is called `{renamed.handle}` now ({renamed.origin})"
         if hint := suggest(name.id, self._described[manifest.zone, kind]):
             return hint

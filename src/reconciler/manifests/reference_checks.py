@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from reconciler.kinds import ExternalName, Manifest, Origin, Reference
 from reconciler.kinds.values import Key
 
 from .diagnostics import Diagnostic, bounded, suggest
-from .document_diagnostics import RedactedDocument, more_problems
+from .document_diagnostics import RedactedDocument, more_problems, more_warnings
 from .encoding import InvalidEncoding, decode
 from .inactive_policies import CODE, inactive_policies
 from .policy_name_checks import PolicyNameChecks
@@ -65,6 +64,7 @@ class _Check:
         self.zones = own | self.elsewhere
         self.found: list[Diagnostic] = []
         self.more = 0
+        self.permitting: set[Key] = set()  # the policies that may permit something
         self._shown: dict[Origin, RedactedDocument] = {}
         self._sole: dict[tuple[str | None, str, str], Manifest] = {}
         self._handles: dict[tuple[str | None, str, str], list[Manifest]] = defaultdict(list)
@@ -114,6 +114,8 @@ class _Check:
             "; for one that is not in git write `{external: its identifier}`, for one of another"
             " configuration `{owner: which, name: its name there}`"
         )
+        if (named := self._names.get((zone, kind, name))) is not None:
+            return f", but one with this identifier; write its manifest's name, `{named}`"
         if len(self.found) >= MOST_GUESSES:
             return external
         elsewhere = {key.name: key.zone for key in self.by_key if key.kind == kind}
@@ -123,6 +125,15 @@ class _Check:
         if name in elsewhere:
             return f"; the one of that name is in zone `{elsewhere[name]}`, and references stay within a zone"
         return external
+
+    @cached_property
+    def _names(self) -> Mapping[tuple[str | None, str, str], str]:
+        """Zone, kind and handle -> the manifest's name."""
+        return {
+            (each.zone, each.kind.name, each.handle): each.name
+            for each in self.manifests
+            if each.handle is not None
+        }
 
     def zone_of(self, manifest: Manifest, ref: Reference) -> str | None:
         """The zone that a reference is looked up in: a Zone's own references are to its children."""
@@ -176,13 +187,17 @@ class _Check:
         found = []
         noted = {
             "separate-identifier": separate_handles(self.manifests),
-            CODE: inactive_policies(self.manifests, self.elsewhere),
+            CODE: inactive_policies(self.manifests, self.elsewhere, self.permitting),
         }
         for code, of_manifests in noted.items():
-            for manifest, message in islice(of_manifests, MOST_WARNINGS):
+            warnings = list(of_manifests)
+            for manifest, message in warnings[:MOST_WARNINGS]:
                 text, shown = self.shown(manifest)
                 path = ("metadata", "name")
-                found.append(shown.diagnose(manifest.origin.path, text, path, code, message))
+                each = shown.diagnose(manifest.origin.path, text, path, code, message)
+                found.append(replace(each, zone=manifest.zone))
+            if (more := len(warnings) - MOST_WARNINGS) > 0:
+                found.append(more_warnings(found[-1].path, code, more))
         return found
 
     def with_files(self, manifest: Manifest) -> Manifest:
@@ -233,6 +248,8 @@ class _Check:
         cedar = manifest.kind.cedar[member]
         vocabulary = self._vocabularies.setdefault(manifest.kind.name, Vocabulary.read(cedar))
         reading = parse_policies(text, vocabulary)
+        if reading.may_permit:
+            self.permitting.add(manifest.key)
         problems = list(reading.problems)
         if reading.readable:
             problems += self.names.unknown(manifest, vocabulary, reading.mentions)

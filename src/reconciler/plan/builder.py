@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from reconciler.kinds import Entity, Kinds, Manifest, Snapshot
+from reconciler.kinds.policy_lists import ACTIVE, POLICY, POLICY_SET
 from reconciler.kinds.values import parse_instant
 
 from .actions import ActionFactory
@@ -21,7 +22,7 @@ from .matching import Match, Matcher
 from .member_values import leaves
 from .missing_names import MissingNameSearch
 from .model import BY_OTHERS, Action, FieldChange, Op, Plan, Unmanaged, title_of
-from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT, PolicyPreview
+from .policy_preview import TEXT, PolicyPreview
 from .probable_renames import find_probable_renames
 from .replacements import exclusive_place, unlinking_update
 from .sets_without_permit import find_sets_without_permit
@@ -75,6 +76,7 @@ def build_plan(
     builder.prune()
     preview, operations = builder.preview(), builder.operations.in_order()
     following = preview.of(operations)
+    inactive = find_inactive_policies(preview, operations, builder.matcher)
     return Plan(
         tool_version=tool_version,
         owner=owner,
@@ -95,7 +97,8 @@ def build_plan(
         unmanaged_truncated=snapshot.undescribable_truncated,
         missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at[0], hint).all(),
         without_permit=find_sets_without_permit(builder.matcher.matches, builder.actions, kinds),
-        inactive_policies=find_inactive_policies(preview, operations, builder.matcher.matches, builder.index),
+        inactive_policies=inactive.policies,
+        unseen_policy_sets=inactive.unseen,
         probable_renames=find_probable_renames(builder.actions, kinds),
         lost_providers=find_lost_providers(builder.actions, builder.index, kinds),
         left_out=left_out,
@@ -324,23 +327,23 @@ class _Builder:
         )
 
     def _replace(self, match: Match) -> None:
-        found = match.found
+        found, manifest = match.found, match.manifest
         assert found is not None  # noqa: S101 - a replacement replaces something
         if match.adopted:
             self.refused.append(
-                f"{match.manifest.origin}: {found.kind} `{found.handle}` is not managed from git and differs "
+                f"{manifest.origin}: {found.kind} `{found.handle}` is not managed from git and differs "
                 f"in {_listed(match.replaced)}, which cannot change; correct the manifest first"
             )
             return
         if found.kind == "Zone":
             self.refused.append(
-                f"{match.manifest.origin}: {_listed(match.replaced)} of a zone cannot change; "
+                f"{manifest.origin}: {_listed(match.replaced)} of a zone cannot change; "
                 "replacing the zone would delete everything in it"
             )
             return
         self._create(match, Op.REPLACE, self.actions_for.replacement_changes(match, found))
         handle = found.handle
-        if handle is not None and match.replaced == [match.omitted_handle]:
+        if handle is not None and match.replaced == [manifest.omitted_handle]:
             self.actions[-1] = replace(self.actions[-1], keep=(match.replaced[0], handle))
 
     def _change(self, match: Match) -> None:
@@ -401,7 +404,7 @@ class _Builder:
     def preview(self) -> PolicyPreview:
         """The inputs for predicting the policy impact."""
         written = {
-            _key(match): (str(text), match.manifest.files.get(TEXT))
+            match.entity_key: (str(text), match.manifest.files.get(TEXT))
             for match in self.matches
             if match.manifest.kind.name == POLICY and (text := match.wanted.get(TEXT))
         }
@@ -425,8 +428,8 @@ class _Builder:
             if change.path == ACTIVE and change.after is True and change.state in BY_OTHERS
         }
         for match in self.matches:
-            if match.manifest.kind.name == POLICY_SET and (match.deleted or _key(match) in changed):
-                yield _key(match)
+            if match.manifest.kind.name == POLICY_SET and (match.deleted or match.entity_key in changed):
+                yield match.entity_key
 
     def unmanaged(self) -> tuple[Unmanaged, ...]:
         """Objects in the zones of these manifests, of any owner, that no configuration manages.
@@ -470,11 +473,6 @@ class _Builder:
     def _new_label(self, local_id: str) -> str:
         match = self._by_local_id[local_id]
         return f"{match.key.kind}/{match.key.name}" + (" (the new one)" if match.replaced else "")
-
-
-def _key(match: Match) -> str:
-    """The id of a manifest's entity; the local id of one that does not exist yet."""
-    return match.found.id if match.found is not None else match.local_id
 
 
 def _has_expired(manifest: Manifest, now: datetime) -> bool:

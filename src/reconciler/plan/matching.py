@@ -59,12 +59,9 @@ class Match:
         return _local_id(self.key)
 
     @property
-    def omitted_handle(self) -> str | None:
-        """The member with the handle, where the manifest omits it: it is the manifest's name."""
-        handle = self.manifest.kind.handle
-        if handle is None or handle not in self.manifest.kind.spec.members:
-            return None
-        return handle if self.manifest.spec.get(handle) is None else None
+    def entity_key(self) -> str:
+        """The id of the manifest's entity; the local id of one that does not exist yet."""
+        return self.found.id if self.found is not None else self.local_id
 
     @property
     def new(self) -> bool:

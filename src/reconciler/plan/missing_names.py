@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from reconciler.cedar import EntityName, Vocabulary, parse_name, parse_policies
 from reconciler.kinds import Entity, Kinds, MissingName
+from reconciler.kinds.policy_lists import POLICY
 
 from .matching import Match, Matcher
 from .policy_impact import MissingPolicyName
-from .policy_preview import POLICY, TEXT
+from .policy_preview import TEXT
 
 _ABSENT = "absent_names"
 

@@ -141,7 +141,7 @@ class Action:
         secret_ends: the secret that it had stops working.
         deleted: the entity was deleted by others, and is created or adopted again.
         keep: of a replacement only because the manifest omits its fixed handle, the member and the value to
-            write so that the object is kept. A hint, and so in no document.
+            write so that the object is kept.
         write: the last write by others, where it reverts one. Not in the digest: not every caller may read
             it.
     """
@@ -162,7 +162,7 @@ class Action:
     shown_once: bool = False
     secret_ends: bool = False
     deleted: bool = False
-    keep: tuple[str, str] | None = field(default=None, compare=False)
+    keep: tuple[str, str] | None = None
     write: Write | None = field(default=None, compare=False)
 
     def as_json(self) -> ActionDocument:
@@ -185,6 +185,7 @@ class Action:
             "shown_once": self.shown_once,
             "secret_ends": self.secret_ends,
             "deleted": self.deleted,
+            "keep": dict([self.keep]) if self.keep is not None else None,
         }
         found.update({name: value for name, value in optional.items() if value})
         found["changes"] = [change.as_json() for change in self.changes]
@@ -318,15 +319,16 @@ class ProbableRename:
 
 @dataclass(frozen=True, slots=True)
 class InactivePolicy:
-    """A policy that the plan writes and that the active policy set does not list: it decides nothing.
+    """A policy of the plan's owner that the active policy set does not list: it decides nothing.
 
     Attributes:
         zone: the zone's name for people.
         place: `file:line` of its manifest.
-        active_set: the active policy set, as `Kind/name`; None for the zone's default policies.
+        active_set: the title of the active policy set; None for the zone's default policies.
         set_place: `file:line` of that set's manifest, where this configuration has one.
         set_owner: the other configuration that manages that set, where one does.
         listed_by: the inactive policy sets of this configuration that list the policy, each with its place.
+        unchanged: the plan does not write it.
     """
 
     zone: str | None
@@ -336,6 +338,7 @@ class InactivePolicy:
     set_place: str | None = None
     set_owner: str | None = None
     listed_by: tuple[str, ...] = ()
+    unchanged: bool = False
 
     def as_json(self) -> InactivePolicyDocument:
         """As a JSON object; what does not apply is left out."""
@@ -344,8 +347,14 @@ class InactivePolicy:
             "place": self.place,
             "active_set": self.active_set,
         }
+        if self.set_place is not None:
+            document["set_place"] = self.set_place
+        if self.set_owner is not None:
+            document["set_owner"] = self.set_owner
         if self.listed_by:
             document["listed_by"] = list(self.listed_by)
+        if self.unchanged:
+            document["unchanged"] = True
         return document
 
 
@@ -401,7 +410,8 @@ class Plan:
             only, and so not in a saved plan.
         unmanaged_truncated: kinds of which the server did not list all objects.
         without_permit: titles of policy sets that refuse every token: no policy in them has a `permit`.
-        inactive_policies: policies that it writes and that decide nothing, since no active set lists them.
+        inactive_policies: policies of its owner that decide nothing, since no active set lists them.
+        unseen_policy_sets: zones with policies of its owner where the snapshot does not show the active set.
         probable_renames: objects that are deleted while a similar one is created beside them.
         lost_providers: resources that stay and lose their credential provider.
         left_out: titles of what has expired and does not exist: it is not created.
@@ -436,6 +446,7 @@ class Plan:
     missing_names: tuple[MissingPolicyName, ...] = field(default=(), compare=False)
     without_permit: tuple[str, ...] = field(default=(), compare=False)
     inactive_policies: tuple[InactivePolicy, ...] = field(default=(), compare=False)
+    unseen_policy_sets: frozenset[str] = field(default=frozenset(), compare=False)
     probable_renames: tuple[ProbableRename, ...] = field(default=(), compare=False)
     lost_providers: tuple[LostProvider, ...] = field(default=(), compare=False)
     left_out: tuple[str, ...] = field(default=(), compare=False)

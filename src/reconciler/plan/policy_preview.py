@@ -5,23 +5,36 @@ of that group only; a `forbid` about the group is in the text of a policy that t
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from reconciler.cedar import EntityMention, ParsedPolicies, Rule, Vocabulary, is_covered, parse_policies
 from reconciler.kinds import Entity, Kinds
+from reconciler.kinds.policy_lists import ACTIVE, POLICIES, POLICY, POLICY_SET
 
 from .operations import CreateOperation, Operation, WriteOperation, zone_id_of
 from .policy_impact import PolicyImpact, PolicySetChange, PrefixExemption, WidenedAccess
 from .resource_prefixes import RESOURCE, exempt_from_prefix, reached_by_prefix
 from .zone_state import ASSIGNMENT, Item, ZoneState, key_of, zone_before_and_after
 
-POLICY, TEXT = "Policy", "cedar"
-POLICY_SET, ACTIVE = "PolicySet", "active"
+TEXT = "cedar"
 
 
 _Rules = Mapping[str, tuple[Rule, ...]]  # of the active policies, by id or by local id
+ZonePointer = tuple[str, str]
+"""How a changeset names a zone: `id` or `local_id`, and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingPolicies:
+    """The active policies of a zone, and their set: keys, which are ids and local ids of new objects.
+
+    `policy_set` is None for the zone's default policies.
+    """
+
+    policy_set: str | None
+    policies: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -68,20 +81,27 @@ class PolicyPreview:
             apart += zone.exempt()
         return PolicyImpact(tuple(deciding), tuple(widened), tuple(apart))
 
-    def inactive_policies(self, operations: Sequence[Operation]) -> Iterator[tuple[str, str | None]]:
-        """The policies that these operations write and that are not active afterwards, by key.
+    def active_policies(
+        self, zones: Iterable[ZonePointer], operations: Sequence[Operation]
+    ) -> Mapping[ZonePointer, "DecidingPolicies | None"]:
+        """The policies of each zone that are active after these operations.
 
-        Each comes with the policy set that is active in its zone; None for the zone's default policies.
+        None where the snapshot does not show which policy set is active.
         """
-        by_zone: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+        by_zone: dict[ZonePointer, list[Operation]] = defaultdict(list)
         for each in operations:
             for pointer in each.get("zone", {}).items() if each["kind"] in (POLICY, POLICY_SET) else ():
                 by_zone[pointer].append(each)
-        for (member, zone), found in by_zone.items():
-            yield from self._zone(zone, found).inactive_policies(is_new=member == "local_id")
+        found = {}
+        for member, zone in zones:
+            of_policies = self._zone(zone, by_zone[member, zone], frozenset({POLICY, POLICY_SET}))
+            found[member, zone] = of_policies.active_policies(is_new=member == "local_id")
+        return found
 
-    def _zone(self, zone_id: str, operations: Sequence[Operation]) -> "_Zone":
-        relevant = {*self.vocabulary.kinds.values(), ASSIGNMENT, POLICY, POLICY_SET}
+    def _zone(
+        self, zone_id: str, operations: Sequence[Operation], relevant: Collection[str | None] = ()
+    ) -> "_Zone":
+        relevant = relevant or {*self.vocabulary.kinds.values(), ASSIGNMENT, POLICY, POLICY_SET}
         entities = [each for each in self.in_zone.get(zone_id, ()) if each.kind in relevant]
         before, after = zone_before_and_after(entities, operations, self.kinds, self.same)
         return _Zone(self, self.names(zone_id), entities, operations, before, after)
@@ -201,22 +221,20 @@ class _Zone:
         """The description of the zone's default policies; empty for any other policy set."""
         if policy_set is None or policy_set != self._first_set:
             return
-        for each in self._entity(policy_set).spec.get("policies", ()):
+        for each in self._entity(policy_set).spec.get(POLICIES, ()):
             if each in self._by_id and (described := self._entity(each).spec.get("description")):
                 yield described
 
-    def inactive_policies(self, *, is_new: bool) -> Iterator[tuple[str, str | None]]:
-        """The written policies that the active set does not list; none where that set is not known.
+    def active_policies(self, *, is_new: bool) -> DecidingPolicies | None:
+        """The policies that are active afterwards; None where the active set is not known.
 
         Args:
             is_new: the changeset creates the zone, with its default policies active.
         """
         after = self._decides_after
         if after is None and not is_new:
-            return
-        for key in dict.fromkeys(map(self._key, self._written(POLICY))):
-            if key not in self._texts_after:
-                yield key, after if after != self._first_set else None
+            return None
+        return DecidingPolicies(after if after != self._first_set else None, frozenset(self._texts_after))
 
     # --- the texts of the active policies
 
@@ -229,7 +247,7 @@ class _Zone:
         active = entity.in_force.spec if entity.in_force is not None else {}
         parts = entity.in_force.contents if entity.in_force is not None else ()
         texts = {each.id: str(each.spec.get(TEXT, "")) for each in parts}
-        for policy in active.get("policies", entity.spec.get("policies")) or ():
+        for policy in active.get(POLICIES, entity.spec.get(POLICIES)) or ():
             if policy in self._by_id:
                 texts[policy] = self._text_in_force(self._entity(policy))
         return texts
@@ -246,11 +264,11 @@ class _Zone:
         if after is None:
             return {}
         rewritten = {self._key(each): each["spec"] for each in self._written(POLICY)}
-        composed = {self._key(each) for each in self._written(POLICY_SET) if "policies" in each["spec"]}
+        composed = {self._key(each) for each in self._written(POLICY_SET) if POLICIES in each["spec"]}
         if after == self._decides_before and after not in composed:
             policies: Iterable[str] = self._texts_before
         else:
-            policies = self.after.things[after].spec.get("policies") or ()
+            policies = self.after.things[after].spec.get(POLICIES) or ()
         texts = {}
         for policy in policies:
             thing = self.after.things.get(policy)

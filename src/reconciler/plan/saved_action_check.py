@@ -64,6 +64,7 @@ class ActionChecker:
         yield from self._of_deletion_by_others(action, kind)
         entity = self.index.by_id.get(action.id or "")
         yield from self._of_zone(action, entity)
+        yield from self._of_keep(action, kind, entity)
         if entity is not None and entity.revision <= self.plan.base_revision:
             yield from self._of_object(action, kind, entity, effect)
             yield from self._of_members(action, kind, entity, effect)
@@ -134,6 +135,15 @@ class ActionChecker:
             others = count_cascaded(self.index, entity.id, self._deleted)
         if others > action.takes_along or (others < action.takes_along and not self.moved):
             yield f"the saved plan omits {others} objects of other owners, or of none, that are deleted too"
+
+    @staticmethod
+    def _of_keep(action: Action, kind: Kind, entity: Entity | None) -> Iterator[str]:
+        """What to write to keep the object: its identifier, and only where it is replaced."""
+        if action.keep is None or (entity is None and action.op is Op.REPLACE):
+            return
+        former = entity.handle if entity is not None else None
+        if action.op is not Op.REPLACE or action.keep != (kind.handle, former):
+            yield "the saved plan has a wrong identifier with which the object would be kept"
 
     @cached_property
     def _deleted(self) -> set[str]:

@@ -101,4 +101,5 @@ def _read_action(content: Mapping[str, Any]) -> Action:
         shown_once=content.get("shown_once", False),
         secret_ends=content.get("secret_ends", False),
         deleted=content.get("deleted", False),
+        keep=next(iter(content.get("keep", {}).items()), None),
     )

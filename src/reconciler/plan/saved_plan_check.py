@@ -34,11 +34,12 @@ from dataclasses import replace
 from functools import cached_property
 
 from reconciler.kinds import Snapshot
+from reconciler.kinds.policy_lists import ACTIVE, POLICY_SET
 
 from .model import BY_OTHERS, FieldChange, Op, Plan
 from .plan_consistency import PLAN_AGAIN
 from .policy_impact import PolicyImpact, WidenedAccess
-from .policy_preview import ACTIVE, POLICY_SET, PolicyPreview
+from .policy_preview import PolicyPreview
 from .saved_action_check import ActionChecker
 from .zone_moves import with_zone_moves
 

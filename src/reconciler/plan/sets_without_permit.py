@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from reconciler.cedar import Vocabulary, parse_policies
 from reconciler.kinds import Kinds
+from reconciler.kinds.policy_lists import ACTIVE, POLICIES, POLICY, POLICY_SET
 from reconciler.kinds.values import Key
 
 from .matching import Match
 from .model import Action, Op, title_of
-from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT
-
-_POLICIES = "policies"
+from .policy_preview import TEXT
 
 
 def find_sets_without_permit(
@@ -30,16 +29,11 @@ def find_sets_without_permit(
         key, spec = match.key, match.manifest.spec
         if key.kind != POLICY_SET or match.released or spec.get(ACTIVE) is False:
             continue
-        named = [Key(key.zone, POLICY, str(name)) for name in spec.get(_POLICIES) or ()]
+        named = [Key(key.zone, POLICY, str(name)) for name in spec.get(POLICIES) or ()]
         policies = [matches.get(each) for each in named]
         if None in policies or written.isdisjoint({tuple(key), *map(tuple, named)}):
             continue
         texts = [str(each.wanted.get(TEXT) or "") for each in policies if each is not None]
-        if not any(_may_permit(text, vocabulary) for text in texts):
+        if not any(parse_policies(text, vocabulary).may_permit for text in texts):
             found.append(title_of(key.kind, key.zone, key.name))
     return tuple(sorted(found))
-
-
-def _may_permit(text: str, vocabulary: Vocabulary) -> bool:
-    parsed = parse_policies(text, vocabulary)
-    return not parsed.readable or any(rule.effect == "permit" for rule in parsed.rules)

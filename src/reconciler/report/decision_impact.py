@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from reconciler.kinds.values import parse_instant
 from reconciler.plan import ChangedDecisions, ChangedRequest, NamedRule, ZoneDecisionImpact
@@ -14,6 +15,7 @@ from .value_diff import as_text, counted
 # Letters of other scripts are quoted, for some look like a space.
 _PLAIN = re.compile(r"[\w.,:;@/+=~*&?%#!$'-]+", re.ASCII)
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _DecidingRules = Callable[[ChangedRequest], Iterable[str]]
 _POLICY = "policy"
 _REASONS = {
@@ -113,7 +115,7 @@ def _extent(changed: ChangedDecisions, of: ZoneDecisionImpact) -> str:
 
 
 def _example_lines(changed: ChangedDecisions, rules: _DecidingRules) -> Iterator[Line]:
-    for each in changed.examples:
+    for each in _merged(changed.examples):
         scopes = f" (scope{'s' * (len(each.scopes) > 1)} {_listed(each.scopes)})" if each.scopes else ""
         yield f"      {_request(each)}{scopes}: {_times(each)}"
         if why := ", ".join(rules(each)):
@@ -121,6 +123,19 @@ def _example_lines(changed: ChangedDecisions, rules: _DecidingRules) -> Iterator
     more = changed.decisions - sum(each.decisions for each in changed.examples)
     if changed.examples and more > 0:
         yield f"      ... and {counted(more, 'more request')}"
+
+
+def _merged(examples: Iterable[ChangedRequest]) -> Iterator[ChangedRequest]:
+    """The requests with those counted together that read the same, as a sign-in and the exchange after it."""
+    found: dict[ChangedRequest, ChangedRequest] = {}
+    for each in examples:
+        key = replace(each, decisions=0, last_at="")
+        if (known := found.get(key)) is not None:
+            last = max(known.last_at, each.last_at, key=lambda at: parse_instant(at) or _LONG_AGO)
+            found[key] = replace(known, decisions=known.decisions + each.decisions, last_at=last)
+        else:
+            found[key] = each
+    yield from sorted(found.values(), key=lambda each: -each.decisions)
 
 
 def _request(each: ChangedRequest) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.terminal import Line, Styled
 
-from .rule_names import place_of
+from .rule_names import rule_text
 from .value_diff import counted
 
 _POLICY_DENIED = "policy_denied"  # the reason of a refusal that the policies decided
@@ -66,17 +66,11 @@ def _error(record: Mapping[str, Any]) -> Sequence[str]:
 def policy_text(policy: Mapping[str, Any]) -> str:
     """A rule that decided, with the place it was written from, on one line."""
     name = policy.get("policy") or f"version {policy['policy_version_id']} of a policy that is gone"
-    told = f"policy `{name}`, {_rule(str(policy['rule']))}"
+    told = f"policy `{name}`, {rule_text(str(policy['rule']))}"
     source = policy.get("source")
     if source is None:
         return told
     return f"{told} ({_place(source)})"
-
-
-def _rule(name: str) -> str:
-    """A rule by its `@id`, or by its place among the rules of the text, counted from 1 for people."""
-    place = place_of(name)
-    return f"rule {place}" if place is not None else f"rule `{name}`"
 
 
 def _place(source: Mapping[str, Any]) -> str:

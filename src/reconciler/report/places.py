@@ -10,8 +10,8 @@ from reconciler.manifests.source_files import seen_from_here
 Places = Callable[[str], str]
 """Turns a text with places of manifests (`file:line`, relative to the root) into the text that is shown."""
 
-# A place is a whole text, or begins one, or is in parentheses within one.
-_PLACE = re.compile(r"(?:^|(?<=\())(?P<file>[^()]+?)(?P<line>:\d+(?::\d+)?)(?=$|: |\)|; )")
+# A place is a whole text, or begins one, or is in parentheses or behind `at` within one.
+_PLACE = re.compile(r"(?:^|(?<=\()|(?<= at ))(?P<file>[^()]+?)(?P<line>:\d+(?::\d+)?)(?=$|: |\)|[;,]? )")
 
 
 def as_recorded(text: str) -> str:
@@ -31,6 +31,7 @@ def places_from_here(configuration: Configuration) -> Places:
 def _seen(text: str, root: Path, files: Set[str]) -> str:
     def shown(found: re.Match[str]) -> str:
         file = found["file"]
-        return f"{seen_from_here(root / file)}{found['line']}" if file in files else found[0]
+        lead, at, behind = file.rpartition(" at ") if file not in files else ("", "", file)
+        return f"{lead}{at}{seen_from_here(root / behind)}{found['line']}" if behind in files else found[0]
 
     return _PLACE.sub(shown, text)

@@ -9,7 +9,7 @@ from reconciler.plan import Action, Cascade, Cascades, FieldChange, Plan, Refusa
 from reconciler.plan.cascade import cascade_json, cascade_of
 from reconciler.plan.model import ChangeState, Op
 from reconciler.server_problems import ServerRejection
-from reconciler.terminal import Line, Styled, line_parts
+from reconciler.terminal import Line, Styled, columns, line_parts
 
 from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmanaged_line, write_line
 from .decision_impact import decision_impact_lines, decision_impact_summary
@@ -116,7 +116,8 @@ def rejection_lines(found: ServerRejection, place: Places = as_recorded) -> Sequ
         if each.diagnostic is None:
             lines.append(f"  {place(str(each))}")
         else:
-            lines.extend(indented(diagnostic_block(each.diagnostic, place=place), 2))
+            block = diagnostic_block(each.diagnostic, place=place, columns=columns() - 2)
+            lines.extend(indented(block, 2))
     return lines
 
 
@@ -205,8 +206,8 @@ def action_lines(
     if action.keep is not None:
         member, value = action.keep
         yield (
-            f"    to keep the object, write `{member}: {as_text(value)}` in its `spec`: without it, the"
-            " manifest's name is taken for it, and it cannot change"
+            f"    to keep the object, write `{member}: {as_text(value)}` in its `spec`: otherwise the name"
+            f" `{action.name}` becomes the {member}, which cannot be changed"
         )
 
 

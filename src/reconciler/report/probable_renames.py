@@ -32,8 +32,12 @@ def _lines(each: ProbableRename, place: Places) -> Iterator[Line]:
     )
     identifier = ""
     if each.handle is not None:
-        why = "which cannot change" if each.is_fixed else "unless it is to change, too"
-        identifier = f"; also write `{each.handle}: {as_text(each.old_handle)}` in its `spec`, {why}"
+        article = "an" if each.kind[0] in "AEIOU" else "a"
+        why = f" ({article} {each.kind}'s {each.handle} cannot change)"
+        identifier = (
+            f"; also write `{each.handle}: {as_text(each.old_handle)}` in its `spec`"
+            f"{why if each.is_fixed else ', unless it is to change, too'}"
+        )
     names = as_text([each.before])
     yield (
         f"    to keep the object, write `lifecycle: {{previous_names: {names}}}` in the manifest of"

@@ -1,6 +1,7 @@
 """Secrets that the server shows once: kept for this user, or not made."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,98 @@ class TestShownOnce:
         assert "confirmed: the secret of ApplicationCredential workforce/agent-key is in" in done.err
         assert "lost" not in zonectl("plan", config).out
         assert world.find("ApplicationCredential", "agent-key")["id"] == key
+
+
+class TestAppliedAgain:
+    """The same saved plan, whose secrets the server shows only to the first apply."""
+
+    @pytest.fixture
+    def apply(self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path) -> Any:
+        """Applies the saved plan with that directory for secrets."""
+        config.write("all.yaml", CREDENTIAL)
+        zonectl("plan", config, "--out", tmp_path / "plan.json")
+        return lambda directory, *options: zonectl(
+            "apply", tmp_path / "plan.json", "--secrets-dir", tmp_path / directory, *options
+        )
+
+    def test_names_the_file_that_has_the_secret(self, apply: Any, tmp_path: Path) -> None:
+        """It is no failure; and the document names the file, too."""
+        apply("kept")
+        (file,) = (tmp_path / "kept").iterdir()
+        again = apply("kept")
+        document = json.loads(apply("kept", "--output", "json").out)
+
+        assert (again.exit_code, again.err) == (0, "")
+        assert f"the secret of ApplicationCredential workforce/agent-key is in {file}" in again.out
+        assert document["secret_files"] == [str(file)]
+        assert "problems" not in document
+
+    def test_knows_from_the_server_that_it_was_delivered(self, apply: Any) -> None:
+        """Where the file is in another directory, or was moved away."""
+        apply("kept")
+        again = apply("elsewhere")
+
+        assert (again.exit_code, again.err) == (0, "")
+        assert "workforce/agent-key was delivered by that apply" in again.out
+
+    def test_confirms_what_is_in_its_file(
+        self, apply: Any, server: FakeServer, world: World, tmp_path: Path
+    ) -> None:
+        """The first apply could not."""
+        apply("kept")
+        world.find("ApplicationCredential", "agent-key")["ownership"]["undelivered"] = True
+        world.revision += 1
+
+        assert apply("kept").exit_code == 0
+        assert not world.find("ApplicationCredential", "agent-key")["ownership"]["undelivered"]
+
+    def test_says_that_it_is_lost_where_nobody_has_it(self, apply: Any, server: FakeServer) -> None:
+        """The answer that showed it did not arrive."""
+        server.drop_answers = 1
+        assert (first := apply("kept")).exit_code == 1
+        assert "did not arrive" in first.err
+        assert "did not arrive" in apply("kept").err
+
+
+class TestGit:
+    """A directory in a work tree of git: a `git add` must not commit the secrets."""
+
+    @pytest.fixture
+    def apply(self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path) -> Any:
+        """Applies the configuration, in a repository, with `secrets` in it for secrets."""
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+        config.write("all.yaml", CREDENTIAL)
+        return lambda: zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "secrets")
+
+    def test_that_zonectl_makes_is_ignored(self, apply: Any, tmp_path: Path) -> None:
+        """By a `.gitignore` of its own, and nothing is said."""
+        assert apply().err == ""
+        assert (tmp_path / "secrets" / ".gitignore").read_text() == "*\n"
+        assert "secrets" not in status_of(tmp_path)
+
+    @pytest.mark.parametrize("ignored", [True, False])
+    def test_that_is_there_is_left_alone(self, apply: Any, tmp_path: Path, ignored: bool) -> None:
+        """Whoever made it is warned, unless the repository ignores it."""
+        (tmp_path / "secrets").mkdir()
+        if ignored:
+            (tmp_path / ".gitignore").write_text("secrets/\n")
+        done = apply()
+
+        assert done.exit_code == 0
+        assert ("warning: `git add` would commit the secrets in " in done.err) is not ignored
+        assert ("secrets" in status_of(tmp_path)) is not ignored
+        assert not (tmp_path / "secrets" / ".gitignore").exists()
+
+
+def status_of(repository: Path) -> str:
+    """The files that `git add` would take along."""
+    done = subprocess.run(
+        ["git", "-C", str(repository), "status", "--porcelain", "--untracked-files=all"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 def credentials(*places: tuple[str, str]) -> str:

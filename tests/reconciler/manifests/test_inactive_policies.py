@@ -1,7 +1,7 @@
 """Policies that no active policy set lists decide nothing, and `zonectl validate` warns of them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.reconciler.conftest import Folder, Result
@@ -84,12 +84,7 @@ class TestWarned:
                 "`main` (PolicySet.yaml:1), the active policy set of zone `workforce`",
             ),
             ([policy_set([])], "add `guard` to its `policies`"),
-            (
-                [policy_set([]), policy_set(name="draft", active=False)],
-                "PolicySet `draft` (PolicySet.yaml:1) lists it, but is not active",
-            ),
             ([kept("name", [])], "add `guard` to its `policies`"),
-            ([policy_set(active=False)], "lists it, but with `active: false`: write `active: true` there"),
             ([policy_set([], active=False)], "list `guard` in a PolicySet with `active: true`"),
             ([kept("active", [], active=False)], "list `guard` in a PolicySet with `active: true`"),
             ([], "list `guard` in a PolicySet with `active: true`"),
@@ -111,6 +106,70 @@ class TestWarned:
         """Policy sets stay within their zone."""
         other = manifest("PolicySet", "main", "shop", policies=LISTED)
         assert len(warned(zone(), zone("shop"), POLICY, other)) == 1
+
+
+class Counted(list[object]):
+    """A list that counts how often it is read through."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[object]:
+        self.reads += 1
+        return super().__iter__()
+
+
+class TestInactiveSets:
+    """What an inactive set lists is warned of once, at the set."""
+
+    MANY = [manifest("Policy", f"p-{number}", cedar=CEDAR) for number in range(7)]
+    DRAFT = policy_set([each.name for each in MANY], "draft", active=False)
+
+    def test_an_active_set_is_silent(self) -> None:
+        """Its policies decide."""
+        assert warned(zone(), *self.MANY, policy_set([each.name for each in self.MANY])) == []
+
+    def test_the_set_has_one_warning_for_all_its_policies(self) -> None:
+        """With some names, the number of the others, and what to write."""
+        (found,) = warned(zone(), *self.MANY, self.DRAFT)
+        assert found.startswith(
+            "draft: this PolicySet has `active: false`, and unless an active one of zone `workforce` lists"
+            " them, its policies `p-0`, `p-1`, `p-2`, `p-3`, `p-4` and 2 more decide nothing; write"
+            " `active: true`: "
+        )
+
+    def test_beside_the_active_set_too(self) -> None:
+        """It names the set that would have to list them."""
+        (found,) = warned(zone(), POLICY, policy_set([]), policy_set(name="draft", active=False))
+        assert found == (
+            "draft: this PolicySet is not active, and its policy `guard` decides nothing: PolicySet `main`"
+            " (PolicySet.yaml:1), the active policy set of zone `workforce`, does not list it; add it to its"
+            " `policies`"
+        )
+
+    def test_what_no_set_lists_is_warned_of_by_itself(self) -> None:
+        """Beside the set."""
+        found = warned(zone(), *self.MANY, POLICY, self.DRAFT)
+        assert [each.partition(":")[0] for each in found] == ["draft", "guard"]
+
+    def test_only_a_set_without_permit_is_told_to_copy_the_default_policies(self) -> None:
+        """One with a `permit` decides by itself, which may be meant."""
+        manifests = [zone(), POLICY, policy_set(name="draft", active=False)]
+        ((_, permitting),) = inactive_policies(manifests, permitting={POLICY.key})
+        assert "`active: true`: the set then replaces the zone's default policies" in permitting
+        ((_, forbidding),) = inactive_policies(manifests)
+        assert "list copies of these, too" in forbidding
+
+    @pytest.mark.parametrize("active", [True, False])
+    def test_each_list_is_read_once(self, *, active: bool) -> None:
+        """Whatever the number of policies and sets: this is read of pull requests of any size."""
+        entries: list[object] = [*(f"q-{number}" for number in range(50)), {"external": "p-0"}]
+        lists = [Counted(entries) for _ in range(20)]
+        sets = [
+            policy_set(each, f"set-{number}", active=active and not number)
+            for number, each in enumerate(lists)
+        ]
+        assert len(warned(zone(), *self.MANY, *sets)) == (6 if active else 7)
+        assert {each.reads for each in lists} == {1}
 
 
 MANIFESTS = """\
@@ -157,3 +216,38 @@ class TestValidate:
         assert [(each["path"], each["line"], each["code"]) for each in document["warnings"]] == [
             ("all.yaml", 8, "inactive-policy")
         ]
+
+    def test_counts_what_it_does_not_show(self, config: Folder, zonectl: Callable[..., Result]) -> None:
+        """In text and in JSON; 100 of a code are shown."""
+        policies = MANIFESTS.partition("---\n")[2]
+        config.write("all.yaml", MANIFESTS)
+        more = [policies.replace("guard", f"guard-{number}") for number in range(102)]
+        config.write("more.yaml", "---\n".join(more))
+        told = "3 more warnings like these are not shown; correct these first"
+        assert told in zonectl("validate", config).out
+        warnings = json.loads(zonectl("validate", config, "--output", "json").out)["warnings"]
+        assert len(warnings) == 101
+        assert [each["code"] for each in warnings if each["message"] == told] == ["inactive-policy"]
+
+        config.write("more.yaml", "---\n".join(more[:99]))
+        assert "more warnings" not in zonectl("validate", config).out
+
+    def test_names_the_files_in_its_messages_as_seen_from_here(
+        self, config: Folder, zonectl: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As at the beginning of the line; in JSON relative to the configuration's root."""
+        config.write("all.yaml", MANIFESTS + SET.replace("[guard]", "[]"))
+        monkeypatch.chdir(config.path.parent)
+        assert "PolicySet `main` (config/all.yaml:11), the active" in zonectl("validate", config).out
+        (found,) = json.loads(zonectl("validate", config, "--output", "json").out)["warnings"]
+        assert "PolicySet `main` (all.yaml:11), the active" in found["message"]
+
+    def test_reads_the_permit_in_a_file(self, config: Folder, zonectl: Callable[..., Result]) -> None:
+        """The text of a policy may be beside its manifest."""
+        config.write("guard.cedar", "permit(principal, action, resource);")
+        inline = '{cedar: "forbid(principal, action, resource);"}'
+        draft = SET.replace("[guard]", "[guard], active: false")
+        config.write("all.yaml", MANIFESTS + draft)
+        assert "list copies of these, too" in zonectl("validate", config).out
+        config.write("all.yaml", MANIFESTS.replace(inline, "{cedar_file: guard.cedar}") + draft)
+        assert "the set then replaces the zone's default policies" in zonectl("validate", config).out

@@ -201,7 +201,7 @@ def test_what_only_looks_like_an_unknown_name_is_none(validated: Validated, ceda
     ("name", "hint"),
     [
         ('Group::"CONTRACTORS"', "did you mean `contractors`?"),
-        ('Group::"people"', "list it in `external_names`"),  # its manifest's name, not its identifier
+        ('Group::"people"', 'policies use the identifier: write `Group::"staff"`'),
         ('Group::"partners"', "the one of that name is in zone `other`, and policies stay within a zone"),
         ('Group::"employees"', "it is called `staff` now"),
         ('Role::"contractors"', "list it in `external_names` if it is there but not in git"),
@@ -213,6 +213,42 @@ def test_says_what_was_meant(validated: Validated, name: str, hint: str) -> None
     """Or what to write, when nothing is like it."""
     (found,) = validated(f"forbid (principal in {name}, action, resource);")
     assert hint in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "identifier"),
+    [
+        ('Resource::"payroll"', 'Resource::"https://payroll.acme.example/api"'),
+        ('Group::"people"', 'Group::"staff"'),
+    ],
+)
+def test_the_name_of_a_manifest_is_answered_with_the_identifier(
+    validated: Validated, name: str, identifier: str
+) -> None:
+    """Not with the lists of names that are not in git: a rule about such a name would protect nothing."""
+    cedar = "forbid (principal, action, resource) when {{ resource in {} }};"
+    assert validated(cedar.format(identifier)) == []
+    (found,) = validated(cedar.format(name))
+    assert "this is the name of its manifest (company.yaml:" in found["message"]
+    assert f"policies use the identifier: write `{identifier}`" in found["message"]
+    assert "_names" not in found["message"]
+
+
+def test_a_renamed_object_with_a_fixed_identifier_is_told_to_keep_it(
+    validated: Validated, config: Any
+) -> None:
+    """Otherwise a plan replaces it: its manifest's name would be its identifier."""
+    cedar = 'forbid (principal in Role::"scheduler", action, resource);'
+    assert validated(cedar) == []
+    role = "metadata: {zone: acme, name: scheduler}\n"
+    renamed = role.replace("scheduler", "planner") + "lifecycle: {previous_names: [scheduler]}\n"
+    config.write("company.yaml", COMPANY.replace(role, renamed))
+    (found,) = validated(cedar)
+    assert "Role `planner` had that name (company.yaml:" in found["message"]
+    assert "its identifier cannot change: write `identifier: scheduler` in its `spec`" in found["message"]
+
+    config.write("company.yaml", COMPANY.replace(role, renamed + "spec: {identifier: scheduler}\n"))
+    assert validated(cedar) == []
 
 
 # --- names that are meant

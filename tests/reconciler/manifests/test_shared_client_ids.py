@@ -24,8 +24,10 @@ def credential(name: str, spec: str = "", *, zone: str = "acme", **members: str)
 
 
 @pytest.fixture
-def validate(config: Any, zonectl: Callable[..., Any]) -> Callable[..., Any]:
+def validate(config: Any, zonectl: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The result for these credentials beside a zone with the applications `worker` and `other`."""
+
+    monkeypatch.chdir(config.path)
 
     def call(*documents: str) -> Any:
         config.write("zone.yaml", "---\n".join([ZONE, application("worker"), application("other")]))

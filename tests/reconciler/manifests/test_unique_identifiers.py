@@ -50,8 +50,10 @@ def document(kind: Kind, name: str, handle: str | None, zone: str = "acme", **li
 
 
 @pytest.fixture
-def validate(config: Any, zonectl: Callable[..., Any]) -> Callable[..., Any]:
+def validate(config: Any, zonectl: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The result for these manifests, each in a file of its own (`0.yaml`, ...), beside two zones."""
+
+    monkeypatch.chdir(config.path)
 
     def call(*documents: str) -> Any:
         head = "apiVersion: zonewright/v1\nkind: Zone\n"

@@ -379,6 +379,26 @@ def test_validate_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+def test_a_reference_by_identifier_is_answered_with_the_name(
+    config: Any, zonectl: Callable[..., Any]
+) -> None:
+    """The object is in git, so it needs no `external`."""
+    identifier = "https://tickets.example/api"
+    tickets = (
+        "kind: Resource\nmetadata: {zone: acme, name: tickets}\n"
+        f"spec: {{name: Tickets, identifier: '{identifier}'}}\n"
+    )
+    config.write("a.yaml", ZONE + "---\n" + HEAD + tickets)
+    config.write("b.yaml", AGENT.replace("{name: Agent}", "{name: Agent, dependencies: [tickets]}"))
+    assert zonectl("validate", config).exit_code == 0
+
+    config.write("b.yaml", AGENT.replace("{name: Agent}", f"{{name: Agent, dependencies: ['{identifier}']}}"))
+    told = zonectl("validate", config).out
+    assert f"there is no Resource `{identifier}` in zone `acme`, but one with this identifier" in told
+    assert "write its manifest's name, `tickets`" in told
+    assert "external" not in told
+
+
 class TestManyMistakes:
     def test_of_one_document_are_counted(self, config: Any, zonectl: Callable[..., Any]) -> None:
         """Nobody reads thousands of lines, and nobody has to wait for them."""

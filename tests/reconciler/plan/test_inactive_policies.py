@@ -43,7 +43,7 @@ def either(request: pytest.FixtureRequest, world: World) -> World:
     [
         ([ALL, OF_ALL], []),
         ([ALL, GUARD, OF_BOTH], []),
-        ([ALL, GUARD, OF_ALL], [("guard", "PolicySet/main")]),
+        ([ALL, GUARD, OF_ALL], [("guard", "PolicySet workforce/main")]),
         ([ALL, GUARD, INACTIVE], [("all", None), ("guard", None)]),
         ([ALL], [("all", None)]),
         ([], []),
@@ -58,18 +58,32 @@ def test_a_policy_that_no_active_set_lists_is_found(
 
 
 class TestApplied:
-    def test_a_plan_without_changes_finds_none(self, world: World) -> None:
-        """`validate` goes on saying it."""
-        settle(world, [zone(), ALL, GUARD, OF_ALL])
-        assert inactive(world, ALL, GUARD, OF_ALL) == []
+    def test_a_plan_without_changes_finds_none_that_decides(self, world: World) -> None:
+        """All are in the active set."""
+        settle(world, [zone(), ALL, GUARD, OF_BOTH])
+        assert inactive(world, ALL, GUARD, OF_BOTH) == []
 
-    def test_a_policy_that_changes_is_found_again(self, world: World) -> None:
-        """And another one is not."""
-        company = [zone(), ALL, GUARD, OF_ALL]
+    def test_a_plan_without_changes_finds_it_again(self, world: World) -> None:
+        """As one that it leaves as it is: pipelines may run nothing else than `plan`."""
+        settle(world, [zone(), ALL, GUARD, OF_ALL])
+        plan = plan_for(world, [zone(), ALL, GUARD, OF_ALL])
+        assert plan.empty
+        assert [(each.policy, each.unchanged) for each in plan.inactive_policies] == [("guard", True)]
+
+    def test_a_policy_that_changes_is_none_that_stays_as_it_is(self, world: World) -> None:
+        """Beside another one that does."""
+        company = [zone(), GUARD, manifest("Policy", "other", name="Other", cedar=PERMIT)]
         settle(world, company)
-        assert inactive(world, *changed(company, "Policy", "guard", cedar=PERMIT)[1:]) == [
-            ("guard", "PolicySet/main")
+        plan = plan_for(world, changed(company, "Policy", "guard", cedar=PERMIT))
+        assert [(each.policy, each.unchanged) for each in plan.inactive_policies] == [
+            ("guard", False),
+            ("other", True),
         ]
+
+    def test_a_policy_whose_set_is_deleted_is_found(self, world: World) -> None:
+        """The zone's default policies are active again."""
+        settle(world, [zone(), ALL, OF_ALL])
+        assert inactive(world, ALL) == [("all", None)]
 
     def test_a_policy_that_is_added_to_the_set_is_not_found(self, world: World) -> None:
         """The set decides with it after the apply."""
@@ -105,7 +119,7 @@ class TestOtherOwners:
         settle(world, [zone(), ALL, OF_ALL])
         (found,) = self.of_payments(world, GUARD)
         assert (found.active_set, found.set_place, found.set_owner) == (
-            f"PolicySet/main of {OWNER}",
+            "PolicySet workforce/main",
             None,
             OWNER,
         )
@@ -115,7 +129,41 @@ class TestOtherOwners:
         settle(world, [zone(), ALL, OF_ALL])
         for each in [one for one in world.entities.values() if one["kind"] == "PolicySet"]:
             del world.entities[each["id"]]
-        assert self.of_payments(world, GUARD) == ()
+        plan = plan_for(world, [GUARD], PAYMENTS, zones=ELSEWHERE)
+        assert (plan.inactive_policies, plan.unseen_policy_sets) == ((), {"workforce"})
+
+    def test_it_is_found_as_long_as_it_is_not_listed(self, world: World) -> None:
+        """Also when there is nothing to do; `validate` cannot know it."""
+        settle(world, [zone(), ALL, OF_ALL])
+        settle(world, [GUARD], PAYMENTS, ELSEWHERE)
+        plan = plan_for(world, [GUARD], PAYMENTS, zones=ELSEWHERE)
+        assert (plan.empty, plan.unseen_policy_sets) == (True, frozenset())
+        assert [(each.policy, each.set_owner) for each in plan.inactive_policies] == [("guard", OWNER)]
+
+
+class TestListedBy:
+    """An inactive set of git that lists the policy is named, however it lists it."""
+
+    @pytest.mark.parametrize("entry", ["guard", {"external": "Guard"}])
+    def test_a_name_and_an_identifier_are_the_same(self, world: World, entry: object) -> None:
+        """As `validate` takes them."""
+        company = [zone(), manifest("Policy", "guard", name="Guard", cedar=PERMIT)]
+        settle(world, company)
+        draft = manifest("PolicySet", "draft", name="Draft", policies=[entry], active=False)
+        (found,) = plan_for(world, [*company, draft]).inactive_policies
+        assert found.listed_by == ("PolicySet workforce/draft (PolicySet.yaml:1)",)
+
+    def test_another_owners_policy_of_that_name_is_another_one(self, world: World) -> None:
+        """A plan knows whose policies it has."""
+        settle(world, [zone()])
+        settle(world, [GUARD], PAYMENTS, ELSEWHERE)
+        theirs = {"owner": PAYMENTS, "name": "guard"}
+        draft = manifest("PolicySet", "draft", name="Draft", policies=[theirs], active=False)
+        (found,) = plan_for(
+            world,
+            [zone(), manifest("Policy", "guard", name="Other", cedar=PERMIT), draft],
+        ).inactive_policies
+        assert found.listed_by == ()
 
 
 def text(**members: object) -> str:
@@ -129,14 +177,20 @@ def text(**members: object) -> str:
     ("members", "told"),
     [
         (
-            {"active_set": "PolicySet/main", "set_place": "sets.yaml:1"},
-            "the active PolicySet/main (sets.yaml:1) does not list it: add it to `policies` there",
+            {"active_set": "PolicySet product/main", "set_place": "sets.yaml:1"},
+            "the active PolicySet product/main (sets.yaml:1) does not list it: add it to `policies` there",
         ),
         (
-            {"active_set": "PolicySet/main of acme/identity", "set_owner": "acme/identity"},
-            "let `acme/identity` add `{owner: acme/payments, name: guard}` to its `policies`",
+            {"active_set": "PolicySet product/main", "set_owner": "acme/identity"},
+            (
+                "the active PolicySet product/main of acme/identity does not list it: let `acme/identity` add"
+                " `{owner: acme/payments, name: guard}` to its `policies`"
+            ),
         ),
-        ({"active_set": "PolicySet/by-hand"}, "the active PolicySet/by-hand, which no configuration manages"),
+        (
+            {"active_set": "PolicySet product/by-hand"},
+            "the active PolicySet product/by-hand, which no configuration manages",
+        ),
         ({}, "the zone's default policies are active: list it in `policies` of a PolicySet"),
         (
             {"listed_by": ("PolicySet product/draft (sets.yaml:9)",)},
@@ -172,13 +226,41 @@ def test_a_command_prints_it(
     assert "decides nothing" not in zonectl(command[0], config, *command[1:]).out
 
 
-def test_a_plan_without_changes_prints_nothing_of_it(
+def test_a_plan_without_changes_has_one_line_for_a_zone(
     config: Folder, server: FakeServer, zonectl: Callable[..., Result]
 ) -> None:
-    """Nor the warning of `validate`, which does not know the policy sets outside the configuration."""
+    """And not the warning of `validate`, which does not know the policy sets outside the configuration."""
+    config.write("all.yaml", MANIFESTS + SET)
+    zonectl("apply", config, "--yes")
+    assert zonectl("plan", config).out == "3 manifests: nothing to do\n"
+
+    second = MANIFESTS.partition("---")[2].replace("guard", "other")
+    config.write("all.yaml", f"{MANIFESTS}---{second}")
+    zonectl("apply", config, "--yes")
+    planned = zonectl("plan", config)
+    assert planned.exit_code == 0
+    assert planned.out == (
+        "! 2 policies decide nothing in zone shop: guard, other; the zone's default policies are active:"
+        " list them in an active PolicySet, or delete their manifests\n"
+        "3 manifests: nothing to do\n"
+    )
+    document = json.loads(zonectl("plan", config, "--output", "json").out)
+    assert [each["unchanged"] for each in document["inactive_policies"]] == [True, True]
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["seen", "not seen"])
+def test_the_warning_of_validate_is_printed_where_the_active_set_is_not_shown(
+    config: Folder, server: FakeServer, zonectl: Callable[..., Result], *, is_shown: bool
+) -> None:
+    """A credential that may not read policy sets: then only git is known."""
     config.write("all.yaml", MANIFESTS)
     zonectl("apply", config, "--yes")
-    assert zonectl("plan", config).out == "2 manifests: nothing to do\n"
+    if not is_shown:
+        for each in [one for one in server.world.entities.values() if one["kind"] == "PolicySet"]:
+            del server.world.entities[each["id"]]
+    told = zonectl("plan", config).out
+    assert ("! 1 policy decides nothing in zone shop: guard; " in told) == is_shown
+    assert ("warning: no active policy set of this configuration lists" in told) != is_shown
 
 
 def test_it_is_in_json_and_not_in_the_digest(
@@ -191,3 +273,18 @@ def test_it_is_in_json_and_not_in_the_digest(
         {"policy": "Policy shop/guard", "place": "all.yaml:6", "active_set": None}
     ]
     assert "inactive_policies" not in plan_for(world, [zone(), ALL]).as_json()
+
+
+def test_json_says_what_to_do(world: World) -> None:
+    """Which set is active, with its place or its owner: what the text has."""
+    own = plan_for(world, [zone(), ALL, GUARD, OF_ALL]).inactive_policies[0].as_json()
+    assert own == {
+        "policy": "Policy workforce/guard",
+        "place": "Policy.yaml:1",
+        "active_set": "PolicySet workforce/main",
+        "set_place": "PolicySet.yaml:1",
+    }
+    settle(world, [zone(), ALL, OF_ALL])
+    (theirs,) = plan_for(world, [GUARD], PAYMENTS, zones=ELSEWHERE).inactive_policies
+    assert theirs.as_json()["set_owner"] == OWNER
+    assert "set_place" not in theirs.as_json()

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from tests.reconciler.conftest import Folder, Result
 from tests.reconciler.factories import manifest, plan_for, settle, zone
@@ -11,7 +13,7 @@ from tests.reconciler.fake_server import FakeServer, World
 from tests.reconciler.plan.values import action
 
 from reconciler.kinds import Manifest, load_kinds
-from reconciler.plan import Action, FieldChange
+from reconciler.plan import Action, FieldChange, read_plan, saved_plan_discrepancies
 from reconciler.plan.model import Op, ProbableRename
 from reconciler.plan.probable_renames import MOST_COMPARED, find_probable_renames
 from reconciler.report.plans import plan_lines
@@ -155,7 +157,7 @@ def test_text_and_json_have_it(config: Folder, server: FakeServer, zonectl: Call
         in told
     )
     assert 'write `lifecycle: {previous_names: ["reader"]}` in the manifest of viewer (' in told
-    assert '; also write `identifier: "reader"` in its `spec`, which cannot change' in told
+    assert '; also write `identifier: "reader"` in its `spec` (a Role\'s identifier cannot change)' in told
     document = json.loads(zonectl("plan", config, "--output", "json").out)
     assert document["probable_renames"] == [
         {
@@ -188,7 +190,29 @@ class TestRoles:
         plan = plan_for(world, [zone(), self.viewer()])
         assert plan.summary() == {"replace": 1}
         text = "\n".join(plain(line) for line in plan_lines(plan))
-        assert 'to keep the object, write `identifier: "reader"` in its `spec`' in text
+        assert (
+            'to keep the object, write `identifier: "reader"` in its `spec`: otherwise the name `viewer`'
+            " becomes the identifier, which cannot be changed"
+        ) in text
+
+    def test_json_has_what_to_write(self, world: World) -> None:
+        """With the replacement, as a probable rename has it; none where the object is kept."""
+        settle(world, [zone(), self.READER])
+        (kept,) = plan_for(world, [zone(), self.viewer(identifier="reader")]).actions
+        assert "keep" not in kept.as_json()
+        (replaced,) = plan_for(world, [zone(), self.viewer()]).actions
+        assert replaced.as_json()["keep"] == {"identifier": "reader"}
+
+    def test_a_saved_plan_has_what_to_write_as_well(self, world: World) -> None:
+        """Another value than the object has is refused."""
+        settle(world, [zone(), self.READER])
+        plan = read_plan(orjson.dumps(plan_for(world, [zone(), self.viewer()]).as_json()))
+        (replaced,) = plan.actions
+        assert replaced.keep == ("identifier", "reader")
+        forged = replace(plan, actions=(replace(replaced, keep=("identifier", "other")),))
+        told = [list(saved_plan_discrepancies(each, world.snapshot())) for each in (plan, forged)]
+        assert told[0] == []
+        assert "with which the object would be kept" in str(told[1])
 
     def test_a_replacement_for_another_identifier_does_not(self, world: World) -> None:
         """Somebody has written it."""

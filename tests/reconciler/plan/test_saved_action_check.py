@@ -113,6 +113,7 @@ class TestCreations:
             ({"secret_ends": True}, False),
             ({"shown_once": True}, False),
             ({"previous_name": "old"}, False),
+            ({"keep": ("identifier", "old")}, False),
             ({"entity_id": "g9"}, False),
             ({"takes_along": 1}, False),
             ({"deleted": True}, False),

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import jsonschema_rs
 import pytest
-from tests.reconciler.conftest import Result
+from tests.reconciler.conftest import Folder, Result
 from tests.reconciler.real.company import COMPANY, Company
 
 from runtime.services.container import Services
@@ -153,9 +153,58 @@ def test_an_unknown_zone_is_answered_with_those_that_are(
     done = zonectl("decisions", "--zone", "nowhere")
 
     assert done.exit_code == 1
-    assert "`--zone nowhere`: no zone has this id or slug" in done.err
+    assert "`--zone nowhere`: no zone has this id, slug or manifest name" in done.err
     assert "give the slug" in done.err
     assert f"`{asked.company.zone}`" in done.err
+
+
+def test_a_zone_is_named_as_its_manifest(company: Company) -> None:
+    """The ownership record has that name; it is not the slug, which the server makes of the zone's name."""
+    company.folder.write(
+        "desk.yaml",
+        "apiVersion: zonewright/v1\nkind: Zone\nmetadata: {name: desk}\nspec: {name: Help desk}\n",
+    )
+    applied = company.apply().out
+    (desk,) = [each for each in company.client.get("/zones").json()["items"] if each["name"] == "Help desk"]
+    issuer = desk["protocols"]["oauth2"]["issuer"]
+
+    assert f"zone desk: slug {desk['slug']}, issuer {issuer}\n" in applied
+    assert desk["slug"] != "desk"
+    assert company.zonectl("decisions", "--zone", "desk").exit_code == 0
+
+
+def test_a_secret_goes_to_no_zone_that_is_named_by_a_manifest(company: Company) -> None:
+    """Whoever may commit to some configuration would choose the zone that a mistyped slug names."""
+    company.folder.write(
+        "till.yaml", "apiVersion: zonewright/v1\nkind: Zone\nmetadata: {name: till}\nspec: {name: Cash}\n"
+    )
+    company.apply()
+    (till,) = [each for each in company.client.get("/zones").json()["items"] if each["name"] == "Cash"]
+    assert company.zonectl("secret", "list", "--zone", till["slug"]).exit_code == 0
+
+    done = company.zonectl("secret", "list", "--zone", "till")
+
+    assert done.exit_code == 1
+    assert f"`--zone till` is a manifest's name; give the slug: `{till['slug']}`" in done.err
+
+
+def test_a_zone_of_one_name_in_two_configurations_needs_its_slug(company: Company, tmp_path: Path) -> None:
+    """Which one is meant, nobody knows."""
+    slugs = []
+    for owner in ("one", "two"):
+        other = Folder(tmp_path / owner)
+        other.write("zonectl.yaml", f"owner: {owner}\n")
+        text = (
+            f"apiVersion: zonewright/v1\nkind: Zone\nmetadata: {{name: desk}}\nspec: {{name: Desk {owner}}}\n"
+        )
+        other.write("zone.yaml", text)
+        receipt = json.loads(company.zonectl("apply", other, "--yes", "--output", "json").out)
+        slugs += [each["slug"] for each in receipt["zones"]]
+    done = company.zonectl("decisions", "--zone", "desk")
+
+    assert done.exit_code == 1
+    assert "`--zone desk`: several zones have this manifest name" in done.err
+    assert all(f"`{slug}`" in done.err for slug in slugs)
 
 
 def explain(company: Company, resource: str, *options: str, expect: int) -> Result:

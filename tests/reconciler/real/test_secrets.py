@@ -53,6 +53,29 @@ def test_set_stores_a_value_from_standard_input(company: Company, command: Any, 
     assert stored(company) == [("Payroll", VALUE, 1)]
 
 
+@pytest.mark.parametrize(
+    ("provider", "told"),
+    [
+        ("service-vault", "stored; applications get it with their next exchange"),
+        ("service-sts", "the resource's `credential_provider` is `service-sts`"),
+        (None, "the resource's `credential_provider` is not set"),
+    ],
+)
+def test_set_says_whether_exchanges_hand_it_out(
+    company: Company, command: Any, provider: str | None, told: str
+) -> None:
+    """Only the vault does; for another provider it says what to set."""
+    named = company.found("providers", identifier=provider)["id"] if provider is not None else None
+    path = company.path("resources", identifier=PAYROLL)
+    company.send_json("PATCH", path, {"credential_provider_id": named})
+    done = command("set", PAYROLL, value=VALUE)
+
+    assert done.exit_code == 0
+    assert told in done.out
+    assert ("no exchange hands it out" in done.out) is (provider != "service-vault")
+    assert ("`{external: service-vault}`" in done.out) is (provider != "service-vault")
+
+
 def test_set_replaces_the_value_there_is(company: Company, command: Any, tmp_path: Path) -> None:
     """The same secret has another version, here from a file."""
     command("set", PAYROLL, value="another")

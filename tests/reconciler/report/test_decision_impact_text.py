@@ -160,6 +160,20 @@ class TestHead:
 
 
 class TestExamples:
+    def test_lines_that_read_the_same_are_one(self) -> None:
+        """A sign-in and the exchange after it are two decisions for one user, application and resource."""
+        code = replace(REQUEST, decisions=1, last_at="2026-01-02T08:00:00Z")
+        exchange = replace(REQUEST, decisions=2, last_at="2026-01-03T08:00:00Z")
+        other = replace(code, application="other", decisions=2)
+        lines = text(replace(NOTHING, loses=ChangedDecisions(5, 1, 2, 1, (other, exchange, code))))
+        told = [line.strip() for line in lines if line.startswith("      ") and " times" in line]
+
+        assert [line.partition(": ")[2] for line in told] == [
+            "3 times, last on 2026-01-03",
+            "2 times, last on 2026-01-02",
+        ]
+        assert not any("more request" in line for line in lines)
+
     @pytest.mark.parametrize(
         ("members", "told"),
         [

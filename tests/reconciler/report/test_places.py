@@ -81,6 +81,8 @@ def test_refusals_and_notes_name_files_as_seen_from_here(
         ("config/a.yaml:3", "a.yaml:3"),
         ("config/a.yaml:3: Group `x` belongs to somebody", "a.yaml:3: Group `x` belongs to somebody"),
         ("Group x is protected (config/a.yaml:3); keep it", "Group x is protected (a.yaml:3); keep it"),
+        ("Group `x` at config/a.yaml:3 has it too", "Group `x` at a.yaml:3 has it too"),
+        ("Group `x` (config/a.yaml:3), the first", "Group `x` (a.yaml:3), the first"),
         ("config/other.yaml:3", "config/other.yaml:3"),
         ("no manifest describes it any more", "no manifest describes it any more"),
         ("line 4 of its text", "line 4 of its text"),
