@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import asyncpg
@@ -100,6 +100,22 @@ class Struck:
         return {name: answer.text for name, answer in self.answers().items() if answer.is_error}
 
 
+@contextmanager
+def stopped(processes: list[int]) -> Iterator[None]:
+    """Processes that do nothing meanwhile; those that had ended since they were listed are no trouble."""
+
+    def tell(what: signal.Signals) -> None:
+        for each in processes:
+            with suppress(ProcessLookupError):
+                os.kill(each, what)
+
+    try:
+        tell(signal.SIGSTOP)
+        yield
+    finally:
+        tell(signal.SIGCONT)
+
+
 @pytest.fixture(scope="module")
 def struck(
     postgres: PostgresServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
@@ -176,15 +192,8 @@ def test_a_database_that_hangs(struck: Struck, monkeypatch: pytest.MonkeyPatch) 
     """Nobody waits for half a minute for a server that says nothing, whatever is asked of which surface."""
     use_product_timeouts(monkeypatch)
     struck.works()
-    processes = struck.processes()
-    for each in processes:
-        os.kill(each, signal.SIGSTOP)
-    try:
+    with stopped(struck.processes()):
         _, second = [struck.prompt_answers() for _ in range(2)]  # what was read a moment ago counts
-    finally:
-        for each in processes:
-            with suppress(ProcessLookupError):  # it had ended on its way to a stop
-                os.kill(each, signal.SIGCONT)
 
     assert {name: answer.status_code for name, answer in second.items()} == dict.fromkeys(second, 503)
     assert all("retry-after" in answer.headers for answer in second.values())
@@ -200,16 +209,9 @@ def test_closing_connections_of_a_database_that_hangs(struck: Struck) -> None:
             for _ in range(8):
                 conn = await stack.enter_async_context(database.querying(apart=True))
                 await conn.execute(text("SELECT 1"))
-        processes = await asyncio.to_thread(struck.processes)
-        for each in processes:
-            os.kill(each, signal.SIGSTOP)
-        try:
+        with stopped(await asyncio.to_thread(struck.processes)):
             async with asyncio.timeout(10):
                 await database.close()
-        finally:
-            for each in processes:
-                with suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGCONT)
 
     asyncio.run(run())
     struck.works()
