@@ -1,9 +1,8 @@
 """Keeps the directory of secrets that are shown once out of git: `git add` must not take them along."""
 
-import subprocess
 from pathlib import Path
 
-from reconciler.files import write_private
+from reconciler.files import ask_git, write_private
 
 IGNORE_FILE = ".gitignore"
 _EVERYTHING = b"*\n"
@@ -34,14 +33,5 @@ def _is_in_work_tree(directory: Path) -> bool:
 
 def _is_ignored(file: Path) -> bool:
     """Tell whether git ignores a file; also where there is no git that could add it."""
-    options = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(file.parent.resolve()))
-    try:
-        done = subprocess.run(  # noqa: S603 - fixed program, no shell
-            ["git", *options, "check-ignore", "--quiet", "--", file.name],  # noqa: S607 - the user's own git
-            capture_output=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return True
-    return done.returncode != 1  # 1: not ignored
+    done = ask_git(file.parent.resolve(), "check-ignore", "--quiet", "--", file.name)
+    return done is None or done.returncode != 1  # 1: not ignored

@@ -1,13 +1,12 @@
 """Finds the files of a configuration, its repository root, and the git commit."""
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from reconciler.files import FileRefused, Root
+from reconciler.files import FileRefused, Root, ask_git
 
 SETTINGS_FILE = "zonectl.yaml"
 ENDINGS = (".yaml", ".yml")
@@ -205,23 +204,9 @@ def describe_commit(source: SourceFiles) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-# Writes nothing into the repository, and runs no program that its settings name.
-_GIT_OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-
-
 def _git(root: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(  # noqa: S603 - fixed program, no shell
-            ["git", *_GIT_OPTIONS, "-C", str(root), *arguments],  # noqa: S607 - the user's own git
-            capture_output=True,
-            encoding="utf-8",
-            errors="backslashreplace",
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    done = ask_git(root, *arguments)
+    return done.stdout.strip() if done is not None and done.returncode == 0 else ""
 
 
 def _without_credentials(url: str) -> str:
