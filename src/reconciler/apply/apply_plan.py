@@ -1,7 +1,6 @@
 """Applies a plan: sends its changeset, writes one-time secrets to files, and makes the receipt."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,20 +144,21 @@ def _confirmed_deliveries(api: Api, plan: Plan) -> Mapping[str, bool] | None:
 
 def _zone_addresses(api: Api, results: Sequence[Mapping[str, Any]]) -> list[ZoneAddressDocument]:
     """Slug and issuer of each zone that was created, as far as the caller may read them."""
-    found: list[ZoneAddressDocument] = []
-    for each in results:
-        if (each["op"], each["kind"]) == ("create", "Zone"):
-            with suppress(ApiError):  # the zones are created, whatever is known of them
-                zone = api.zone_with_id(str(each["id"]))
-                found.append(
-                    {
-                        "name": str(each.get("name") or zone["name"]),
-                        "id": str(zone["id"]),
-                        "slug": str(zone["slug"]),
-                        "issuer": str(zone["protocols"]["oauth2"]["issuer"]),
-                    }
-                )
-    return found
+    made = {each["id"]: each for each in results if (each["op"], each["kind"]) == ("create", "Zone")}
+    try:
+        zones = {each["id"]: each for each in api.zones()} if made else {}
+    except ApiError:  # they are created, whatever is known of them
+        return []
+    return [
+        {
+            "name": str(result.get("name") or zone["name"]),
+            "id": str(zone_id),
+            "slug": str(zone["slug"]),
+            "issuer": str(zone["protocols"]["oauth2"]["issuer"]),
+        }
+        for zone_id, result in made.items()
+        if (zone := zones.get(zone_id)) is not None
+    ]
 
 
 def confirm_delivered_files(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[str, Path]]:

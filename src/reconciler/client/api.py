@@ -179,12 +179,6 @@ class Api:
             )
         raise ApiError(f"say which zone with `--zone SLUG`; this credential can read {_slugs(found)}")
 
-    def zone_with_id(self, zone_id: str) -> Mapping[str, Any]:
-        """The zone of that id. Raises ApiError."""
-        answer = self._send("GET", f"/zones/{quote(zone_id, safe='')}")
-        self._check(answer)
-        return _json(answer)
-
     def _zones_called(self, name: str, zones: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Those of the zones whose manifest has that name; none where the caller may not read snapshots."""
         try:

@@ -78,7 +78,7 @@ def nothing_in(source: SourceFiles) -> str:
             return f"{what} ends with `.yaml` or `.yml`"
         return (
             f"{what} besides {SETTINGS_FILE} ends with `.yaml` or `.yml`; to remove a configuration, release"
-            ' its objects: see "Remove a configuration" in docs/zonectl.md'
+            ' its objects: see "Remove a configuration" in zonectl.md of the documentation'
         )
     return f"there are no manifests in {named}: what was read holds nothing but comments"
 

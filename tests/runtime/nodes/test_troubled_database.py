@@ -202,6 +202,7 @@ def test_a_database_that_hangs(struck: Struck, monkeypatch: pytest.MonkeyPatch) 
 
 def test_closing_connections_of_a_database_that_hangs(struck: Struck) -> None:
     """Each would be waited for as long as a statement may take."""
+    struck.works()
 
     async def run() -> None:
         database = Database.open(struck.url)

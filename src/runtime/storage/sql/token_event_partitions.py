@@ -27,6 +27,7 @@ WIDEST = timedelta(days=28)
 _MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
 _LOCK_TIMEOUT = "300ms"
 _CLOSED = "token_events_default_closed"  # the check by which PostgreSQL knows what a partition has
+_DEADLOCK = "40P01"
 _VALIDATION_SECONDS = 3_600
 # Both at once and in the order in which whoever adds events takes them; partitions refer to organizations.
 _LOCK = f"LOCK TABLE ONLY {TABLE}, organizations IN ACCESS EXCLUSIVE MODE"
@@ -155,7 +156,7 @@ async def _change(database: Database, *statements: str) -> None:
             ):
                 await conn.exec_driver_sql(statement)
     except DBAPIError as failure:
-        if getattr(failure.orig, "sqlstate", None) in ("55P03", "40P01"):
+        if autovacuum.is_locked_out(failure) or getattr(failure.orig, "sqlstate", None) == _DEADLOCK:
             raise Busy(str(failure.orig)) from None
         raise
 
